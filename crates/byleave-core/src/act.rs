@@ -1,0 +1,57 @@
+//! Acts: what an administrator does to the whole, in the book like everything else.
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::Millis;
+use crate::id::{ActId, CallId, LeaveId, TenantId};
+
+/// One act of an administrator. Each is a record of its own, of one line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Act {
+    /// Its id.
+    pub id: ActId,
+    /// When.
+    pub at: Millis,
+    /// Whose book.
+    pub tenant: TenantId,
+    /// Who.
+    pub by: String,
+    /// What.
+    pub deed: Deed,
+}
+
+/// What an administrator can do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deed {
+    /// Nothing begins any more.
+    Halt {
+        /// Why.
+        why: String,
+    },
+    /// Things may begin again.
+    Lift,
+    /// A leave counts no longer.
+    Revoke {
+        /// Which.
+        leave: LeaveId,
+    },
+    /// The contents of a call are gone for good; its record stays.
+    Forget {
+        /// Which.
+        call: CallId,
+    },
+}
+
+impl Deed {
+    /// The deed in a word.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Halt { .. } => "halt",
+            Self::Lift => "lift",
+            Self::Revoke { .. } => "revoke",
+            Self::Forget { .. } => "forget",
+        }
+    }
+}

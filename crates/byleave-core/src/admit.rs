@@ -1,0 +1,193 @@
+//! What may be written on a record: only what answers the walk's own question.
+//!
+//! A record takes an entry only if [`next`] asks for it, for the very thing asked; so a record that exists is a legal
+//! one. Entries read back from a store are checked the same way: where one does not belong, the record is broken there,
+//! and the walk settles it safely.
+
+use crate::call::Millis;
+use crate::chain::{self, Damage, Line};
+use crate::entry::{Entry, Fact};
+use crate::id::CallId;
+use crate::question::{Answer, Answered, Question, QuestionKind};
+use crate::record::Record;
+use crate::refusal::Code;
+use crate::walk::{Next, Task, next};
+
+impl Record {
+    /// Reads a record back. Never fails: what does not belong makes a broken record, which the walk settles safely.
+    pub fn read(call: CallId, lines: &[Line]) -> Self {
+        let mut record = Self::new(call);
+        for (seq, line) in (0_u32..).zip(lines) {
+            if let Err(damage) = record.take(seq, line) {
+                record.break_at(damage);
+                break;
+            }
+        }
+        record
+    }
+
+    fn take(&mut self, seq: u32, line: &Line) -> Result<(), Damage> {
+        if line.seq != seq {
+            return Err(Damage::Order { seq, found: line.seq });
+        }
+        if chain::link(self.call(), &self.head(), seq, &line.body) != line.link {
+            return Err(Damage::Link { seq });
+        }
+        let entry: Entry = serde_json::from_str(&line.body)
+            .map_err(|error| Damage::Unreadable { seq, why: error.to_string() })?;
+        admit(self, &entry).map_err(|misplaced| Damage::Misplaced { seq, why: misplaced.to_string() })?;
+        self.put(entry, line.link);
+        Ok(())
+    }
+
+    /// Writes an entry down, if it is one that belongs here, and returns it as it is to be stored.
+    pub fn push(&mut self, entry: Entry) -> Result<Line, Misplaced> {
+        admit(self, &entry)?;
+        let seq = self.len();
+        let body = serde_json::to_string(&entry).map_err(|_| Misplaced::Unwritable)?;
+        let link = chain::link(self.call(), &self.head(), seq, &body);
+        self.put(entry, link);
+        Ok(Line { seq, body, link })
+    }
+}
+
+/// Why an entry does not belong on a record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misplaced {
+    /// The record is damaged; nothing more is written on it.
+    #[error("the record is damaged")]
+    Damaged,
+    /// It is not what the walk asked for.
+    #[error("`{entry}` does not belong here: {expected}")]
+    OutOfTurn {
+        /// The kind of entry.
+        entry: &'static str,
+        /// What would have.
+        expected: String,
+    },
+    /// The answer is for another question, or for one that was asked about something else.
+    #[error("the answer belongs to another question")]
+    OtherQuestion,
+    /// The question was closed already, or is too old.
+    #[error("the question can no longer be answered")]
+    Late,
+    /// The answer is of a kind that this question cannot have.
+    #[error("this question cannot be answered so")]
+    WrongAnswer,
+    /// The claim does not rest on the grant.
+    #[error("the claim does not rest on the grant")]
+    OtherGrant,
+    /// The grant was used already.
+    #[error("the grant was used already")]
+    GrantUsed,
+    /// The grant is too old.
+    #[error("the grant is too old")]
+    GrantExpired,
+    /// The entry cannot be written as JSON.
+    #[error("the entry cannot be written")]
+    Unwritable,
+}
+
+impl Misplaced {
+    /// The refusal code that says the same.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Damaged | Self::OutOfTurn { .. } | Self::Unwritable => Code::RecordBroken,
+            Self::OtherQuestion | Self::WrongAnswer => Code::AnswerMismatch,
+            Self::Late => Code::Unanswered,
+            Self::OtherGrant | Self::GrantUsed => Code::GrantUsed,
+            Self::GrantExpired => Code::GrantExpired,
+        }
+    }
+}
+
+/// Whether an entry belongs at the end of a record: it must be what [`next`] asks for, for the very thing asked.
+fn admit(record: &Record, entry: &Entry) -> Result<(), Misplaced> {
+    if record.damage().is_some() {
+        return Err(Misplaced::Damaged);
+    }
+    if record.is_empty() {
+        return match &entry.fact {
+            Fact::Received(_) => Ok(()),
+            other => Err(out_of_turn(other, "a record begins with `received`")),
+        };
+    }
+    let next = next(record);
+    let fact = &entry.fact;
+    match (&next, fact) {
+        (Next::Do(task), _) if answers(record, task, entry)? => Ok(()),
+        (Next::Wait(question), Fact::Answered(answered)) => admit_answer(question, answered, entry.at),
+        (Next::Wait(question), Fact::Expired { question: id }) => {
+            if *id != question.id || entry.at < question.expires_at {
+                Err(Misplaced::OtherQuestion)
+            } else {
+                Ok(())
+            }
+        }
+        (Next::Do(_) | Next::Wait(_), Fact::Cancelled { .. }) if record.cancelled().is_none() => Ok(()),
+        (Next::Settle(outcome), Fact::Settled(written))
+            if outcome == written && record.settled().is_none() =>
+        {
+            Ok(())
+        }
+        (_, Fact::Answered(_) | Fact::Expired { .. }) => Err(Misplaced::Late),
+        (_, Fact::Begun(_)) if record.attempts() > 0 => Err(Misplaced::GrantUsed),
+        (Next::Do(task), _) => Err(out_of_turn(fact, task.name())),
+        (Next::Wait(_), _) => Err(out_of_turn(fact, "a question is open")),
+        (Next::Settle(outcome), _) => Err(out_of_turn(fact, outcome.word())),
+    }
+}
+
+fn out_of_turn(fact: &Fact, expected: &str) -> Misplaced {
+    Misplaced::OutOfTurn { entry: fact.kind(), expected: expected.into() }
+}
+
+/// Whether the entry is what came of the task.
+fn answers(record: &Record, task: &Task, entry: &Entry) -> Result<bool, Misplaced> {
+    Ok(match (task, &entry.fact) {
+        (Task::Resolve, Fact::Resolved(_))
+        | (Task::Validate, Fact::Validated(_))
+        | (Task::Plan, Fact::Planned(_))
+        | (Task::Permit, Fact::Permitted(_))
+        | (Task::ReviewInput, Fact::Reviewed(_))
+        | (Task::Challenge, Fact::Challenged(_))
+        | (Task::ReviewOutput, Fact::OutputReviewed(_))
+        | (Task::Ask(_), Fact::Asked(Err(_)))
+        | (Task::Begin(_), Fact::Begun(Err(_))) => true,
+        (Task::Ask(asking), Fact::Asked(Ok(question))) => {
+            if question.kind != asking.kind || question.binding != asking.binding {
+                return Err(Misplaced::OtherQuestion);
+            }
+            record.question(question.id).is_none()
+        }
+        (Task::Begin(grant), Fact::Begun(Ok(claim))) => {
+            if !grant.covers(claim) {
+                return Err(Misplaced::OtherGrant);
+            }
+            if record.has_attempt(claim.attempt) {
+                return Err(Misplaced::GrantUsed);
+            }
+            if grant.is_expired(entry.at) {
+                return Err(Misplaced::GrantExpired);
+            }
+            true
+        }
+        (Task::Execute { attempt, .. }, Fact::Ended { attempt: ended, .. })
+        | (Task::Execute { attempt, .. }, Fact::Interrupted { attempt: ended }) => attempt == ended,
+        _ => false,
+    })
+}
+
+fn admit_answer(question: &Question, answered: &Answered, at: Millis) -> Result<(), Misplaced> {
+    if answered.question != question.id || answered.digest != question.digest() {
+        return Err(Misplaced::OtherQuestion);
+    }
+    if at > question.expires_at {
+        return Err(Misplaced::Late);
+    }
+    let fits = match (&answered.answer, question.kind) {
+        (Answer::Yes { .. } | Answer::No { .. } | Answer::Edit { .. } | Answer::Abort, _) => true,
+        (Answer::Leave(_), kind) => kind == QuestionKind::Approval,
+    };
+    if fits { Ok(()) } else { Err(Misplaced::WrongAnswer) }
+}

@@ -1,0 +1,54 @@
+//! A call: one request by one agent to use one tool.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::{AgentId, CallId, SessionId, TenantId};
+
+/// Milliseconds since the Unix epoch. Time enters core only as such values, on entries.
+pub type Millis = u64;
+
+/// How much a person wants to be asked. No mode overrules a deny or a checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Everything asks, reading included.
+    ConfirmAll,
+    /// Sensitive, unknown and dangerous calls ask. The default for people.
+    #[default]
+    ConfirmSensitive,
+    /// Only dangerous effects ask, and what could not be understood.
+    ConfirmDangerous,
+    /// Nothing asks. For autonomous work; must be asked for.
+    Yolo,
+}
+
+impl Mode {
+    /// All modes, from the most to the least asking.
+    pub const ALL: [Self; 4] = [Self::ConfirmAll, Self::ConfirmSensitive, Self::ConfirmDangerous, Self::Yolo];
+}
+
+/// One request by one agent to use one tool. Never changes once received.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Chosen by the caller: the same id is the same call.
+    pub id: CallId,
+    /// Whose book it belongs to.
+    pub tenant: TenantId,
+    /// The conversation or task it is part of.
+    pub session: SessionId,
+    /// Who asks.
+    pub agent: AgentId,
+    /// The tool's name as the model wrote it.
+    pub tool: String,
+    /// The arguments as the model wrote them; untrusted.
+    pub arguments: Value,
+    /// The model's own words on why; untrusted, and always labelled as the model's.
+    pub reason: Option<String>,
+    /// The directory the call works in, absolute.
+    pub cwd: String,
+    /// How much is asked.
+    pub mode: Mode,
+    /// Say what would happen, and change nothing.
+    pub dry_run: bool,
+}

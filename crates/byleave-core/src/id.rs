@@ -1,0 +1,142 @@
+//! Names for things, unique without anyone being asked.
+//!
+//! Core never makes an id (that would need a clock and a random number); drivers make UUIDv7 ones and pass them in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! uuid_id {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// Wraps an id that was made elsewhere.
+            pub const fn new(id: Uuid) -> Self {
+                Self(id)
+            }
+            /// The id as it is stored.
+            pub const fn uuid(&self) -> Uuid {
+                self.0
+            }
+            /// The sixteen bytes of the id.
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                self.0.as_bytes()
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self)
+            }
+        }
+    )*};
+}
+
+uuid_id! {
+    /// One call. Chosen by the caller: the same id is the same call.
+    CallId;
+    /// One question put to a person.
+    QuestionId;
+    /// One attempt at executing a call.
+    AttemptId;
+    /// One standing leave.
+    LeaveId;
+    /// One driver that may hold claims; it is alive as long as its kernel lock is held.
+    OwnerId;
+    /// One act of an administrator: a halt, its lifting, a revocation, a forgetting.
+    ActId;
+}
+
+/// Why a name was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {what} has 1 to 128 visible characters, got {got}")]
+pub struct BadName {
+    what: &'static str,
+    got: String,
+}
+
+macro_rules! text_id {
+    ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Accepts 1 to 128 visible characters without spaces.
+            pub fn new(text: impl Into<String>) -> Result<Self, BadName> {
+                let text = text.into();
+                let visible = text.chars().all(|c| !c.is_control() && !c.is_whitespace());
+                if text.is_empty() || text.chars().count() > 128 || !visible {
+                    return Err(BadName { what: $what, got: text.escape_debug().to_string() });
+                }
+                Ok(Self(text))
+            }
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = BadName;
+            fn try_from(text: String) -> Result<Self, BadName> {
+                Self::new(text)
+            }
+        }
+        impl FromStr for $name {
+            type Err = BadName;
+            fn from_str(text: &str) -> Result<Self, BadName> {
+                Self::new(text)
+            }
+        }
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+
+text_id! {
+    /// One conversation or task of an agent; calls of one session are ordered.
+    SessionId, "session";
+    /// Who makes calls.
+    AgentId, "agent";
+    /// Whose book it is. One person has one tenant, `local`.
+    TenantId, "tenant";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_visible_and_bounded() {
+        for bad in ["", "a b", "a\nb", "a\u{1b}b", &"x".repeat(129)] {
+            assert!(SessionId::new(bad).is_err(), "{bad:?}");
+            assert!(serde_json::from_value::<SessionId>(serde_json::json!(bad)).is_err(), "{bad:?}");
+        }
+        assert_eq!(SessionId::new("work/1").unwrap().as_str(), "work/1");
+    }
+}

@@ -1,0 +1,316 @@
+//! The record: the entries of one call, in order, and how to read the stages back from it.
+//!
+//! What may be written on it is said in [`crate::admit`]; there is no other way to add an entry.
+
+use crate::call::Millis;
+use crate::chain::{Damage, GENESIS};
+use crate::challenge::ChallengeHead;
+use crate::digest::{Digest, Held};
+use crate::effect::PlanHead;
+use crate::entry::{Entry, Fact, Heading, Terms, Valid};
+use crate::grant::Claim;
+use crate::id::{AttemptId, CallId, QuestionId};
+use crate::outcome::{End, Outcome};
+use crate::question::{Answer, Answered, Question, QuestionKind};
+use crate::refusal::{Refusal, Step};
+use crate::review::Review;
+use crate::ruling::Ruling;
+
+/// The entries of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    call: CallId,
+    entries: Vec<Entry>,
+    head: Digest,
+    damage: Option<Damage>,
+}
+
+impl Record {
+    /// A record with nothing on it yet.
+    pub const fn new(call: CallId) -> Self {
+        Self { call, entries: Vec::new(), head: GENESIS, damage: None }
+    }
+
+    pub(crate) fn put(&mut self, entry: Entry, link: Digest) {
+        self.entries.push(entry);
+        self.head = link;
+    }
+
+    pub(crate) fn break_at(&mut self, damage: Damage) {
+        self.damage = Some(damage);
+    }
+
+    /// Whose record it is.
+    pub const fn call(&self) -> CallId {
+        self.call
+    }
+
+    /// How many entries it has.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether nothing is on it.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The link of the last line.
+    pub const fn head(&self) -> Digest {
+        self.head
+    }
+
+    /// All entries in order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Where it is broken, if it is.
+    pub const fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+
+    /// The call as it came in.
+    pub fn heading(&self) -> Option<&Heading> {
+        match self.entries.first().map(|entry| &entry.fact) {
+            Some(Fact::Received(heading)) => Some(heading),
+            _ => None,
+        }
+    }
+
+    /// Its tool and terms.
+    pub fn resolved(&self) -> Option<&Step<Terms>> {
+        find(&self.entries, |fact| match fact {
+            Fact::Resolved(step) => Some(step),
+            _ => None,
+        })
+    }
+
+    /// The draft that counts: the model's, until a reviewer or a person changes it.
+    pub fn draft(&self) -> Option<Draft<'_>> {
+        let mut draft = None;
+        let mut number = 0;
+        let mut rest = self.entries.as_slice();
+        while let Some((entry, after)) = rest.split_first() {
+            let begun_here = match &entry.fact {
+                Fact::Received(heading) => Some((heading.arguments, DraftBy::Model)),
+                Fact::Reviewed(Ok(Review { change: Some(content), .. })) => {
+                    Some((*content, DraftBy::Reviewer))
+                }
+                Fact::Answered(Answered { question, answer: Answer::Edit { content, .. }, .. })
+                    if !self.is_release(*question) =>
+                {
+                    Some((*content, DraftBy::Person { question: *question, at: entry.at }))
+                }
+                _ => None,
+            };
+            if let Some((content, by)) = begun_here {
+                number += 1;
+                draft = Some(Draft { number, content, by, since: after });
+            }
+            rest = after;
+        }
+        draft
+    }
+
+    /// A question by its id, with the plan that it showed.
+    pub fn question(&self, id: QuestionId) -> Option<&Question> {
+        find(&self.entries, |fact| match fact {
+            Fact::Asked(Ok(question)) if question.id == id => Some(question),
+            _ => None,
+        })
+    }
+
+    /// The plan and the ruling that stood when a question was asked.
+    pub fn shown(&self, id: QuestionId) -> Option<(&PlanHead, &Ruling)> {
+        let (mut plan, mut ruling) = (None, None);
+        for entry in &self.entries {
+            match &entry.fact {
+                Fact::Planned(Ok(head)) => plan = Some(head),
+                Fact::Permitted(Ok(one)) => ruling = Some(one),
+                Fact::Asked(Ok(question)) if question.id == id => return plan.zip(ruling),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// How a question was closed.
+    pub fn closing(&self, id: QuestionId) -> Option<Closing<'_>> {
+        self.entries.iter().find_map(|entry| match &entry.fact {
+            Fact::Answered(answered) if answered.question == id => {
+                Some(Closing::Answered { answered, at: entry.at })
+            }
+            Fact::Expired { question } if *question == id => Some(Closing::Expired),
+            _ => None,
+        })
+    }
+
+    /// The newest attempt to execute.
+    pub fn attempt(&self) -> Option<Attempt<'_>> {
+        let mut attempt = None;
+        for entry in &self.entries {
+            match &entry.fact {
+                Fact::Begun(Ok(claim)) => attempt = Some(Attempt::Open(claim)),
+                Fact::Interrupted { .. } => attempt = Some(Attempt::Interrupted),
+                Fact::Ended { end, .. } => attempt = Some(Attempt::Ended(end)),
+                _ => {}
+            }
+        }
+        attempt
+    }
+
+    /// How many attempts have begun.
+    pub fn attempts(&self) -> usize {
+        self.entries.iter().filter(|entry| matches!(&entry.fact, Fact::Begun(Ok(_)))).count()
+    }
+
+    /// Whether an attempt with this id has begun.
+    pub fn has_attempt(&self, id: AttemptId) -> bool {
+        self.entries.iter().any(|entry| matches!(&entry.fact, Fact::Begun(Ok(claim)) if claim.attempt == id))
+    }
+
+    /// Why the last attempt to begin was refused.
+    pub fn begin_refused(&self) -> Option<&Refusal> {
+        find(&self.entries, |fact| match fact {
+            Fact::Begun(Err(refusal)) => Some(refusal),
+            _ => None,
+        })
+    }
+
+    /// Who called it off.
+    pub fn cancelled(&self) -> Option<&str> {
+        find(&self.entries, |fact| match fact {
+            Fact::Cancelled { by } => Some(by.as_str()),
+            _ => None,
+        })
+    }
+
+    /// What the reviewers said of the result.
+    pub fn output_reviewed(&self) -> Option<&Step<Review>> {
+        find(&self.entries, |fact| match fact {
+            Fact::OutputReviewed(step) => Some(step),
+            _ => None,
+        })
+    }
+
+    /// The question whether a held result may be released.
+    pub fn release_asked(&self) -> Option<&Step<Question>> {
+        let place = self.entries.iter().position(|entry| matches!(entry.fact, Fact::OutputReviewed(_)))?;
+        find(self.entries.get(place..)?, |fact| match fact {
+            Fact::Asked(step) => Some(step),
+            _ => None,
+        })
+    }
+
+    /// What came of it.
+    pub fn settled(&self) -> Option<&Outcome> {
+        match self.entries.last().map(|entry| &entry.fact) {
+            Some(Fact::Settled(outcome)) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// When it came in.
+    pub fn opened_at(&self) -> Option<Millis> {
+        self.entries.first().map(|entry| entry.at)
+    }
+
+    fn is_release(&self, id: QuestionId) -> bool {
+        self.question(id).is_some_and(|question| question.kind == QuestionKind::Release)
+    }
+}
+
+/// One version of a call's arguments, and what has been found out about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Draft<'a> {
+    /// From 1.
+    pub number: u8,
+    /// The arguments.
+    pub content: Held,
+    /// Whose.
+    pub by: DraftBy,
+    since: &'a [Entry],
+}
+
+/// Whose draft it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DraftBy {
+    /// The model's.
+    Model,
+    /// A reviewer's.
+    Reviewer,
+    /// A person's, in answer to a question.
+    Person {
+        /// Which.
+        question: QuestionId,
+        /// When.
+        at: Millis,
+    },
+}
+
+macro_rules! stages {
+    ($($(#[$doc:meta])* $name:ident, $variant:ident, $value:ty;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(&self) -> Option<&'a Step<$value>> {
+            find(self.since, |fact| match fact {
+                Fact::$variant(step) => Some(step),
+                _ => None,
+            })
+        }
+    )*};
+}
+
+impl<'a> Draft<'a> {
+    stages! {
+        /// Whether it fits the schema.
+        validated, Validated, Valid;
+        /// What it would do.
+        planned, Planned, PlanHead;
+        /// What the policy says of it.
+        permitted, Permitted, Ruling;
+        /// What the reviewers say of it.
+        reviewed, Reviewed, Review;
+        /// The case against it.
+        challenged, Challenged, ChallengeHead;
+        /// The question about it.
+        asked, Asked, Question;
+    }
+
+    /// The claims made under it.
+    pub fn claims(&self) -> impl Iterator<Item = &'a Claim> {
+        self.since.iter().filter_map(|entry| match &entry.fact {
+            Fact::Begun(Ok(claim)) => Some(claim),
+            _ => None,
+        })
+    }
+}
+
+/// How a question was closed.
+#[derive(Clone, Copy, Debug)]
+pub enum Closing<'a> {
+    /// By an answer.
+    Answered {
+        /// Which.
+        answered: &'a Answered,
+        /// When.
+        at: Millis,
+    },
+    /// By time.
+    Expired,
+}
+
+/// How far an attempt to execute has come.
+#[derive(Clone, Copy, Debug)]
+pub enum Attempt<'a> {
+    /// Claimed, and not ended.
+    Open(&'a Claim),
+    /// Its owner is gone.
+    Interrupted,
+    /// Ended.
+    Ended(&'a End),
+}
+
+fn find<'a, T: ?Sized>(entries: &'a [Entry], pick: impl Fn(&'a Fact) -> Option<&'a T>) -> Option<&'a T> {
+    entries.iter().find_map(|entry| pick(&entry.fact))
+}

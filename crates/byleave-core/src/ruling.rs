@@ -1,0 +1,172 @@
+//! Rulings: a verdict with its reasons. A ruling is a value; judging never fails.
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::Mode;
+use crate::digest::Digest;
+use crate::id::LeaveId;
+
+/// Strictness rises to the right, so verdicts combine by `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Goes ahead.
+    Allow,
+    /// A person says.
+    Ask,
+    /// Does not happen.
+    Deny,
+}
+
+/// Why a call asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A rule says so.
+    Rule,
+    /// A rule says so and no leave may answer it.
+    FirmRule,
+    /// No rule covers it.
+    Default,
+    /// The tool is sensitive, or did not say that it is not.
+    Sensitive,
+    /// The tool's own needs-approval says so.
+    ToolAsks,
+    /// A reviewer wants a person to look.
+    Reviewer,
+    /// Could do great harm.
+    Dangerous,
+    /// Cannot be taken back.
+    Irreversible,
+    /// Could not be worked out.
+    NotUnderstood,
+    /// The mode asks for everything.
+    Mode,
+}
+
+impl Cause {
+    /// Every cause there is.
+    pub const ALL: [Self; 10] = [
+        Self::Rule,
+        Self::FirmRule,
+        Self::Default,
+        Self::Sensitive,
+        Self::ToolAsks,
+        Self::Reviewer,
+        Self::Dangerous,
+        Self::Irreversible,
+        Self::NotUnderstood,
+        Self::Mode,
+    ];
+
+    /// What a mode makes of an ask with this cause: the one table over causes (P2).
+    ///
+    /// Only asks pass through here. A deny and a checkpoint are never looked up.
+    pub const fn under(self, mode: Mode) -> Verdict {
+        use Cause::{
+            Dangerous, Default, FirmRule, Irreversible, NotUnderstood, Reviewer, Rule, Sensitive, ToolAsks,
+        };
+        use Verdict::{Allow, Ask};
+        match mode {
+            Mode::ConfirmAll => Ask,
+            Mode::ConfirmSensitive => match self {
+                Self::Mode => Allow,
+                Rule | FirmRule | Default | Sensitive | ToolAsks | Reviewer => Ask,
+                Dangerous | Irreversible | NotUnderstood => Ask,
+            },
+            Mode::ConfirmDangerous => match self {
+                Self::Mode | Rule | Default | Sensitive | ToolAsks => Allow,
+                FirmRule | Reviewer | Dangerous | Irreversible | NotUnderstood => Ask,
+            },
+            // A reviewer that holds a call is a check, not a preference: it is not switched off by asking less.
+            Mode::Yolo => match self {
+                Reviewer => Ask,
+                _ => Allow,
+            },
+        }
+    }
+
+    /// Whether a standing leave may answer an ask with this cause.
+    pub const fn leave_may_answer(self) -> bool {
+        match self {
+            Self::Rule | Self::Default | Self::Sensitive | Self::ToolAsks | Self::Mode => true,
+            Self::FirmRule | Self::Reviewer | Self::Dangerous | Self::Irreversible | Self::NotUnderstood => {
+                false
+            }
+        }
+    }
+}
+
+/// One reason of a ruling.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reason {
+    /// What it asks for.
+    pub verdict: Verdict,
+    /// Why it asks; absent on an allow or a deny.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// The rule that decided, by id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Where the rule stands: layer, file and line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// The places in the plan of the effects it is about; empty: the call as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<u32>,
+    /// In words.
+    pub why: String,
+}
+
+/// A verdict with its reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ruling {
+    /// The strictest of the reasons, after the mode and the leaves.
+    pub verdict: Verdict,
+    /// Why. Never empty.
+    pub reasons: Vec<Reason>,
+    /// The policy that ruled.
+    pub policy: Digest,
+    /// The leave that answered the question beforehand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leave: Option<LeaveId>,
+    /// What must be guaranteed for the allow to hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarantees: Vec<String>,
+    /// It was ruled before, on the same digest, and read back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cached: bool,
+}
+
+impl Ruling {
+    /// The causes for which this ruling asks, sorted.
+    pub fn causes(&self) -> Vec<Cause> {
+        let asks = self.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
+        let mut causes: Vec<Cause> = asks.filter_map(|reason| reason.cause).collect();
+        causes.sort_unstable();
+        causes.dedup();
+        causes
+    }
+
+    /// The reason that decided: the first of the strictest.
+    pub fn decisive(&self) -> Option<&Reason> {
+        self.reasons.iter().find(|reason| reason.verdict == self.verdict).or_else(|| self.reasons.first())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: P2
+    #[test]
+    fn modes_only_ever_ask_less_from_left_to_right() {
+        for cause in Cause::ALL {
+            let row: Vec<Verdict> = Mode::ALL.iter().map(|mode| cause.under(*mode)).collect();
+            assert!(row.is_sorted_by(|a, b| a >= b), "{cause:?}: {row:?}");
+            assert!(row.iter().all(|verdict| *verdict != Verdict::Deny));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The sheet: everything a person must see to answer a question, with true contents.
+//!
+//! A sheet is made from the record and the contents behind it, never from what the model calls it, and is never stored.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::call::Mode;
+use crate::challenge::Challenge;
+use crate::effect::Plan;
+use crate::entry::Terms;
+use crate::id::{AgentId, CallId, SessionId};
+use crate::outcome::Output;
+use crate::question::Question;
+use crate::review::ReviewNote;
+use crate::ruling::Ruling;
+
+/// Everything a person must see to answer a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sheet {
+    /// The question.
+    pub question: Question,
+    /// The call it is about.
+    pub call: CallId,
+    /// The session of the call.
+    pub session: SessionId,
+    /// Who wants it.
+    pub agent: AgentId,
+    /// The directory it works in.
+    pub cwd: String,
+    /// How much is asked.
+    pub mode: Mode,
+    /// The tool and its terms.
+    pub terms: Terms,
+    /// Which draft this is, from 1.
+    pub draft: u8,
+    /// The arguments, whole.
+    pub arguments: Value,
+    /// What the model wrote first, where a reviewer or a person has changed it since.
+    pub first_arguments: Option<Value>,
+    /// The model's own words on why.
+    pub reason: Option<String>,
+    /// What would be done.
+    pub plan: Plan,
+    /// What the policy says of it.
+    pub ruling: Ruling,
+    /// What the reviewers said.
+    pub notes: Vec<ReviewNote>,
+    /// The case against it.
+    pub challenge: Option<Challenge>,
+    /// The held result, where the question is whether to release it.
+    pub output: Option<Output>,
+}

@@ -1,0 +1,363 @@
+//! The pipeline, as a question put to the record: what is the first thing not yet on it?
+//!
+//! Pure: the same record gets the same answer on any machine, in any year. Drivers differ only in how they carry the
+//! answer out. It must never perform anything, and never look at a clock.
+
+use crate::call::Millis;
+use crate::challenge::{ChallengeVerdict, ChallengeWhen};
+use crate::digest::Digest;
+use crate::effect::PlanHead;
+use crate::entry::{Heading, Terms};
+use crate::grant::{Grant, GrantedBy};
+use crate::id::{AttemptId, QuestionId};
+use crate::outcome::{End, EndStatus, Outcome};
+use crate::question::{Answer, Answered, Question, QuestionKind};
+use crate::record::{Attempt, Closing, Draft, DraftBy, Record};
+use crate::refusal::{Code, Refusal, Step};
+use crate::review::Review;
+use crate::ruling::{Ruling, Verdict};
+
+/// The version of this walk. A record opened by another is not walked by this one.
+pub const WALK: u16 = 1;
+
+/// What must happen next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Perform this and write down what came of it.
+    Do(Task),
+    /// Wait until this is answered, expires or is cancelled.
+    Wait(Question),
+    /// Write this down, if it is not yet; there is nothing else to do.
+    Settle(Outcome),
+}
+
+/// Something to perform, and to write down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Find the tool.
+    Resolve,
+    /// Check the draft against the schema.
+    Validate,
+    /// Work out the effects.
+    Plan,
+    /// Judge them.
+    Permit,
+    /// Have the draft reviewed.
+    ReviewInput,
+    /// Have the case made against it.
+    Challenge,
+    /// Open a question.
+    Ask(Asking),
+    /// Check that everything is still as granted, and claim the attempt.
+    Begin(Grant),
+    /// Execute under this claim.
+    Execute {
+        /// The attempt that holds the claim.
+        attempt: AttemptId,
+        /// The grant it rests on.
+        grant: Grant,
+    },
+    /// Have the result reviewed.
+    ReviewOutput,
+}
+
+/// The question to open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// What it is about.
+    pub kind: QuestionKind,
+    /// The exact plan or result.
+    pub binding: Digest,
+}
+
+/// Says what must happen next to the call this record belongs to.
+pub fn next(record: &Record) -> Next {
+    match walk(record) {
+        Ok(outcome) => Next::Settle(outcome),
+        Err(Halt::Refuse(refusal)) => Next::Settle(unrun(record, refusal)),
+        Err(Halt::Do(task)) => Next::Do(task),
+        Err(Halt::Wait(question)) => Next::Wait(question),
+    }
+}
+
+enum Halt {
+    Do(Task),
+    Wait(Question),
+    Refuse(Refusal),
+}
+
+/// Walks the stages in order and halts at the first gap.
+///
+/// A stage on the record is read back, never redone. `?` leaves at the first stage that is missing (do it), open
+/// (wait for a person) or negative (refuse).
+fn walk(record: &Record) -> Result<Outcome, Halt> {
+    if let Some(damage) = record.damage() {
+        return Err(refuse(Code::RecordBroken, format!("the record is damaged: {damage}")));
+    }
+    if let Some(outcome) = record.settled() {
+        return Ok(outcome.clone());
+    }
+    let Some((heading, draft)) = record.heading().zip(record.draft()) else {
+        return Err(refuse(Code::RecordBroken, "the record does not begin with a call"));
+    };
+    if heading.walk != WALK {
+        return Err(refuse(Code::WalkUnknown, format!("the record was opened by walk {}", heading.walk)));
+    }
+    if let (Some(by), None) = (record.cancelled(), record.attempt()) {
+        return Err(refuse(Code::Cancelled, format!("cancelled by {by}")));
+    }
+
+    let terms = need(record.resolved(), Task::Resolve)?;
+    if draft.number > terms.limits.drafts {
+        return Err(refuse(
+            Code::TooManyDrafts,
+            format!("changed more than {} times", terms.limits.drafts - 1),
+        ));
+    }
+    need(draft.validated(), Task::Validate)?;
+    let plan = need(draft.planned(), Task::Plan)?;
+    let ruling = need(draft.permitted(), Task::Permit)?;
+    if ruling.verdict == Verdict::Deny {
+        return Err(Halt::Refuse(denied(ruling)));
+    }
+    let review = need(draft.reviewed(), Task::ReviewInput)?;
+    challenged(terms, &draft, ChallengeWhen::BeforeQuestion)?;
+    if heading.dry_run {
+        return Ok(Outcome::Rehearsed { plan: plan.plan });
+    }
+    let stage = Stage { record, heading, terms, draft, plan, ruling, review };
+    let grant = consent(&stage)?;
+    challenged(terms, &draft, ChallengeWhen::AfterAnswer)?;
+
+    match record.attempt() {
+        None => match record.begin_refused() {
+            None => Err(Halt::Do(Task::Begin(grant))),
+            Some(refusal) => Err(Halt::Refuse(refusal.clone())),
+        },
+        Some(Attempt::Open(claim)) => Err(Halt::Do(Task::Execute { attempt: claim.attempt, grant })),
+        // A crash came between beginning and ending. Only the tool knows if twice is safe.
+        Some(Attempt::Interrupted) if may_begin_again(&stage) => Err(Halt::Do(Task::Begin(grant))),
+        Some(Attempt::Interrupted) => Ok(Outcome::Unknown(Refusal::new(
+            Code::Interrupted,
+            "it was interrupted while it ran; whether it took effect must be looked at",
+        ))),
+        Some(Attempt::Ended(end)) => released(record, end),
+    }
+}
+
+/// Everything that is known of the draft that counts, once it has been reviewed.
+struct Stage<'a> {
+    record: &'a Record,
+    heading: &'a Heading,
+    terms: &'a Terms,
+    draft: Draft<'a>,
+    plan: &'a PlanHead,
+    ruling: &'a Ruling,
+    review: &'a Review,
+}
+
+/// Reads one stage back, or says what to do about its absence.
+fn need<T>(stage: Option<&Step<T>>, task: Task) -> Result<&T, Halt> {
+    match stage {
+        None => Err(Halt::Do(task)),
+        Some(Err(refusal)) => Err(Halt::Refuse(refusal.clone())),
+        Some(Ok(value)) => Ok(value),
+    }
+}
+
+/// Has the case made against the call, if its terms ask for that at this place.
+fn challenged(terms: &Terms, draft: &Draft<'_>, place: ChallengeWhen) -> Result<(), Halt> {
+    if terms.challenge.is_none_or(|challenge| challenge.when != place) {
+        return Ok(());
+    }
+    match need(draft.challenged(), Task::Challenge)?.verdict {
+        ChallengeVerdict::Proceed => Ok(()),
+        ChallengeVerdict::Stop => {
+            Err(refuse(Code::ChallengeStopped, "the challenge came out against the call"))
+        }
+    }
+}
+
+/// Turns what was ruled and reviewed into a grant, or into the question a person must answer.
+fn consent(stage: &Stage<'_>) -> Result<Grant, Halt> {
+    let binding = binding(stage);
+    let Some(kind) = ceremony(stage) else {
+        let by = stage.ruling.leave.map_or(GrantedBy::Rule, GrantedBy::Leave);
+        return Ok(Grant::new(binding, by, None));
+    };
+    let good_for = |at: Millis| Some(at.saturating_add(stage.terms.limits.grant_ms));
+    if let Some((question, at)) = edit_stands(stage, kind) {
+        return Ok(Grant::new(binding, GrantedBy::Answer(question), good_for(at)));
+    }
+    let question = need(stage.draft.asked(), Task::Ask(Asking { kind, binding }))?;
+    let (answered, at) = match stage.record.closing(question.id) {
+        None => return Err(Halt::Wait(question.clone())),
+        Some(Closing::Expired) => return Err(refuse(Code::Unanswered, "nobody answered in time")),
+        Some(Closing::Answered { answered, at }) => (answered, at),
+    };
+    match &answered.answer {
+        Answer::Yes { .. } | Answer::Leave(_) => {
+            Ok(Grant::new(binding, GrantedBy::Answer(question.id), good_for(at)))
+        }
+        Answer::No { feedback } => Err(refuse(declined_code(kind), declined(answered, feedback.as_deref()))),
+        Answer::Abort => Err(refuse(Code::Aborted, format!("{} stopped everything", answered.by.name))),
+        // An edit begins a new draft, so it is never the closing of the draft that counts.
+        Answer::Edit { .. } => Err(refuse(Code::RecordBroken, "an edit without a draft")),
+    }
+}
+
+/// Which ceremony the draft needs, if any. A checkpoint is held in every mode, whatever was ruled.
+fn ceremony(stage: &Stage<'_>) -> Option<QuestionKind> {
+    let stood_in = stage.terms.challenge.is_some_and(|challenge| challenge.stands_in);
+    if stage.terms.checkpoint && !stood_in {
+        return Some(QuestionKind::Checkpoint);
+    }
+    (stage.ruling.verdict == Verdict::Ask || stage.review.holds()).then_some(QuestionKind::Approval)
+}
+
+/// A person's own edit is consent to what it plans, if that shows nothing the person did not see. Otherwise the
+/// person is asked again.
+fn edit_stands(stage: &Stage<'_>, kind: QuestionKind) -> Option<(QuestionId, Millis)> {
+    let DraftBy::Person { question, at } = stage.draft.by else { return None };
+    let (seen_plan, seen_ruling) = stage.record.shown(question)?;
+    let seen_causes = seen_ruling.causes();
+    let no_news = kind == QuestionKind::Approval
+        && stage.plan.within(seen_plan)
+        && stage.ruling.causes().iter().all(|cause| seen_causes.contains(cause))
+        && !stage.review.holds();
+    no_news.then_some((question, at))
+}
+
+/// The digest of everything that must still be so when the call runs.
+fn binding(stage: &Stage<'_>) -> Digest {
+    let Stage { record, heading, terms, draft, plan, .. } = stage;
+    Digest::of_parts(
+        "byleave.binding",
+        &[
+            record.call().as_bytes(),
+            heading.tenant.as_str().as_bytes(),
+            heading.session.as_str().as_bytes(),
+            heading.agent.as_str().as_bytes(),
+            heading.cwd.as_bytes(),
+            terms.manifest.as_bytes(),
+            draft.content.digest.as_bytes(),
+            plan.plan.digest.as_bytes(),
+        ],
+    )
+}
+
+fn may_begin_again(stage: &Stage<'_>) -> bool {
+    stage.terms.repeatable
+        && stage.record.attempts() < usize::from(stage.terms.limits.attempts)
+        && stage.record.cancelled().is_none()
+        && stage.record.begin_refused().is_none()
+}
+
+/// Turns an ended execution into an outcome, once its output was reviewed and, if held, released.
+///
+/// Failures carry output too, so they are reviewed like successes.
+fn released(record: &Record, end: &End) -> Result<Outcome, Halt> {
+    let review = match record.output_reviewed() {
+        None => return Err(Halt::Do(Task::ReviewOutput)),
+        Some(Err(refusal)) => return Ok(Outcome::Withheld(refusal.clone())),
+        Some(Ok(review)) => review,
+    };
+    let output = review.change.unwrap_or(end.output);
+    let finish = |output| match end.status {
+        EndStatus::Done => Outcome::Completed { output },
+        EndStatus::Failed | EndStatus::Panicked | EndStatus::TimedOut | EndStatus::Stopped => {
+            Outcome::Failed { output }
+        }
+    };
+    if !review.holds() {
+        return Ok(finish(output));
+    }
+    let withheld = |code, why: String| Ok(Outcome::Withheld(Refusal::new(code, why)));
+    let binding = Digest::of_parts("byleave.release", &[record.call().as_bytes(), output.digest.as_bytes()]);
+    let question = match record.release_asked() {
+        None => return Err(Halt::Do(Task::Ask(Asking { kind: QuestionKind::Release, binding }))),
+        Some(Err(refusal)) => return Ok(Outcome::Withheld(refusal.clone())),
+        Some(Ok(question)) => question,
+    };
+    let answered = match record.closing(question.id) {
+        None => match record.cancelled() {
+            None => return Err(Halt::Wait(question.clone())),
+            Some(by) => {
+                return withheld(Code::Cancelled, format!("cancelled by {by} while the result was held"));
+            }
+        },
+        Some(Closing::Expired) => {
+            return withheld(Code::OutputUnanswered, "nobody released the result in time".into());
+        }
+        Some(Closing::Answered { answered, .. }) => answered,
+    };
+    match &answered.answer {
+        Answer::Yes { .. } => Ok(finish(output)),
+        Answer::Edit { content, .. } => Ok(finish(*content)),
+        Answer::No { feedback } => withheld(Code::OutputDeclined, declined(answered, feedback.as_deref())),
+        Answer::Abort => withheld(Code::Aborted, format!("{} stopped everything", answered.by.name)),
+        Answer::Leave(_) => withheld(Code::RecordBroken, "a leave cannot release a result".into()),
+    }
+}
+
+fn refuse(code: Code, why: impl Into<String>) -> Halt {
+    Halt::Refuse(Refusal::new(code, why))
+}
+
+fn denied(ruling: &Ruling) -> Refusal {
+    match ruling.decisive() {
+        None => Refusal::new(Code::Denied, "denied by the policy"),
+        Some(reason) => {
+            let rule = reason.rule.as_deref().map(|rule| format!(" (rule `{rule}`)")).unwrap_or_default();
+            Refusal::new(Code::Denied, format!("{}{rule}", reason.why))
+        }
+    }
+}
+
+const fn declined_code(kind: QuestionKind) -> Code {
+    match kind {
+        QuestionKind::Checkpoint => Code::CheckpointRefused,
+        QuestionKind::Approval | QuestionKind::Release => Code::Declined,
+    }
+}
+
+fn declined(answered: &Answered, feedback: Option<&str>) -> String {
+    match feedback {
+        None => format!("{} said no", answered.by.name),
+        Some(feedback) => format!("{} said no: {feedback}", answered.by.name),
+    }
+}
+
+/// Refused if nothing has begun; unknown if something has, whatever the refusal says.
+fn unrun(record: &Record, refusal: Refusal) -> Outcome {
+    if record.attempts() == 0 { Outcome::Refused(refusal) } else { Outcome::Unknown(refusal) }
+}
+
+/// Whether everything so far must be durably on the record before this task is performed.
+///
+/// Executing is the only thing that cannot be taken back, so only it insists. Pure permitted reads by a repeatable
+/// tool may run first and be written down once, before their output is released.
+pub fn durable_before(record: &Record, task: &Task) -> bool {
+    let Task::Execute { grant, .. } = task else { return false };
+    let Some(Ok(terms)) = record.resolved() else { return true };
+    let Some(Ok(plan)) = record.draft().and_then(|draft| draft.planned()) else { return true };
+    !(terms.repeatable && plan.reads_only && grant.by() == GrantedBy::Rule)
+}
+
+impl Task {
+    /// The task in a word.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Validate => "validate",
+            Self::Plan => "plan",
+            Self::Permit => "permit",
+            Self::ReviewInput => "review input",
+            Self::Challenge => "challenge",
+            Self::Ask(_) => "ask",
+            Self::Begin(_) => "begin",
+            Self::Execute { .. } => "execute",
+            Self::ReviewOutput => "review output",
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Approvers: who is asked, and how. A person at a terminal, a callback, a webhook; or nobody.
+
+use byleave_core::leave::Leave;
+use byleave_core::question::Grade;
+use byleave_core::render::Rendering;
+use byleave_core::sheet::Sheet;
+use serde_json::Value;
+
+use crate::pending::Pending;
+
+/// Who is asked. The same trait serves as checkpoint handler (R8).
+pub trait Approver: Send + Sync + 'static {
+    /// Its name in the book.
+    fn name(&self) -> &str;
+    /// How sure its answers are a person's.
+    fn grade(&self) -> Grade;
+    /// Puts the question and returns the answer. Taking too long, failing and panicking all refuse.
+    fn ask<'a>(
+        &'a self,
+        sheet: &'a Sheet,
+        rendering: &'a Rendering,
+    ) -> Pending<'a, Result<Reply, ApproverFault>>;
+}
+
+/// What an approver says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// Go ahead.
+    Yes {
+        /// Something for the model to know.
+        note: Option<String>,
+    },
+    /// Do not.
+    No {
+        /// What the model should do instead.
+        feedback: Option<String>,
+    },
+    /// With these arguments, or this result, instead.
+    Edit {
+        /// The whole of the new arguments (an object), or of the new result (an output).
+        value: Value,
+        /// Something for the model to know.
+        note: Option<String>,
+    },
+    /// Go ahead, now and in future within this scope.
+    Leave(Leave),
+    /// Stop everything.
+    Abort,
+}
+
+/// An approver could not ask.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApproverFault {
+    /// It broke.
+    #[error("{0}")]
+    Failed(String),
+    /// It got an answer that makes no sense.
+    #[error("{0}")]
+    Nonsense(String),
+}

@@ -1,0 +1,102 @@
+//! Tools: what agents can use. A tool knows nothing of screens, permissions or the book (T1).
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use byleave_core::effect::Plan;
+use byleave_core::id::{AgentId, CallId, SessionId};
+use byleave_core::manifest::Manifest;
+use byleave_core::outcome::Output;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::pending::Pending;
+
+/// What an agent can use.
+pub trait Tool: Send + Sync + 'static {
+    /// What the tool says of itself. Must always be the same: an approval binds its digest.
+    fn manifest(&self) -> &Manifest;
+
+    /// The description for the model, which may depend on who asks and where.
+    fn describe(&self, _site: &Site) -> Cow<'_, str> {
+        Cow::Borrowed(&self.manifest().description)
+    }
+
+    /// Works out the effects of a draft by itself. `None`: by the tool's permission class, as for most tools.
+    ///
+    /// Must not change anything. What it says is judged; what it leaves out is not permitted.
+    fn plan<'a>(
+        &'a self,
+        _arguments: &'a Value,
+        _site: &'a Site,
+    ) -> Option<Pending<'a, Result<Plan, ToolFault>>> {
+        None
+    }
+
+    /// Says whether this call needs an approval; asked only where the manifest says that it depends (T8).
+    fn needs_approval<'a>(&'a self, _arguments: &'a Value) -> Pending<'a, Result<bool, ToolFault>> {
+        Box::pin(async { Ok(true) })
+    }
+
+    /// Does it. Never fails outward: a failure is an output that the model can read (T3).
+    fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output>;
+}
+
+/// Something a tool could not work out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ToolFault(pub String);
+
+/// Who asks, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The session.
+    pub session: SessionId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The directory the call works in, absolute.
+    pub cwd: PathBuf,
+}
+
+/// What a tool is given to run with.
+#[derive(Clone)]
+pub struct Run {
+    /// The call.
+    pub call: CallId,
+    /// Who asks, and where.
+    pub site: Site,
+    /// The effects that were permitted. Anything else is not.
+    pub plan: Arc<Plan>,
+    /// Told when the work must stop.
+    pub cancel: CancellationToken,
+    progress: Arc<dyn Fn(Progress) + Send + Sync>,
+}
+
+/// How far a call has come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// From 0 to 1, where that can be said.
+    pub fraction: Option<f64>,
+    /// In words.
+    pub detail: String,
+}
+
+impl Run {
+    /// What a tool is given to run with; `progress` is called with each report.
+    pub fn new(
+        call: CallId,
+        site: Site,
+        plan: Arc<Plan>,
+        cancel: CancellationToken,
+        progress: Arc<dyn Fn(Progress) + Send + Sync>,
+    ) -> Self {
+        Self { call, site, plan, cancel, progress }
+    }
+
+    /// Says how far the work has come.
+    pub fn progress(&self, fraction: impl Into<Option<f64>>, detail: impl Into<String>) {
+        let fraction = fraction.into().map(|fraction| fraction.clamp(0.0, 1.0));
+        (self.progress)(Progress { fraction, detail: detail.into() });
+    }
+}
