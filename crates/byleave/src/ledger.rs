@@ -1,6 +1,7 @@
 //! The ledger: the authority over records. What it has taken is durable; two writers cannot take the same place.
 
 pub mod conformance;
+pub mod floor;
 pub mod memory;
 
 use std::sync::Arc;

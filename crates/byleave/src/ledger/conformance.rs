@@ -1,1 +1,193 @@
-//! The public conformance suite of ledgers.
+//! The public conformance suite of ledgers: what every implementation of [`Ledger`] must show, whatever it is built on.
+//!
+//! Write a [`Bench`] for the store and put `byleave::ledger_conformance!(YourBench::new());` into a test file: each case
+//! becomes a test of its own name. Cases never panic; what is wrong comes back as a [`Broken`]. Each wants a bench of its
+//! own, on an empty store, in a tokio runtime with several threads.
+
+mod append;
+mod begin;
+mod interrupt;
+mod people;
+pub(crate) mod script;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::ledger::{AppendFault, Ledger, LedgerFault};
+use crate::pending::Pending;
+
+/// A store to be tried.
+pub trait Bench: Send + Sync {
+    /// Another owner on the same store, as if another process had opened it.
+    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>>;
+
+    /// The owner dies as by SIGKILL. This is the last handle on it.
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>>;
+
+    /// Every process is started anew: what is not durable is gone. No handle is left when this is called.
+    ///
+    /// A store that lives and dies with its process, such as one in memory, stays as it is.
+    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>>;
+}
+
+/// One thing that every ledger must show.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    run: for<'a> fn(&'a dyn Bench) -> Pending<'a, Result<(), Flaw>>,
+}
+
+impl Case {
+    /// Tries it.
+    pub async fn run(&self, bench: &dyn Bench) -> Result<(), Broken> {
+        (self.run)(bench).await.map_err(|flaw| Broken { case: self.name, what: flaw.0 })
+    }
+}
+
+/// A case that a ledger does not hold to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{case}: {what}")]
+pub struct Broken {
+    /// Which.
+    pub case: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+/// Tries one case by its name.
+pub async fn run(name: &str, bench: &dyn Bench) -> Result<(), Broken> {
+    match CASES.iter().find(|case| case.name == name) {
+        Some(case) => case.run(bench).await,
+        None => Err(Broken { case: "unknown", what: format!("there is no case `{name}`") }),
+    }
+}
+
+macro_rules! cases {
+    (($d:tt) $($module:ident::$name:ident,)*) => {
+        /// Every case there is.
+        pub const CASES: &[Case] = &[
+            $(Case { name: stringify!($name), run: |bench| Box::pin($module::$name(bench)) },)*
+        ];
+
+        /// Makes a test of every case that a ledger must hold to; the expression is evaluated anew for each.
+        ///
+        /// The crate that uses it needs `tokio` with `macros` and `rt-multi-thread`.
+        #[macro_export]
+        macro_rules! ledger_conformance {
+            ($d bench:expr) => {
+                $(
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                    async fn $name() -> Result<(), $crate::ledger::conformance::Broken> {
+                        $crate::ledger::conformance::run(stringify!($name), &$d bench).await
+                    }
+                )*
+            };
+        }
+    };
+}
+
+cases! { ($)
+    append::what_was_appended_is_loaded,
+    append::a_call_that_never_was_is_not_there,
+    append::a_stale_length_is_refused,
+    append::a_stale_head_is_refused,
+    append::racing_writers_never_share_a_place,
+    append::a_broken_chain_is_refused,
+    append::a_batch_that_is_not_what_it_says_is_refused,
+    append::a_content_that_does_not_fit_is_refused,
+    append::contents_are_read_through_their_own_record_only,
+    append::without_a_key_contents_are_forgotten,
+    append::what_is_forgotten_stays_forgotten,
+    append::a_hindered_batch_leaves_no_trace,
+    append::everything_outlives_a_restart,
+    begin::a_halt_holds_for_every_owner_at_once,
+    begin::a_halt_holds_for_its_tenant_only,
+    begin::a_leave_is_never_used_too_often,
+    begin::a_use_is_counted_whether_or_not_it_is_still_open,
+    begin::a_revoked_leave_begins_nothing,
+    begin::a_leave_that_nobody_gave_begins_nothing,
+    begin::one_runs_alone_in_its_session,
+    begin::an_end_frees_the_session,
+    begin::settling_frees_the_session,
+    begin::an_interruption_frees_the_session,
+    begin::what_is_safe_runs_beside,
+    begin::sessions_and_tenants_do_not_hinder_each_other,
+    begin::the_gravest_hindrance_is_named,
+    interrupt::a_living_owner_is_left_alone,
+    interrupt::a_dead_owner_is_interrupted,
+    interrupt::ones_own_attempt_can_be_interrupted,
+    interrupt::what_is_not_open_is_not_interrupted,
+    interrupt::racing_interruptions_write_once,
+    interrupt::an_end_and_an_interruption_exclude_each_other,
+    people::leaves_come_from_answers,
+    people::leaves_keep_to_tool_tenant_and_time,
+    people::a_leave_cannot_be_renewed_under_its_id,
+    people::a_question_leads_to_its_call,
+    people::waiting_calls_hold_up_what_conflicts,
+    people::closing_a_question_lets_others_pass,
+    people::what_can_be_driven_is_listed_oldest_first,
+    people::what_waits_is_driven_once_its_time_is_over,
+}
+
+/// What went wrong in a case. Anything that is an error turns into one.
+pub(crate) struct Flaw(String);
+
+impl Flaw {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl<E: std::error::Error> From<E> for Flaw {
+    fn from(error: E) -> Self {
+        Self(format!("unexpected: {error}"))
+    }
+}
+
+macro_rules! ensure {
+    ($holds:expr, $($what:tt)+) => {
+        if !$holds {
+            return Err($crate::ledger::conformance::Flaw::new(format!($($what)+)));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// Checks that two values are the same, and shows both where they are not.
+pub(crate) fn same<T: PartialEq + fmt::Debug>(what: &str, seen: &T, wanted: &T) -> Result<(), Flaw> {
+    ensure!(seen == wanted, "{what}: expected {wanted:?}, got {seen:?}");
+    Ok(())
+}
+
+/// Checks that a batch was refused as wrong in itself: not as stale, not as hindered.
+fn faulted(what: &str, taken: &Result<(), AppendFault>) -> Result<(), Flaw> {
+    ensure!(matches!(taken, Err(AppendFault::Fault(_))), "{what}: expected a fault, got {taken:?}");
+    Ok(())
+}
+
+/// Runs all of them at once and returns what came of each.
+async fn race<T, F>(runners: impl IntoIterator<Item = F>) -> Result<Vec<T>, Flaw>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let runners: Vec<F> = runners.into_iter().collect();
+    let line = Arc::new(tokio::sync::Barrier::new(runners.len()));
+    let mut tasks = JoinSet::new();
+    for runner in runners {
+        let line = Arc::clone(&line);
+        tasks.spawn(async move {
+            line.wait().await;
+            runner.await
+        });
+    }
+    let mut results = Vec::new();
+    while let Some(result) = tasks.join_next().await {
+        results.push(result?);
+    }
+    Ok(results)
+}

@@ -1,1 +1,501 @@
-//! A ledger in memory.
+//! A ledger in memory: for tests, and for gates whose book need not outlive the process.
+//!
+//! Everything is one struct behind one lock, and nothing waits while it is held. Lines are never parsed on the way in;
+//! a record is read, and so verified, when it is loaded.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use byleave_core::act::{Act, Deed};
+use byleave_core::call::Millis;
+use byleave_core::chain::{GENESIS, Line};
+use byleave_core::digest::{Digest, Held, RecordKey};
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_core::leave::Leave;
+use byleave_core::record::Record;
+use uuid::Uuid;
+
+use crate::ledger::floor::{self, Moves, Standing};
+use crate::ledger::{
+    AppendFault, Batch, Content, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
+};
+use crate::pending::Pending;
+
+/// A ledger in memory. Clones are one owner, which dies with the last of them.
+#[derive(Clone, Debug)]
+pub struct MemoryLedger {
+    owner: Arc<Owner>,
+}
+
+#[derive(Debug)]
+struct Owner {
+    id: OwnerId,
+    store: Arc<Mutex<Store>>,
+}
+
+impl MemoryLedger {
+    /// A new, empty store with a first owner.
+    pub fn new() -> Self {
+        Self::on(Arc::default())
+    }
+
+    /// Another owner on the same store, as if it were another process.
+    pub fn beside(other: &Self) -> Self {
+        Self::on(Arc::clone(&other.owner.store))
+    }
+
+    /// The owner dies, as a process does when it is killed: its claims stay open and nothing can be done through it.
+    pub fn die(&self) {
+        self.owner.die();
+    }
+
+    fn on(store: Arc<Mutex<Store>>) -> Self {
+        let id = OwnerId::new(Uuid::now_v7());
+        if let Ok(mut store) = store.lock() {
+            store.alive.insert(id);
+        }
+        Self { owner: Arc::new(Owner { id, store }) }
+    }
+
+    fn store(&self) -> Result<MutexGuard<'_, Store>, LedgerFault> {
+        let store = self.owner.store.lock();
+        let store =
+            store.map_err(|_| LedgerFault::new("cannot use the ledger", "a panic left it half-written"))?;
+        if !store.alive.contains(&self.owner.id) {
+            return Err(LedgerFault::new("cannot use the ledger", format!("owner {} died", self.owner.id)));
+        }
+        Ok(store)
+    }
+
+    fn append_now(&self, batch: Batch) -> Result<(), AppendFault> {
+        // Hashing is most of the work, so it is done before the lock is taken for good.
+        let moves = floor::moves(&batch, self.owner.id)?;
+        if !batch.contents.is_empty() {
+            self.check_contents(&batch)?;
+        }
+        let mut store = self.store()?;
+        if store.place(batch.call) != (batch.at_len, batch.before) {
+            return Err(AppendFault::Stale);
+        }
+        if let Some(hindrance) = store.hindrance(&batch, &moves)? {
+            return Err(hindrance.into());
+        }
+        store.make(&batch, &moves);
+        drop(moves);
+        store.keep(batch);
+        Ok(())
+    }
+
+    fn check_contents(&self, batch: &Batch) -> Result<(), AppendFault> {
+        let key = match &batch.key {
+            Some(key) => Some(key.clone()),
+            None => self.store()?.calls.get(&batch.call).and_then(|kept| kept.key.clone()),
+        };
+        match key {
+            Some(key) => Ok(floor::check_contents(&batch.contents, &key)?),
+            None if batch.at_len == 0 => {
+                Err(LedgerFault::new("cannot append this batch", "it has contents and no key").into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn interrupt_now(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> Result<Interruption, LedgerFault> {
+        let mut guard = self.store()?;
+        let store = &mut *guard;
+        let Some(kept) = store.calls.get_mut(&call) else { return Ok(Interruption::NotOpen) };
+        let is_alive = |owner| store.alive.contains(&owner);
+        if let Some(not) = floor::not_interrupted(kept.open, attempt, self.owner.id, is_alive) {
+            return Ok(not);
+        }
+        let mut record = Record::read(call, &kept.lines);
+        let (line, _) = floor::interrupted(&mut record, attempt, at)?;
+        kept.lines.push(line);
+        store.free_seat(call);
+        Ok(Interruption::Written)
+    }
+}
+
+impl Default for MemoryLedger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Owner {
+    fn die(&self) {
+        if let Ok(mut store) = self.store.lock() {
+            store.alive.remove(&self.id);
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.die();
+    }
+}
+
+impl Ledger for MemoryLedger {
+    fn owner(&self) -> OwnerId {
+        self.owner.id
+    }
+
+    fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
+        Box::pin(async move {
+            let kept = self.store()?.calls.get(&call).map(|kept| (kept.lines.clone(), kept.key.clone()));
+            Ok(kept.map(|(lines, key)| Loaded { record: Record::read(call, &lines), key }))
+        })
+    }
+
+    fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
+        Box::pin(async move { self.append_now(batch) })
+    }
+
+    fn content(&self, call: CallId, held: Held) -> Pending<'_, Result<Vec<u8>, ContentFault>> {
+        Box::pin(async move {
+            let store = self.store()?;
+            let kept = store.calls.get(&call).ok_or(ContentFault::Missing)?;
+            if kept.key.is_none() {
+                return Err(ContentFault::Forgotten);
+            }
+            let content = kept.contents.iter().find(|content| content.held == held);
+            content.map(|content| content.bytes.clone()).ok_or(ContentFault::Missing)
+        })
+    }
+
+    fn interrupt(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> Pending<'_, Result<Interruption, LedgerFault>> {
+        Box::pin(async move { self.interrupt_now(call, attempt, at) })
+    }
+
+    fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async move { self.store().map(|mut store| store.act(act)) })
+    }
+
+    fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
+        let halt = self.store().map(|store| store.tenants.get(tenant).and_then(|tenant| tenant.halt.clone()));
+        Box::pin(ready(halt))
+    }
+
+    fn leaves(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+        now: Millis,
+    ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
+        let leaves = self.store().map(|store| {
+            store.tenants.get(tenant).map(|tenant| tenant.leaves_for(tool, now)).unwrap_or_default()
+        });
+        Box::pin(ready(leaves))
+    }
+
+    fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        Box::pin(async move { self.store().map(|store| store.questions.get(&question).copied()) })
+    }
+
+    fn held_up_by(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+    ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        let by = self.store().map(|store| {
+            let session = store.tenants.get(tenant)?.sessions.get(session)?;
+            let holds_up = |(other, effects): &(&CallId, &Vec<Effect>)| {
+                **other != call && floor::holds_up(effects, plan)
+            };
+            session.waiting.iter().find(holds_up).map(|(other, _)| *other)
+        });
+        Box::pin(ready(by))
+    }
+
+    fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
+        Box::pin(async move { self.store().map(|store| store.drivable(now, limit)) })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Store {
+    calls: HashMap<CallId, Kept>,
+    tenants: HashMap<TenantId, Tenant>,
+    questions: HashMap<QuestionId, CallId>,
+    alive: HashSet<OwnerId>,
+    acts: Vec<Act>,
+    /// Calls that are neither settled nor waiting, by when they came in.
+    ready: BTreeSet<(Millis, CallId)>,
+    /// Calls that wait for a person, by when the question expires.
+    waiting: BTreeSet<(Millis, CallId)>,
+}
+
+/// What is kept of a call.
+#[derive(Debug)]
+struct Kept {
+    tenant: TenantId,
+    session: SessionId,
+    opened_at: Millis,
+    lines: Vec<Line>,
+    contents: Vec<Content>,
+    /// Absent where its contents were forgotten.
+    key: Option<RecordKey>,
+    /// The open attempt and its owner.
+    open: Option<(AttemptId, OwnerId)>,
+    /// When the open question expires.
+    waits_until: Option<Millis>,
+}
+
+#[derive(Debug, Default)]
+struct Tenant {
+    halt: Option<Act>,
+    leaves: HashMap<LeaveId, Given>,
+    /// Leaves by tool that may have a use left.
+    usable: HashMap<String, Vec<LeaveId>>,
+    revoked: HashSet<LeaveId>,
+    sessions: HashMap<SessionId, Session>,
+}
+
+/// A leave and how often it was used.
+#[derive(Debug)]
+struct Given {
+    leave: Arc<Leave>,
+    used: u32,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    /// The open attempt that runs alone.
+    seat: Option<(CallId, AttemptId)>,
+    /// Calls that wait for a person, with what they would do.
+    waiting: BTreeMap<CallId, Vec<Effect>>,
+}
+
+impl Store {
+    /// The length of a record and its last link.
+    fn place(&self, call: CallId) -> (u32, Digest) {
+        match self.calls.get(&call).and_then(|kept| kept.lines.last()) {
+            None => (0, GENESIS),
+            Some(line) => (line.seq.saturating_add(1), line.link),
+        }
+    }
+
+    fn hindrance(&self, batch: &Batch, moves: &Moves<'_>) -> Result<Option<Hindrance>, LedgerFault> {
+        if let Some(kept) = self.calls.get(&batch.call)
+            && (kept.tenant != batch.listing.tenant || kept.session != batch.listing.session)
+        {
+            return Err(LedgerFault::new("cannot append this batch", "the call is of another session"));
+        }
+        if batch.begins.is_none() && moves.uses.is_empty() {
+            return Ok(None);
+        }
+        let tenant = self.tenants.get(&batch.listing.tenant);
+        let standing = Standing {
+            halt: tenant.and_then(|tenant| tenant.halt.as_ref()),
+            leave_left: moves.uses.is_empty() || tenant.is_some_and(|tenant| tenant.can_use(batch, moves)),
+            seat: tenant
+                .and_then(|tenant| tenant.sessions.get(&batch.listing.session))
+                .and_then(|session| session.seat),
+        };
+        Ok(floor::hindrance(batch.call, batch.begins.as_ref(), standing))
+    }
+
+    /// Does everything that the batch moves beside adding its lines. Cannot fail: all was checked before.
+    fn make(&mut self, batch: &Batch, moves: &Moves<'_>) {
+        if let Some((heading, at)) = moves.opens {
+            let kept = Kept {
+                tenant: heading.tenant.clone(),
+                session: heading.session.clone(),
+                opened_at: at,
+                lines: Vec::new(),
+                contents: Vec::new(),
+                key: None,
+                open: None,
+                waits_until: None,
+            };
+            self.calls.insert(batch.call, kept);
+            self.ready.insert((at, batch.call));
+        }
+        for question in &moves.asks {
+            self.questions.insert(*question, batch.call);
+        }
+        if moves.closes_question {
+            self.close_question(batch.call);
+        }
+        if moves.frees_seat {
+            self.free_seat(batch.call);
+        }
+        if !moves.gives.is_empty() || !moves.uses.is_empty() {
+            let tenant = tenant_of(&mut self.tenants, &batch.listing.tenant);
+            moves.gives.iter().for_each(|leave| tenant.give(leave));
+            moves.uses.iter().for_each(|leave| tenant.count_use(*leave));
+        }
+        if let Some(waits) = &batch.waits {
+            self.open_question(batch.call, waits.question.expires_at, &waits.effects);
+        }
+        if let (Some(claim), Some(begins)) = (moves.claim, &batch.begins) {
+            self.take_seat(batch.call, (claim.attempt, claim.owner), begins.exclusive);
+        }
+        if batch.settles
+            && let Some(kept) = self.calls.get(&batch.call)
+        {
+            self.ready.remove(&(kept.opened_at, batch.call));
+        }
+    }
+
+    fn keep(&mut self, mut batch: Batch) {
+        let Some(kept) = self.calls.get_mut(&batch.call) else { return };
+        if let Some(key) = batch.key.take() {
+            kept.key = Some(key);
+        }
+        kept.lines.append(&mut batch.lines);
+        // What is said to a forgotten record is forgotten at once.
+        if kept.key.is_some() {
+            kept.contents.append(&mut batch.contents);
+        }
+    }
+
+    fn open_question(&mut self, call: CallId, expires_at: Millis, effects: &[Effect]) {
+        let Some(kept) = self.calls.get_mut(&call) else { return };
+        kept.waits_until = Some(expires_at);
+        self.ready.remove(&(kept.opened_at, call));
+        self.waiting.insert((expires_at, call));
+        let tenant = tenant_of(&mut self.tenants, &kept.tenant);
+        tenant.session(&kept.session).waiting.insert(call, effects.to_vec());
+    }
+
+    fn close_question(&mut self, call: CallId) {
+        let Some(kept) = self.calls.get_mut(&call) else { return };
+        let Some(expires_at) = kept.waits_until.take() else { return };
+        self.waiting.remove(&(expires_at, call));
+        self.ready.insert((kept.opened_at, call));
+        if let Some(tenant) = self.tenants.get_mut(&kept.tenant) {
+            tenant.change_session(&kept.session, |session| {
+                session.waiting.remove(&call);
+            });
+        }
+    }
+
+    fn take_seat(&mut self, call: CallId, open: (AttemptId, OwnerId), exclusive: bool) {
+        let Some(kept) = self.calls.get_mut(&call) else { return };
+        kept.open = Some(open);
+        if exclusive {
+            let tenant = tenant_of(&mut self.tenants, &kept.tenant);
+            tenant.session(&kept.session).seat = Some((call, open.0));
+        }
+    }
+
+    fn free_seat(&mut self, call: CallId) {
+        let Some(kept) = self.calls.get_mut(&call) else { return };
+        if kept.open.take().is_none() {
+            return;
+        }
+        if let Some(tenant) = self.tenants.get_mut(&kept.tenant) {
+            tenant.change_session(&kept.session, |session| {
+                session.seat = session.seat.filter(|(holder, _)| *holder != call);
+            });
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        let tenant = tenant_of(&mut self.tenants, &act.tenant);
+        match &act.deed {
+            Deed::Halt { .. } => tenant.halt = Some(act.clone()),
+            Deed::Lift => tenant.halt = None,
+            Deed::Revoke { leave } => tenant.revoke(*leave),
+            Deed::Forget { call } => {
+                if let Some(kept) = self.calls.get_mut(call).filter(|kept| kept.tenant == act.tenant) {
+                    kept.key = None;
+                    kept.contents = Vec::new();
+                }
+            }
+        }
+        self.acts.push(act);
+    }
+
+    fn drivable(&self, now: Millis, limit: usize) -> Vec<CallId> {
+        let overdue = self.waiting.iter().take_while(|(expires_at, _)| floor::is_overdue(*expires_at, now));
+        let overdue = overdue.filter_map(|(_, call)| Some((self.calls.get(call)?.opened_at, *call)));
+        let mut calls: Vec<(Millis, CallId)> = self.ready.iter().take(limit).copied().collect();
+        calls.extend(overdue);
+        calls.sort_unstable();
+        calls.into_iter().take(limit).map(|(_, call)| call).collect()
+    }
+}
+
+impl Tenant {
+    fn can_use(&self, batch: &Batch, moves: &Moves<'_>) -> bool {
+        moves.uses.iter().all(|id| {
+            let Some(given) = self.leaves.get(id) else { return false };
+            let more = moves.uses.iter().filter(|other| *other == id).count();
+            let asked = batch.begins.and_then(|begins| begins.leave).filter(|(leave, _)| leave == id);
+            let asked_max = asked.and_then(|(_, max)| max);
+            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            !self.revoked.contains(id) && floor::leave_left(&given.leave, given.used, more, asked_max)
+        })
+    }
+
+    /// Brings a leave into force. An id that was given before keeps its uses and its revocation.
+    fn give(&mut self, leave: &Leave) {
+        if self.leaves.contains_key(&leave.id) {
+            return;
+        }
+        self.leaves.insert(leave.id, Given { leave: Arc::new(leave.clone()), used: 0 });
+        if !self.revoked.contains(&leave.id) {
+            self.usable.entry(leave.tool.clone()).or_default().push(leave.id);
+        }
+    }
+
+    fn count_use(&mut self, id: LeaveId) {
+        let Some(given) = self.leaves.get_mut(&id) else { return };
+        given.used = given.used.saturating_add(1);
+        if !floor::leave_left(&given.leave, given.used, 1, None) {
+            self.strike(id);
+        }
+    }
+
+    fn revoke(&mut self, id: LeaveId) {
+        self.revoked.insert(id);
+        self.strike(id);
+    }
+
+    fn strike(&mut self, id: LeaveId) {
+        let Some(given) = self.leaves.get(&id) else { return };
+        if let Some(usable) = self.usable.get_mut(&given.leave.tool) {
+            usable.retain(|other| *other != id);
+        }
+    }
+
+    fn leaves_for(&self, tool: &str, now: Millis) -> Vec<Arc<Leave>> {
+        let Some(usable) = self.usable.get(tool) else { return Vec::new() };
+        let given = usable.iter().filter_map(|id| self.leaves.get(id));
+        given.map(|given| &given.leave).filter(|leave| floor::in_time(leave, now)).cloned().collect()
+    }
+
+    fn session(&mut self, id: &SessionId) -> &mut Session {
+        self.sessions.entry(id.clone()).or_default()
+    }
+
+    /// Changes a session, and drops it once nothing is left in it.
+    fn change_session(&mut self, id: &SessionId, change: impl FnOnce(&mut Session)) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        change(session);
+        if session.seat.is_none() && session.waiting.is_empty() {
+            self.sessions.remove(id);
+        }
+    }
+}
+
+fn tenant_of<'a>(tenants: &'a mut HashMap<TenantId, Tenant>, id: &TenantId) -> &'a mut Tenant {
+    tenants.entry(id.clone()).or_default()
+}

@@ -1,0 +1,391 @@
+//! Legal records, written by hand: a small script for one call, played entry by entry into batches.
+
+use byleave_core::act::{Act, Deed};
+use byleave_core::call::{Millis, Mode};
+use byleave_core::chain::Line;
+use byleave_core::digest::{Digest, Held, RecordKey};
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::entry::{Entry, Fact, Heading, Limits, Terms, Valid};
+use byleave_core::grant::GrantedBy;
+use byleave_core::id::{
+    ActId, AgentId, AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId,
+};
+use byleave_core::leave::Leave;
+use byleave_core::outcome::{End, EndStatus};
+use byleave_core::question::{Answer, Answered, Approver, Grade, Question, QuestionKind};
+use byleave_core::record::Record;
+use byleave_core::review::Review;
+use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
+use byleave_core::walk::{Next, Task, WALK, next};
+use uuid::Uuid;
+
+use super::Flaw;
+use crate::ledger::{Batch, Begins, Content, Ledger, Listing, Waits};
+
+/// When the scripts play.
+pub(crate) const NOW: Millis = 1_700_000_000_000;
+/// How long their questions stay open, from [`NOW`] on.
+pub(crate) const QUESTION_MS: Millis = 1_000_000;
+
+/// What kind of call a script plays.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) tenant: &'static str,
+    pub(crate) session: &'static str,
+    pub(crate) tool: &'static str,
+    /// It runs alone in its session.
+    pub(crate) exclusive: bool,
+    /// It may be begun again.
+    pub(crate) repeatable: bool,
+    pub(crate) verdict: Verdict,
+    /// The leave that answered beforehand, with the limit that the gate knows of.
+    pub(crate) leave: Option<(LeaveId, Option<u32>)>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) received_at: Millis,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            tenant: "local",
+            session: "s",
+            tool: "t",
+            exclusive: true,
+            repeatable: false,
+            verdict: Verdict::Allow,
+            leave: None,
+            effects: vec![Effect::Write { path: "/w/a".into() }],
+            received_at: NOW,
+        }
+    }
+}
+
+impl Setting {
+    /// A call that a person is asked about.
+    pub(crate) fn asking() -> Self {
+        Self { verdict: Verdict::Ask, ..Self::default() }
+    }
+
+    /// A call that runs beside others, on a leave.
+    pub(crate) fn on_leave(leave: &Leave) -> Self {
+        Self { exclusive: false, leave: Some((leave.id, leave.uses_max)), ..Self::default() }
+    }
+}
+
+/// One call, played entry by entry. Clones are writers that know the same of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) setting: Setting,
+    pub(crate) record: Record,
+    pub(crate) key: RecordKey,
+    listing: Listing,
+    at: Millis,
+    from: (u32, Digest),
+    lines: Vec<Line>,
+    entries: Vec<Entry>,
+    contents: Vec<Content>,
+    waits: Option<Waits>,
+    begins: Option<Begins>,
+}
+
+impl Script {
+    /// A call of which nothing is written yet.
+    pub(crate) fn new(setting: Setting) -> Result<Self, Flaw> {
+        let record = Record::new(CallId::new(Uuid::now_v7()));
+        let listing = Listing {
+            tenant: TenantId::new(setting.tenant)?,
+            session: SessionId::new(setting.session)?,
+            agent: "agent".into(),
+            tool: setting.tool.into(),
+            operation: "op".into(),
+            summary: "does something".into(),
+        };
+        Ok(Self {
+            key: fresh_key(),
+            from: (record.len(), record.head()),
+            at: setting.received_at,
+            setting,
+            record,
+            listing,
+            lines: Vec::new(),
+            entries: Vec::new(),
+            contents: Vec::new(),
+            waits: None,
+            begins: None,
+        })
+    }
+
+    /// A call that came as far as it can without asking or beginning.
+    pub(crate) fn ready(setting: Setting) -> Result<Self, Flaw> {
+        let mut script = Self::new(setting)?;
+        while script.step()? {}
+        Ok(script)
+    }
+
+    /// A call that is about to begin, for this owner.
+    pub(crate) fn beginning(setting: Setting, owner: OwnerId) -> Result<Self, Flaw> {
+        let mut script = Self::ready(setting)?;
+        script.begin(owner)?;
+        Ok(script)
+    }
+
+    /// A call that is about to wait for a person.
+    pub(crate) fn waiting(setting: Setting) -> Result<Self, Flaw> {
+        let mut script = Self::ready(setting)?;
+        script.ask()?;
+        Ok(script)
+    }
+
+    pub(crate) fn call(&self) -> CallId {
+        self.record.call()
+    }
+
+    pub(crate) fn tenant(&self) -> &TenantId {
+        &self.listing.tenant
+    }
+
+    pub(crate) fn session(&self) -> &SessionId {
+        &self.listing.session
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        Plan { effects: self.setting.effects.clone(), ..Plan::default() }
+    }
+
+    /// The lines since the last batch, as a batch.
+    pub(crate) fn batch(&mut self) -> Batch {
+        let (at_len, before) = self.from;
+        self.from = (self.record.len(), self.record.head());
+        Batch {
+            call: self.call(),
+            at_len,
+            before,
+            lines: std::mem::take(&mut self.lines),
+            entries: std::mem::take(&mut self.entries),
+            contents: std::mem::take(&mut self.contents),
+            key: (at_len == 0).then(|| self.key.clone()),
+            listing: self.listing.clone(),
+            waits: self.waits.take(),
+            begins: self.begins.take(),
+            settles: self.record.settled().is_some(),
+        }
+    }
+
+    /// Writes a fact down, a millisecond after the last.
+    pub(crate) fn push(&mut self, fact: Fact) -> Result<(), Flaw> {
+        let entry = Entry { at: self.at, fact };
+        self.lines.push(self.record.push(entry.clone())?);
+        self.entries.push(entry);
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Lets time pass.
+    pub(crate) fn later(&mut self, at: Millis) {
+        self.at = at;
+    }
+
+    /// Has a content kept with the next batch.
+    pub(crate) fn hold(&mut self, bytes: &[u8]) -> Held {
+        let held = self.key.hold(bytes);
+        self.contents.push(Content { held, bytes: bytes.to_vec() });
+        held
+    }
+
+    /// Writes down the next thing, up to the question or the beginning. Says whether there was one.
+    pub(crate) fn step(&mut self) -> Result<bool, Flaw> {
+        if self.record.is_empty() {
+            let heading = self.heading()?;
+            self.push(Fact::Received(heading))?;
+            return Ok(true);
+        }
+        let fact = match next(&self.record) {
+            Next::Do(Task::Resolve) => Fact::Resolved(Ok(self.terms())),
+            Next::Do(Task::Validate) => Fact::Validated(Ok(Valid {})),
+            Next::Do(Task::Plan) => {
+                let content = serde_json::to_vec(&self.plan())?;
+                self.hold(&content);
+                Fact::Planned(Ok(self.plan().head(&self.key, &content)))
+            }
+            Next::Do(Task::Permit) => Fact::Permitted(Ok(self.ruling())),
+            Next::Do(Task::ReviewInput) => Fact::Reviewed(Ok(Review::default())),
+            _ => return Ok(false),
+        };
+        self.push(fact)?;
+        Ok(true)
+    }
+
+    /// Asks a person.
+    pub(crate) fn ask(&mut self) -> Result<Question, Flaw> {
+        let Next::Do(Task::Ask(asking)) = next(&self.record) else { return Err(self.lost("ask")) };
+        let question = Question {
+            id: QuestionId::new(Uuid::now_v7()),
+            kind: asking.kind,
+            binding: asking.binding,
+            expires_at: NOW + QUESTION_MS,
+        };
+        self.push(Fact::Asked(Ok(question.clone())))?;
+        let effects = match question.kind {
+            QuestionKind::Release => Vec::new(),
+            QuestionKind::Approval | QuestionKind::Checkpoint => self.setting.effects.clone(),
+        };
+        self.waits = Some(Waits { question: question.clone(), effects });
+        Ok(question)
+    }
+
+    /// The person answers.
+    pub(crate) fn answer(&mut self, answer: Answer) -> Result<(), Flaw> {
+        let Next::Wait(question) = next(&self.record) else { return Err(self.lost("answer")) };
+        self.waits = None;
+        self.push(Fact::Answered(Answered {
+            question: question.id,
+            digest: question.digest(),
+            answer,
+            by: Approver { name: "ada".into(), grade: Grade::Terminal },
+        }))
+    }
+
+    /// Nobody answered in time.
+    pub(crate) fn expire(&mut self) -> Result<(), Flaw> {
+        let Next::Wait(question) = next(&self.record) else { return Err(self.lost("expire")) };
+        self.later(question.expires_at);
+        self.push(Fact::Expired { question: question.id })
+    }
+
+    /// Claims an attempt.
+    pub(crate) fn begin(&mut self, owner: OwnerId) -> Result<AttemptId, Flaw> {
+        let Next::Do(Task::Begin(grant)) = next(&self.record) else { return Err(self.lost("begin")) };
+        let attempt = AttemptId::new(Uuid::now_v7());
+        self.push(Fact::Begun(Ok(grant.claim(attempt, owner))))?;
+        let leave = self.setting.leave.filter(|(id, _)| grant.by() == GrantedBy::Leave(*id));
+        self.begins = Some(Begins { attempt, exclusive: self.setting.exclusive, leave });
+        Ok(attempt)
+    }
+
+    /// The attempt ends.
+    pub(crate) fn end(&mut self) -> Result<Held, Flaw> {
+        let Next::Do(Task::Execute { attempt, .. }) = next(&self.record) else {
+            return Err(self.lost("end"));
+        };
+        let output = self.hold(format!("the output of {attempt}").as_bytes());
+        let end = End { status: EndStatus::Done, output, ran_ms: 1, truncated: false, undoable: false };
+        self.push(Fact::Ended { attempt, end })?;
+        self.begins = None;
+        Ok(output)
+    }
+
+    /// The call settles, as whatever it must.
+    pub(crate) fn settle(&mut self) -> Result<(), Flaw> {
+        if matches!(next(&self.record), Next::Do(Task::ReviewOutput)) {
+            self.push(Fact::OutputReviewed(Ok(Review::default())))?;
+        }
+        let Next::Settle(outcome) = next(&self.record) else { return Err(self.lost("settle")) };
+        self.push(Fact::Settled(outcome))
+    }
+
+    /// Goes on from what the ledger has.
+    pub(crate) async fn reload(&mut self, ledger: &dyn Ledger) -> Result<(), Flaw> {
+        self.record = loaded(ledger, self.call()).await?;
+        self.from = (self.record.len(), self.record.head());
+        self.lines.clear();
+        self.entries.clear();
+        self.contents.clear();
+        (self.waits, self.begins) = (None, None);
+        Ok(())
+    }
+
+    fn heading(&mut self) -> Result<Heading, Flaw> {
+        let arguments = self.hold(br#"{"path":"a"}"#);
+        Ok(Heading {
+            walk: WALK,
+            tenant: self.listing.tenant.clone(),
+            session: self.listing.session.clone(),
+            agent: AgentId::new("agent")?,
+            tool: self.setting.tool.into(),
+            arguments,
+            reason: None,
+            cwd: "/w".into(),
+            mode: Mode::default(),
+            dry_run: false,
+        })
+    }
+
+    fn terms(&self) -> Terms {
+        Terms {
+            tool: self.setting.tool.into(),
+            manifest: Digest::of(b"manifest"),
+            operation: "op".into(),
+            read_only: false,
+            destructive: false,
+            concurrency_safe: !self.setting.exclusive,
+            repeatable: self.setting.repeatable,
+            checkpoint: false,
+            challenge: None,
+            limits: Limits::default(),
+        }
+    }
+
+    fn ruling(&self) -> Ruling {
+        let verdict = self.setting.verdict;
+        let cause = (verdict == Verdict::Ask).then_some(Cause::Default);
+        let why = "so that there is a reason".into();
+        Ruling {
+            verdict,
+            reasons: vec![Reason { verdict, cause, rule: None, origin: None, effects: Vec::new(), why }],
+            policy: Digest::of(b"policy"),
+            leave: self.setting.leave.map(|(leave, _)| leave),
+            guarantees: Vec::new(),
+            cached: false,
+        }
+    }
+
+    fn lost(&self, wanted: &str) -> Flaw {
+        Flaw::new(format!("the script cannot {wanted} here: {:?}", next(&self.record)))
+    }
+}
+
+/// The record that a ledger has of a call.
+pub(crate) async fn loaded(ledger: &dyn Ledger, call: CallId) -> Result<Record, Flaw> {
+    let loaded = ledger.load(call).await?;
+    let record = loaded.ok_or_else(|| Flaw::new("the record is not there"))?.record;
+    match record.damage() {
+        None => Ok(record),
+        Some(damage) => Err(Flaw::new(format!("the record was damaged by the ledger: {damage}"))),
+    }
+}
+
+/// A leave for the tool of the default setting, with nothing to limit it.
+pub(crate) fn leave() -> Leave {
+    Leave {
+        id: LeaveId::new(Uuid::now_v7()),
+        tool: Setting::default().tool.into(),
+        scope: Vec::new(),
+        session: None,
+        until: None,
+        uses_max: None,
+    }
+}
+
+/// A person gives a leave, in answer to a call of this setting.
+pub(crate) async fn give(ledger: &dyn Ledger, setting: Setting, leave: &Leave) -> Result<(), Flaw> {
+    let mut script = Script::waiting(Setting { verdict: Verdict::Ask, ..setting })?;
+    ledger.append(script.batch()).await?;
+    script.answer(Answer::Leave(leave.clone()))?;
+    ledger.append(script.batch()).await?;
+    Ok(())
+}
+
+/// An administrator does something.
+pub(crate) async fn act(ledger: &dyn Ledger, tenant: &str, deed: Deed) -> Result<(), Flaw> {
+    let id = ActId::new(Uuid::now_v7());
+    ledger.act(Act { id, at: NOW, tenant: TenantId::new(tenant)?, by: "ada".into(), deed }).await?;
+    Ok(())
+}
+
+fn fresh_key() -> RecordKey {
+    let mut bytes = [0; 32];
+    let (front, back) = bytes.split_at_mut(16);
+    front.copy_from_slice(Uuid::now_v7().as_bytes());
+    back.copy_from_slice(Uuid::now_v7().as_bytes());
+    RecordKey::from_bytes(bytes)
+}

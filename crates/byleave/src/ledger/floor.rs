@@ -1,0 +1,269 @@
+//! What every ledger must hold to, whatever it is built on: how a batch is checked, what it moves, and what hinders it.
+//!
+//! Pure functions over a batch and a few facts that the ledger looks up. They never write, wait or look at a clock, and
+//! never let a batch through because something about it could not be made out.
+
+use byleave_core::act::{Act, Deed};
+use byleave_core::call::Millis;
+use byleave_core::chain::{self, GENESIS, Line};
+use byleave_core::digest::RecordKey;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::entry::{Entry, Fact, Heading};
+use byleave_core::grant::{Claim, GrantedBy};
+use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, QuestionId};
+use byleave_core::leave::Leave;
+use byleave_core::question::{Answer, Answered};
+use byleave_core::record::{Attempt, Record};
+
+use crate::ledger::{Batch, Begins, Content, Hindrance, Interruption, LedgerFault};
+
+/// What a batch moves, beside adding its lines.
+#[derive(Clone, Debug, Default)]
+pub struct Moves<'a> {
+    /// It opens the record, at that time.
+    pub opens: Option<(&'a Heading, Millis)>,
+    /// Questions that are asked.
+    pub asks: Vec<QuestionId>,
+    /// Whatever question was open is closed.
+    pub closes_question: bool,
+    /// Leaves that come into force.
+    pub gives: Vec<&'a Leave>,
+    /// Leaves that are used, once for each time.
+    pub uses: Vec<LeaveId>,
+    /// The claim that is open at the end.
+    pub claim: Option<&'a Claim>,
+    /// Whatever attempt was open is not any more, and its seat is free.
+    pub frees_seat: bool,
+}
+
+/// Checks all of a batch that can be checked without the store, and says what it moves.
+pub fn moves(batch: &Batch, owner: OwnerId) -> Result<Moves<'_>, LedgerFault> {
+    check_lines(batch)?;
+    let mut moves = Moves::default();
+    for (entry, line) in batch.entries.iter().zip(&batch.lines) {
+        move_one(&mut moves, entry, line, owner)?;
+    }
+    check_flags(batch, &moves)?;
+    Ok(moves)
+}
+
+fn check_lines(batch: &Batch) -> Result<(), LedgerFault> {
+    if batch.lines.is_empty() {
+        return Err(refused("it has no lines"));
+    }
+    if batch.lines.len() != batch.entries.len() {
+        return Err(refused(format!("{} lines, {} entries", batch.lines.len(), batch.entries.len())));
+    }
+    if batch.at_len == 0 && batch.before != GENESIS {
+        return Err(refused("nothing stands before the first line"));
+    }
+    let mut before = &batch.before;
+    for (seq, line) in (u64::from(batch.at_len)..).zip(&batch.lines) {
+        if u64::from(line.seq) != seq {
+            return Err(refused(format!("line {} stands where line {seq} belongs", line.seq)));
+        }
+        if chain::link(batch.call, before, line.seq, &line.body) != line.link {
+            return Err(refused(format!("line {seq} does not fit its link")));
+        }
+        before = &line.link;
+    }
+    Ok(())
+}
+
+fn move_one<'a>(
+    moves: &mut Moves<'a>,
+    entry: &'a Entry,
+    line: &Line,
+    owner: OwnerId,
+) -> Result<(), LedgerFault> {
+    match &entry.fact {
+        Fact::Received(heading) => moves.opens = Some((heading, entry.at)),
+        Fact::Asked(Ok(question)) => moves.asks.push(question.id),
+        Fact::Answered(Answered { answer, .. }) => {
+            moves.closes_question = true;
+            if let Answer::Leave(leave) = answer {
+                // A leave outlives its call, so it is taken from what the book will say and from nothing else.
+                if serde_json::to_string(entry).ok().as_ref() != Some(&line.body) {
+                    return Err(refused(format!("line {} does not say what its entry says", line.seq)));
+                }
+                moves.gives.push(leave);
+            }
+        }
+        Fact::Expired { .. } | Fact::Cancelled { .. } => moves.closes_question = true,
+        Fact::Begun(Ok(claim)) => {
+            if claim.owner != owner {
+                return Err(refused(format!("owner {} cannot claim for owner {}", owner, claim.owner)));
+            }
+            if let GrantedBy::Leave(leave) = claim.by {
+                moves.uses.push(leave);
+            }
+            moves.claim = Some(claim);
+        }
+        // The ledger itself writes this one, after it has looked whether the owner is gone.
+        Fact::Interrupted { .. } => return Err(refused("an interruption is asked for, not appended")),
+        Fact::Ended { .. } => {
+            moves.claim = None;
+            moves.frees_seat = true;
+        }
+        Fact::Settled(_) => {
+            moves.claim = None;
+            moves.frees_seat = true;
+            moves.closes_question = true;
+        }
+        Fact::Asked(Err(_)) | Fact::Begun(Err(_)) => {}
+        Fact::Resolved(_) | Fact::Validated(_) | Fact::Planned(_) | Fact::Permitted(_) => {}
+        Fact::Reviewed(_) | Fact::Challenged(_) | Fact::OutputReviewed(_) => {}
+    }
+    Ok(())
+}
+
+/// What a batch says of itself must be what its entries say: a hindrance is looked for only where it is said that
+/// something begins.
+fn check_flags(batch: &Batch, moves: &Moves<'_>) -> Result<(), LedgerFault> {
+    match (moves.opens, batch.at_len) {
+        (Some((heading, _)), 0) => {
+            if heading.tenant != batch.listing.tenant || heading.session != batch.listing.session {
+                return Err(refused("it is listed under another tenant or session than it was received for"));
+            }
+        }
+        (None, 0) => return Err(refused("a record begins with `received`")),
+        (Some(_), _) => return Err(refused("a record begins only once")),
+        (None, _) if batch.key.is_some() => return Err(refused("a key comes with the first lines")),
+        (None, _) => {}
+    }
+    let begun = moves.claim.map(|claim| (claim.attempt, claim.by));
+    let said = batch.begins.map(|begins| (begins.attempt, begins.leave.map(|(leave, _)| leave)));
+    let agree = match (begun, said) {
+        (None, None) => true,
+        (Some((attempt, by)), Some((said, leave))) => {
+            attempt == said && leave == if let GrantedBy::Leave(leave) = by { Some(leave) } else { None }
+        }
+        _ => false,
+    };
+    if !agree {
+        return Err(refused("what it says to begin is not what its entries begin"));
+    }
+    let last = batch.entries.last().map(|entry| &entry.fact);
+    if batch.settles != matches!(last, Some(Fact::Settled(_))) {
+        return Err(refused("whether it settles the call is not what its last entry says"));
+    }
+    if let Some(waits) = &batch.waits
+        && !matches!(last, Some(Fact::Asked(Ok(question))) if *question == waits.question)
+    {
+        return Err(refused("the question it waits for is not its last entry"));
+    }
+    Ok(())
+}
+
+/// Checks that contents are what the record will keep of them.
+///
+/// Without a key nothing can be checked: a new record with contents needs one, and what is said to a forgotten record
+/// is forgotten at once.
+pub fn check_contents(contents: &[Content], key: &RecordKey) -> Result<(), LedgerFault> {
+    for content in contents {
+        if key.hold(&content.bytes) != content.held {
+            let digest = content.held.digest.short();
+            return Err(refused(format!("the content of {digest} is not what the digest was made of")));
+        }
+    }
+    Ok(())
+}
+
+/// What stands in the ledger when an attempt wants to begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    /// The halt in force.
+    pub halt: Option<&'a Act>,
+    /// Every leave that the batch uses has a use left; true where it uses none.
+    pub leave_left: bool,
+    /// The open attempt that runs alone in the session.
+    pub seat: Option<(CallId, AttemptId)>,
+}
+
+/// Says what hinders a call: a halt first, then its leave, then whoever runs alone in its session.
+pub fn hindrance(call: CallId, begins: Option<&Begins>, standing: Standing<'_>) -> Option<Hindrance> {
+    if let (Some(_), Some(act)) = (begins, standing.halt) {
+        return Some(Hindrance::Halted { why: halt_reason(act) });
+    }
+    if !standing.leave_left {
+        return Some(Hindrance::LeaveSpent);
+    }
+    match standing.seat {
+        Some((other, attempt)) if other != call && begins.is_some_and(|begins| begins.exclusive) => {
+            Some(Hindrance::SessionBusy { call: other, attempt })
+        }
+        _ => None,
+    }
+}
+
+fn halt_reason(act: &Act) -> String {
+    match &act.deed {
+        Deed::Halt { why } => why.clone(),
+        Deed::Lift | Deed::Revoke { .. } | Deed::Forget { .. } => String::new(),
+    }
+}
+
+/// Whether a leave that was used so often may be used so many times more. A revoked one may not.
+///
+/// `asked_max` is what the batch takes the limit to be; the stricter of the two counts.
+pub fn leave_left(leave: &Leave, used: u32, more: u32, asked_max: Option<u32>) -> bool {
+    let max = leave.uses_max.into_iter().chain(asked_max).min();
+    max.is_none_or(|max| used.saturating_add(more) <= max)
+}
+
+/// Whether a leave is good at a time, as far as the clock is concerned.
+pub fn in_time(leave: &Leave, now: Millis) -> bool {
+    leave.until.is_none_or(|until| now < until)
+}
+
+/// Whether a call that waits until then can be driven on: nobody can answer it any more.
+pub const fn is_overdue(expires_at: Millis, now: Millis) -> bool {
+    expires_at <= now
+}
+
+/// Whether a waiting call with these effects holds a plan up.
+pub fn holds_up(waiting: &[Effect], plan: &Plan) -> bool {
+    waiting.iter().any(|waiting| plan.effects.iter().any(|effect| waiting.conflicts_with(effect)))
+}
+
+/// Says whether an attempt may be written down as interrupted: `None` means that it may.
+///
+/// `owner_alive` is asked for the claim's owner, and only if it is not the one who asks.
+pub fn not_interrupted(
+    open: Option<(AttemptId, OwnerId)>,
+    attempt: AttemptId,
+    me: OwnerId,
+    owner_alive: impl FnOnce(OwnerId) -> bool,
+) -> Option<Interruption> {
+    match open {
+        Some((opened, owner)) if opened == attempt => {
+            (owner != me && owner_alive(owner)).then_some(Interruption::OwnerAlive)
+        }
+        _ => Some(Interruption::NotOpen),
+    }
+}
+
+/// The open attempt of a record and its owner.
+pub fn open_attempt(record: &Record) -> Option<(AttemptId, OwnerId)> {
+    match record.attempt() {
+        Some(Attempt::Open(claim)) if record.settled().is_none() => Some((claim.attempt, claim.owner)),
+        _ => None,
+    }
+}
+
+/// Makes the line that says that an attempt was interrupted.
+pub fn interrupted(
+    record: &mut Record,
+    attempt: AttemptId,
+    at: Millis,
+) -> Result<(Line, Entry), LedgerFault> {
+    let entry = Entry { at, fact: Fact::Interrupted { attempt } };
+    let line = record.push(entry.clone()).map_err(|misplaced| {
+        LedgerFault::new(format!("cannot write that attempt {attempt} was interrupted"), misplaced)
+    })?;
+    Ok((line, entry))
+}
+
+fn refused(why: impl std::fmt::Display) -> LedgerFault {
+    LedgerFault::new("cannot append this batch", why)
+}

@@ -1,0 +1,52 @@
+//! Ledgers, each against the whole conformance suite.
+
+use std::sync::Arc;
+
+use byleave::ledger::conformance::Bench;
+use byleave::ledger::memory::MemoryLedger;
+use byleave::ledger::{Ledger, LedgerFault};
+use byleave::pending::Pending;
+
+// req: A1, E4
+mod memory {
+    byleave::ledger_conformance!(super::MemoryBench(byleave::ledger::memory::MemoryLedger::new()));
+}
+
+/// A store in memory: it outlives its owners, and nothing outlives the process.
+struct MemoryBench(MemoryLedger);
+
+impl Bench for MemoryBench {
+    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+        let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::beside(&self.0));
+        Box::pin(async move { Ok(ledger) })
+    }
+
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+        drop(ledger);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_done_through_a_dead_owner() {
+    let ledger = MemoryLedger::new();
+    let beside = MemoryLedger::beside(&ledger);
+    let tenant = "local".parse().unwrap();
+    ledger.die();
+    let fault = ledger.halted(&tenant).await.unwrap_err();
+    assert!(fault.to_string().ends_with("died"), "{fault}");
+    assert!(beside.halted(&tenant).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_owner_lives_as_long_as_its_last_clone() {
+    let ledger = MemoryLedger::new();
+    let clone = ledger.clone();
+    assert_eq!(ledger.owner(), clone.owner());
+    drop(ledger);
+    assert!(clone.halted(&"local".parse().unwrap()).await.is_ok());
+}

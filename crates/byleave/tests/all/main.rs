@@ -1,0 +1,3 @@
+//! What the library shows from outside, in one binary.
+
+mod ledger;
