@@ -203,7 +203,7 @@ fn halt_reason(act: &Act) -> String {
     }
 }
 
-/// Whether a leave that was used so often may be used so many times more. A revoked one may not.
+/// Whether a leave that was used so often may be used so many times more; revocation is looked at elsewhere.
 ///
 /// `asked_max` is what the batch takes the limit to be; the stricter of the two counts.
 pub fn leave_left(leave: &Leave, used: u32, more: u32, asked_max: Option<u32>) -> bool {
@@ -266,4 +266,58 @@ pub fn interrupted(
 
 fn refused(why: impl std::fmt::Display) -> LedgerFault {
     LedgerFault::new("cannot append this batch", why)
+}
+
+#[cfg(test)]
+mod tests {
+    use byleave_core::outcome::Outcome;
+    use byleave_core::refusal::{Code, Refusal};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::ledger::conformance::script::{Script, Setting};
+
+    // The walk never settles a call whose attempt is open; a ledger must not depend on that to let a session go on.
+    #[test]
+    fn settling_ends_whatever_is_open() {
+        let owner = OwnerId::new(Uuid::now_v7());
+        let Ok(mut script) = Script::beginning(Setting::default(), owner) else { panic!("no script") };
+        let mut batch = script.batch();
+        assert!(moves(&batch, owner).unwrap().claim.is_some());
+        let refusal = Refusal::new(Code::RecordBroken, "broken");
+        let entry = Entry { at: 0, fact: Fact::Settled(Outcome::Unknown(refusal)) };
+        let body = serde_json::to_string(&entry).unwrap();
+        let seq = script.record.len();
+        let link = chain::link(batch.call, &script.record.head(), seq, &body);
+        batch.lines.push(Line { seq, body, link });
+        batch.entries.push(entry);
+        batch.begins = None;
+        batch.settles = true;
+        let moves = moves(&batch, owner).unwrap();
+        assert!(moves.claim.is_none() && moves.frees_seat && moves.closes_question);
+    }
+
+    // req: R5
+    #[test]
+    fn the_stricter_count_of_a_leave_holds() {
+        let leave = |uses_max| Leave {
+            id: LeaveId::new(Uuid::nil()),
+            tool: "t".into(),
+            scope: Vec::new(),
+            session: None,
+            until: None,
+            uses_max,
+        };
+        let check = |max, used, more, asked, left| {
+            assert_eq!(leave_left(&leave(max), used, more, asked), left, "{max:?} {used} {more} {asked:?}");
+        };
+        check(None, u32::MAX, 1, None, true);
+        check(Some(1), 0, 1, None, true);
+        check(Some(1), 1, 1, None, false);
+        check(Some(2), 1, 2, None, false);
+        check(Some(1), 1, 1, Some(9), false);
+        check(Some(9), 1, 1, Some(1), false);
+        check(None, 1, 1, Some(1), false);
+        check(Some(0), 0, 1, None, false);
+    }
 }

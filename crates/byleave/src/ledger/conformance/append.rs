@@ -137,6 +137,10 @@ pub(super) async fn a_broken_chain_is_refused(bench: &dyn Bench) -> Result<(), F
                 line.seq += 1;
             }
         }),
+        ("numbers that leave one out, well linked", |batch| {
+            batch.lines.iter_mut().for_each(|line| line.seq += 1);
+            *batch = as_lines_of(batch.call, batch.clone());
+        }),
         ("lines out of order", |batch| batch.lines.reverse()),
         ("a missing first line", |batch| {
             batch.lines.remove(0);
@@ -190,6 +194,28 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(bench: &dyn Benc
         faulted(what, &ledger.append(batch).await)?;
         ensure!(ledger.load(call).await?.is_none(), "{what}: something was taken");
     }
+    let mut script = Script::ready(Setting { session: "later", ..Setting::asking() })?;
+    let key = script.key.clone();
+    ledger.append(script.batch()).await?;
+    script.ask()?;
+    let honest = script.batch();
+    let nothing = Batch { lines: Vec::new(), entries: Vec::new(), waits: None, ..honest.clone() };
+    let mut listed_elsewhere = honest.clone();
+    listed_elsewhere.listing.session = SessionId::new("elsewhere")?;
+    let mut waits_for_another = honest.clone();
+    if let Some(waits) = &mut waits_for_another.waits {
+        waits.question.expires_at += 1;
+    }
+    for (what, batch) in [
+        ("no lines", nothing),
+        ("a second key", Batch { key: Some(key), ..honest.clone() }),
+        ("it is listed in another session than before", listed_elsewhere),
+        ("it waits for another question than it asks", waits_for_another),
+    ] {
+        faulted(what, &ledger.append(batch).await)?;
+    }
+    ledger.append(honest).await?;
+
     let mut foreign = Script::beginning(Setting::default(), OwnerId::new(Uuid::now_v7()))?;
     faulted("a claim for another owner", &ledger.append(foreign.batch()).await)?;
 
