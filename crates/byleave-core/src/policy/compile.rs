@@ -115,3 +115,78 @@ fn rule_digest(rule: &Rule) -> Digest {
         Err(error) => Digest::of_parts("byleave.rule.unwritable", &[error.to_string().as_bytes()]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Pattern;
+    use Verdict::{Allow, Ask, Deny};
+
+    fn globs(globs: &[&str]) -> Vec<Pattern> {
+        globs.iter().map(|glob| Pattern::Write((*glob).into())).collect()
+    }
+
+    #[test]
+    fn a_bad_rule_is_named_with_its_place() {
+        let base =
+            Rule { origin: Some("r.toml:3".into()), ..Rule::new("x", Layer::User, Ask, globs(&["/w/a"])) };
+        let check = |change: &dyn Fn(&mut Rule), wanted: &str| {
+            let mut bad = base.clone();
+            change(&mut bad);
+            let told = Policy::new(vec![bad]).unwrap_err().to_string();
+            assert!(told.contains("r.toml:3") && told.contains(wanted), "{told}");
+        };
+        check(&|rule| rule.patterns.clear(), "rule `x`");
+        check(&|rule| rule.patterns.clear(), "no pattern");
+        check(&|rule| rule.patterns.push(Pattern::Read("[".into())), "glob `[`");
+        check(&|rule| rule.patterns.push(Pattern::Reach("http://x".into())), "host `http://x`");
+        check(&|rule| rule.patterns.push(Pattern::Run(vec![])), "begins with a program");
+        check(&|rule| rule.except.push(Pattern::Write("[".into())), "glob `[`");
+        check(&|rule| rule.except.push(Pattern::Read("/w".into())), "excepts a kind");
+        check(&|rule| rule.id.clear(), "no id");
+        check(&|rule| (rule.firm, rule.verdict) = (true, Deny), "`firm`");
+        check(&|rule| (rule.dangerous, rule.verdict) = (true, Deny), "`dangerous`");
+        check(&|rule| (rule.dangerous, rule.verdict) = (true, Allow), "`dangerous`");
+        check(&|rule| (rule.dangerous, rule.firm) = (true, true), "firm already");
+        check(&|rule| rule.guarantees.push("network off".into()), "guarantees");
+        // req: P8
+        check(&|rule| (rule.layer, rule.verdict) = (Layer::Project, Allow), "only `deny` and `ask`");
+        let mut twin = base.clone();
+        twin.origin = Some("r.toml:9".into());
+        let told = Policy::new(vec![base.clone(), twin.clone()]).unwrap_err().to_string();
+        assert!(told.contains("r.toml:3") && told.contains("r.toml:9"), "{told}");
+        twin.layer = Layer::Project;
+        assert!(Policy::new(vec![base, twin]).is_ok(), "an id is unique within its layer");
+    }
+
+    #[test]
+    fn the_version_sees_every_change_and_no_order() {
+        let base = Rule::new("x", Layer::User, Ask, globs(&["/w/a"]));
+        let second = Rule::new("y", Layer::User, Deny, globs(&["/w/b"]));
+        let version = |rules: &[Rule]| Policy::new(rules.to_vec()).unwrap().digest();
+        let first = version(&[base.clone(), second.clone()]);
+        assert_eq!(first, version(&[second.clone(), base.clone()]));
+        assert_ne!(first, version(std::slice::from_ref(&second)));
+        let changes: &[&dyn Fn(&mut Rule)] = &[
+            &|rule| rule.id.push('x'),
+            &|rule| rule.layer = Layer::Session,
+            &|rule| rule.verdict = Allow,
+            &|rule| rule.patterns = globs(&["/w/c"]),
+            &|rule| rule.patterns = vec![Pattern::Read("/w/a".into())],
+            &|rule| rule.except = globs(&["/w/c"]),
+            &|rule| rule.firm = true,
+            &|rule| rule.dangerous = true,
+            &|rule| (rule.verdict, rule.guarantees) = (Allow, vec!["g".into()]),
+            &|rule| rule.why.push('x'),
+            &|rule| rule.origin = Some("r.toml:3".into()),
+        ];
+        let mut seen = vec![first];
+        for change in changes {
+            let mut other = base.clone();
+            change(&mut other);
+            let version = version(&[other, second.clone()]);
+            assert!(!seen.contains(&version));
+            seen.push(version);
+        }
+    }
+}
