@@ -122,6 +122,12 @@ fn overlap(a: &str, b: &str) -> bool {
     beneath(a, b) || beneath(b, a)
 }
 
+/// Whether a path is absolute and resolved as far as its text can tell: no `.`, no `..`, no empty step.
+pub fn is_resolved(path: &str) -> bool {
+    let Some(steps) = path.strip_prefix('/') else { return false };
+    steps.is_empty() || steps.split('/').all(|step| !matches!(step, "" | "." | ".."))
+}
+
 /// Something outside the arguments that an approval depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -255,5 +261,15 @@ mod tests {
         let reach = |host: &str| Effect::Reach { host: host.into(), port: 443 };
         check(&reach("a"), &reach("a"), true);
         check(&reach("a"), &write("/w/a"), false);
+    }
+
+    #[test]
+    fn a_resolved_path_has_one_spelling() {
+        for path in ["/", "/w", "/w/.a/..b", "/w/a b\n"] {
+            assert!(is_resolved(path), "{path:?}");
+        }
+        for path in ["", "w", "./w", "/w/", "//w", "/w//a", "/w/./a", "/w/..", "/../w"] {
+            assert!(!is_resolved(path), "{path:?}");
+        }
     }
 }

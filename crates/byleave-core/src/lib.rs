@@ -17,6 +17,7 @@ pub mod leave;
 pub mod manifest;
 pub mod outcome;
 pub mod pattern;
+pub mod policy;
 pub mod question;
 pub mod record;
 pub mod refusal;

@@ -1,6 +1,6 @@
 //! Patterns over effects: what rules and leaves are about.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder, GlobMatcher};
 use serde::{Deserialize, Serialize};
 
 use crate::effect::Effect;
@@ -54,7 +54,7 @@ impl Matcher {
     pub fn new(pattern: Pattern) -> Result<Self, BadPattern> {
         let glob = match &pattern {
             Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) | Pattern::Invoke(glob) => {
-                Some(compile(glob)?)
+                Some(glob_of(glob)?.compile_matcher())
             }
             Pattern::Run(words) if words.is_empty() => return Err(BadPattern::EmptyRun),
             Pattern::Reach(host) if !is_host_pattern(host) => return Err(BadPattern::Host(host.clone())),
@@ -83,17 +83,18 @@ impl Matcher {
     }
 }
 
-fn compile(glob: &str) -> Result<GlobMatcher, BadPattern> {
+/// A glob as patterns mean it: `*` stays within one step of a path.
+pub(crate) fn glob_of(glob: &str) -> Result<Glob, BadPattern> {
     GlobBuilder::new(glob)
         .literal_separator(true)
         .build()
-        .map(|glob| glob.compile_matcher())
         .map_err(|error| BadPattern::Glob { glob: glob.into(), why: error.kind().to_string() })
 }
 
 fn is_host_pattern(pattern: &str) -> bool {
     let host = pattern.strip_prefix("*.").unwrap_or(pattern);
-    !host.is_empty()
+    // An empty label fits no host, so `evil.example.` would be a deny that denies nothing.
+    host.split('.').all(|label| !label.is_empty())
         && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']'))
 }
 
@@ -155,6 +156,9 @@ mod tests {
     fn bad_patterns_are_said() {
         assert!(matches!(Matcher::new(Pattern::Read("[".into())), Err(BadPattern::Glob { .. })));
         assert!(matches!(Matcher::new(Pattern::Reach("http://x".into())), Err(BadPattern::Host(_))));
+        for host in ["", "*.", "*", "example.org.", ".example.org", "*..org"] {
+            assert!(matches!(Matcher::new(Pattern::Reach(host.into())), Err(BadPattern::Host(_))), "{host}");
+        }
         assert!(matches!(Matcher::new(Pattern::Run(vec![])), Err(BadPattern::EmptyRun)));
     }
 }

@@ -103,7 +103,7 @@ impl Cause {
 pub struct Reason {
     /// What it asks for.
     pub verdict: Verdict,
-    /// Why it asks; absent on an allow or a deny.
+    /// Why it asks, or would have asked had the mode not let it pass; absent on a deny and on what a rule allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// The rule that decided, by id.
@@ -123,7 +123,7 @@ pub struct Reason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ruling {
-    /// The strictest of the reasons, after the mode and the leaves.
+    /// The strictest of the reasons; only where a leave answered, it is an allow above reasons that ask.
     pub verdict: Verdict,
     /// Why. Never empty.
     pub reasons: Vec<Reason>,

@@ -1,0 +1,22 @@
+//! Policy: rules as data, and the one function that judges (P1).
+//!
+//! Every effect is judged by itself: a matching deny of any layer wins; else every matching ask; else a matching allow
+//! of the built-in, organisation, user or session layer; else the default ask, which is no rule. Then come the reasons
+//! that are about the call as a whole, then the mode, which is one table over causes, and last the leaves. The strictest
+//! reason is the verdict.
+//!
+//! Judging never fails, never looks at the world and never believes the tool's own labels. Nothing here turns a deny
+//! into less, and adding a deny, an ask or a rule of a project never allows more.
+
+mod builtin;
+mod compile;
+mod index;
+mod judge;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+pub use builtin::{Places, builtin};
+pub use compile::Policy;
+pub use judge::{Considered, Request, is_stricter};
+pub use rule::{Layer, PolicyFault, Rule, RuleFault};

@@ -1,0 +1,192 @@
+//! A policy: rules that were checked and made ready, and the digest that is their version.
+
+use std::collections::HashMap;
+
+use super::index::{Index, IndexBuilder, RuleNo, Scratch};
+use super::rule::{Layer, PolicyFault, Rule, RuleFault};
+use crate::digest::Digest;
+use crate::effect::Effect;
+use crate::pattern::Matcher;
+use crate::ruling::Verdict;
+
+/// Raised when the same rules begin to mean something else, so that no ruling is read back across the change.
+const ALGEBRA: &str = "1";
+
+/// Rules made ready to judge.
+#[derive(Debug)]
+pub struct Policy {
+    rules: Vec<Ready>,
+    index: Index,
+    digest: Digest,
+}
+
+/// A rule made ready.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) rule: Rule,
+    pub(super) place: String,
+    except: Vec<Matcher>,
+}
+
+impl Policy {
+    /// Checks the rules and makes them ready; the order in which they come means nothing.
+    ///
+    /// A rule of the organisation or the user takes the place of the built-in *ask* that has its id. It can take the
+    /// place of no other: a user's rule with the id of an organisation's stands beside it.
+    pub fn new(mut rules: Vec<Rule>) -> Result<Self, PolicyFault> {
+        let digest = version(&rules);
+        rules.sort_by(|a, b| (a.layer, &a.id).cmp(&(b.layer, &b.id)));
+        for rule in &rules {
+            rule.check().map_err(|fault| rule.fault(fault))?;
+        }
+        for (one, other) in rules.iter().zip(rules.iter().skip(1)) {
+            if (one.layer, &one.id) == (other.layer, &other.id) {
+                return Err(one.fault(RuleFault::Twice(other.place())));
+            }
+        }
+        let rules = replace(rules)?;
+        let mut index = IndexBuilder::default();
+        let rules =
+            (0..).zip(rules).map(|(no, rule)| ready(rule, no, &mut index)).collect::<Result<_, _>>()?;
+        let index = index.build().map_err(|error| PolicyFault::TooLarge(error.to_string()))?;
+        Ok(Self { rules, index, digest })
+    }
+
+    /// The version of the policy: another one as soon as any rule is another, whatever the order.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The rules in force, by layer and id.
+    pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
+        self.rules.iter().map(|ready| &ready.rule)
+    }
+
+    pub(super) fn ready(&self, no: RuleNo) -> Option<&Ready> {
+        self.rules.get(no as usize)
+    }
+
+    /// Finds the rules that are about the effect, by layer and id.
+    pub(super) fn find(&self, effect: &Effect, scratch: &mut Scratch) {
+        self.index.find(effect, scratch);
+        scratch.found.retain(|no| {
+            self.ready(*no).is_some_and(|ready| !ready.except.iter().any(|matcher| matcher.fits(effect)))
+        });
+    }
+}
+
+/// Takes out the built-in asks that a rule of the organisation or the user stands in for.
+fn replace(rules: Vec<Rule>) -> Result<Vec<Rule>, PolicyFault> {
+    let built_in = rules.iter().filter(|rule| rule.layer == Layer::Builtin);
+    let built_in: HashMap<String, Verdict> = built_in.map(|rule| (rule.id.clone(), rule.verdict)).collect();
+    let mut replaced = Vec::new();
+    for rule in rules.iter().filter(|rule| matches!(rule.layer, Layer::Organisation | Layer::User)) {
+        match built_in.get(&rule.id) {
+            None => {}
+            Some(Verdict::Ask) => replaced.push(rule.id.clone()),
+            Some(verdict) => return Err(rule.fault(RuleFault::NotReplaceable(*verdict))),
+        }
+    }
+    let stays = |rule: &Rule| rule.layer != Layer::Builtin || !replaced.contains(&rule.id);
+    Ok(rules.into_iter().filter(stays).collect())
+}
+
+fn ready(rule: Rule, no: RuleNo, index: &mut IndexBuilder) -> Result<Ready, PolicyFault> {
+    for pattern in &rule.patterns {
+        index.add(pattern, no).map_err(|bad| rule.fault(bad))?;
+    }
+    let except = rule.except.iter().cloned().map(Matcher::new).collect::<Result<_, _>>();
+    let except = except.map_err(|bad| rule.fault(bad))?;
+    Ok(Ready { place: rule.place(), except, rule })
+}
+
+fn version(rules: &[Rule]) -> Digest {
+    let mut each: Vec<Digest> = rules.iter().map(rule_digest).collect();
+    each.sort_unstable();
+    let algebra = std::iter::once(ALGEBRA.as_bytes());
+    let parts: Vec<&[u8]> = algebra.chain(each.iter().map(|digest| digest.as_bytes().as_slice())).collect();
+    Digest::of_parts("byleave.policy", &parts)
+}
+
+fn rule_digest(rule: &Rule) -> Digest {
+    match serde_json::to_vec(rule) {
+        Ok(text) => Digest::of_parts("byleave.rule", &[&text]),
+        // A rule is strings and flags: it always serializes.
+        Err(error) => Digest::of_parts("byleave.rule.unwritable", &[error.to_string().as_bytes()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Pattern;
+    use Verdict::{Allow, Ask, Deny};
+
+    fn globs(globs: &[&str]) -> Vec<Pattern> {
+        globs.iter().map(|glob| Pattern::Write((*glob).into())).collect()
+    }
+
+    #[test]
+    fn a_bad_rule_is_named_with_its_place() {
+        let base =
+            Rule { origin: Some("r.toml:3".into()), ..Rule::new("x", Layer::User, Ask, globs(&["/w/a"])) };
+        let check = |change: &dyn Fn(&mut Rule), wanted: &str| {
+            let mut bad = base.clone();
+            change(&mut bad);
+            let told = Policy::new(vec![bad]).unwrap_err().to_string();
+            assert!(told.contains("r.toml:3") && told.contains(wanted), "{told}");
+        };
+        check(&|rule| rule.patterns.clear(), "rule `x`");
+        check(&|rule| rule.patterns.clear(), "no pattern");
+        check(&|rule| rule.patterns.push(Pattern::Read("[".into())), "glob `[`");
+        check(&|rule| rule.patterns.push(Pattern::Reach("http://x".into())), "host `http://x`");
+        check(&|rule| rule.patterns.push(Pattern::Run(vec![])), "begins with a program");
+        check(&|rule| rule.except.push(Pattern::Write("[".into())), "glob `[`");
+        check(&|rule| rule.except.push(Pattern::Read("/w".into())), "excepts a kind");
+        check(&|rule| rule.id.clear(), "no id");
+        check(&|rule| (rule.firm, rule.verdict) = (true, Deny), "`firm`");
+        check(&|rule| (rule.dangerous, rule.verdict) = (true, Deny), "`dangerous`");
+        check(&|rule| (rule.dangerous, rule.verdict) = (true, Allow), "`dangerous`");
+        check(&|rule| (rule.dangerous, rule.firm) = (true, true), "firm already");
+        check(&|rule| rule.guarantees.push("network off".into()), "guarantees");
+        // req: P8
+        check(&|rule| (rule.layer, rule.verdict) = (Layer::Project, Allow), "only `deny` and `ask`");
+        let mut twin = base.clone();
+        twin.origin = Some("r.toml:9".into());
+        let told = Policy::new(vec![base.clone(), twin.clone()]).unwrap_err().to_string();
+        assert!(told.contains("r.toml:3") && told.contains("r.toml:9"), "{told}");
+        twin.layer = Layer::Project;
+        assert!(Policy::new(vec![base, twin]).is_ok(), "an id is unique within its layer");
+    }
+
+    #[test]
+    fn the_version_sees_every_change_and_no_order() {
+        let base = Rule::new("x", Layer::User, Ask, globs(&["/w/a"]));
+        let second = Rule::new("y", Layer::User, Deny, globs(&["/w/b"]));
+        let version = |rules: &[Rule]| Policy::new(rules.to_vec()).unwrap().digest();
+        let first = version(&[base.clone(), second.clone()]);
+        assert_eq!(first, version(&[second.clone(), base.clone()]));
+        assert_ne!(first, version(std::slice::from_ref(&second)));
+        let changes: &[&dyn Fn(&mut Rule)] = &[
+            &|rule| rule.id.push('x'),
+            &|rule| rule.layer = Layer::Session,
+            &|rule| rule.verdict = Allow,
+            &|rule| rule.patterns = globs(&["/w/c"]),
+            &|rule| rule.patterns = vec![Pattern::Read("/w/a".into())],
+            &|rule| rule.except = globs(&["/w/c"]),
+            &|rule| rule.firm = true,
+            &|rule| rule.dangerous = true,
+            &|rule| (rule.verdict, rule.guarantees) = (Allow, vec!["g".into()]),
+            &|rule| rule.why.push('x'),
+            &|rule| rule.origin = Some("r.toml:3".into()),
+        ];
+        let mut seen = vec![first];
+        for change in changes {
+            let mut other = base.clone();
+            change(&mut other);
+            let version = version(&[other, second.clone()]);
+            assert!(!seen.contains(&version));
+            seen.push(version);
+        }
+    }
+}

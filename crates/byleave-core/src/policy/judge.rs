@@ -1,0 +1,343 @@
+//! Judging: the effects one by one, then the call as a whole, then the mode, then the leaves.
+
+use std::cmp::Reverse;
+
+use super::compile::Policy;
+use super::index::{RuleNo, Scratch};
+use super::rule::Rule;
+use crate::call::{Millis, Mode};
+use crate::effect::{Effect, Plan, is_resolved};
+use crate::id::SessionId;
+use crate::leave::LeaveMatcher;
+use crate::manifest::{Class, Manifest, NeedsApproval};
+use crate::ruling::{Cause, Reason, Ruling, Verdict};
+
+/// What is to be judged, and all that may bear on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The tool.
+    pub manifest: &'a Manifest,
+    /// What the call would do.
+    pub plan: &'a Plan,
+    /// How much is asked.
+    pub mode: Mode,
+    /// The tool's own needs-approval says so for these arguments (T8). One that always says so need not be repeated.
+    pub tool_asks: bool,
+    /// The session of the call.
+    pub session: &'a SessionId,
+    /// The leaves that still have a use.
+    pub leaves: &'a [LeaveMatcher],
+    /// When.
+    pub now: Millis,
+}
+
+/// A rule that is about an effect of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Considered<'a> {
+    /// The effect's place in the plan.
+    pub effect: u32,
+    /// The rule.
+    pub rule: &'a Rule,
+    /// Whether it was among those that decided on the effect.
+    pub decided: bool,
+}
+
+/// Whether a ruling made now is stricter than the one that a call was granted on.
+///
+/// A policy that became looser voids nothing, nor does a new leave. An allow that rested on a leave which is gone is an
+/// ask now, and so stricter; the same verdict that now depends on one guarantee more is stricter, too.
+pub fn is_stricter(now: &Ruling, then: &Ruling) -> bool {
+    let more = || now.guarantees.iter().any(|guarantee| !then.guarantees.contains(guarantee));
+    now.verdict > then.verdict || (now.verdict == then.verdict && more())
+}
+
+impl Policy {
+    /// Judges a call. Never fails; the same request under the same policy gets the same ruling.
+    pub fn rule(&self, request: &Request<'_>) -> Ruling {
+        let mut judged = self.judge(request);
+        judged.judge_call(request);
+        let mut reasons: Vec<Reason> =
+            judged.grounds.into_iter().map(|found| self.reason(found, request.mode)).collect();
+        reasons.sort_by_key(|reason| Reverse(reason.verdict));
+        let mut verdict = reasons.first().map_or(Verdict::Ask, |reason| reason.verdict);
+        let mut leave = None;
+        if verdict == Verdict::Ask
+            && let Some(answer) = answering(request, &reasons)
+        {
+            verdict = Verdict::Allow;
+            leave = Some(answer.leave().id);
+        }
+        let guarantees = if verdict == Verdict::Deny { Vec::new() } else { judged.guarantees };
+        Ruling { verdict, reasons, policy: self.digest(), leave, guarantees, cached: false }
+    }
+
+    /// Every rule that is about an effect of the plan, and which of them decided on it.
+    pub fn explain(&self, request: &Request<'_>) -> Vec<Considered<'_>> {
+        let reads = reads_only(request);
+        let mut scratch = Scratch::default();
+        let mut considered = Vec::new();
+        for (effect, what) in (0..).zip(&request.plan.effects) {
+            self.find(what, &mut scratch);
+            let grounds = self.judge_effect(request, reads, what, &scratch.found);
+            considered.extend(scratch.found.iter().filter_map(|no| {
+                let decided = grounds.contains(&Ground::Rule(*no));
+                self.ready(*no).map(|ready| Considered { effect, rule: &ready.rule, decided })
+            }));
+        }
+        considered
+    }
+
+    fn judge<'a>(&self, request: &Request<'a>) -> Judged<'a> {
+        let reads_only = reads_only(request);
+        let mut scratch = Scratch::default();
+        // An empty list of effects is not a proof of anything: nothing is allowed by having nothing to judge.
+        let some = !request.plan.effects.is_empty();
+        let mut judged = Judged { reads_only, all_allowed: some, all_explicit: some, ..Judged::default() };
+        for (place, effect) in (0..).zip(&request.plan.effects) {
+            self.find(effect, &mut scratch);
+            for ground in self.judge_effect(request, reads_only, effect, &scratch.found) {
+                judged.all_allowed &= self.verdict(ground) == Verdict::Allow;
+                let rule = self.rule_of(ground);
+                judged.all_explicit &= rule.is_some_and(Rule::allows_explicitly);
+                judged.guarantees.extend(rule.into_iter().flat_map(|rule| rule.guarantees.iter().cloned()));
+                judged.add(ground, Some(place));
+            }
+        }
+        judged.guarantees.sort_unstable();
+        judged.guarantees.dedup();
+        judged
+    }
+
+    /// The grounds on which one effect gets its verdict; never none.
+    ///
+    /// Every matching ask is a ground, not the first one only: a plain ask must not hide a firm one.
+    fn judge_effect<'a>(
+        &self,
+        request: &Request<'a>,
+        reads_only: bool,
+        effect: &'a Effect,
+        found: &[RuleNo],
+    ) -> Vec<Ground<'a>> {
+        match effect {
+            Effect::Unknown { why } => return vec![Ground::Unknown(why)],
+            Effect::Unconfined { guarantee } => return vec![Ground::Unconfined(guarantee)],
+            // A second spelling of a path is a way around every rule on the first. The plan is at fault.
+            _ if effect.path().is_some_and(|path| !is_resolved(path)) => return vec![Ground::Unresolved],
+            _ => {}
+        }
+        let rules = || found.iter().filter_map(|no| self.ready(*no).map(|ready| (*no, &ready.rule)));
+        let Some(strictest) = rules().map(|(_, rule)| rule.verdict).max() else {
+            let readonly = reads_only && is_readonly_use(request.manifest, effect);
+            return vec![if readonly { Ground::Readonly } else { Ground::Default }];
+        };
+        let authority = rules().map(|(_, rule)| rule.layer.authority()).max().unwrap_or_default();
+        let decides = |rule: &Rule| {
+            rule.verdict == strictest && (strictest != Verdict::Allow || rule.layer.authority() == authority)
+        };
+        rules().filter(|(_, rule)| decides(rule)).map(|(no, _)| Ground::Rule(no)).collect()
+    }
+
+    fn rule_of(&self, ground: Ground<'_>) -> Option<&Rule> {
+        let Ground::Rule(no) = ground else { return None };
+        self.ready(no).map(|ready| &ready.rule)
+    }
+
+    /// What a ground asks for before the mode has its say.
+    fn verdict(&self, ground: Ground<'_>) -> Verdict {
+        match ground {
+            Ground::Rule(_) => self.rule_of(ground).map_or(Verdict::Deny, |rule| rule.verdict),
+            Ground::Unresolved => Verdict::Deny,
+            Ground::Readonly => Verdict::Allow,
+            _ => Verdict::Ask,
+        }
+    }
+
+    fn reason(&self, (ground, effects): (Ground<'_>, Vec<u32>), mode: Mode) -> Reason {
+        let ready = if let Ground::Rule(no) = ground { self.ready(no) } else { None };
+        let cause = ground.cause().or_else(|| ready.and_then(|ready| ready.rule.cause()));
+        let said = self.verdict(ground);
+        // The mode is asked about asks alone: a deny is not looked up, so no table can soften it.
+        let verdict = match (said, cause) {
+            (Verdict::Ask, Some(cause)) => cause.under(mode),
+            (said, _) => said,
+        };
+        let mut why = match ready {
+            Some(ready) if ready.rule.why.is_empty() => format!("the rule `{}` says so", ready.rule.id),
+            Some(ready) => ready.rule.why.clone(),
+            None => ground.why(),
+        };
+        if verdict < said {
+            why.push_str("; the mode `");
+            why.push_str(mode_word(mode));
+            why.push_str("` lets it pass");
+        }
+        Reason {
+            verdict,
+            cause,
+            rule: ready.map(|ready| ready.rule.id.clone()),
+            origin: ready.map(|ready| ready.place.clone()),
+            effects,
+            why,
+        }
+    }
+}
+
+/// Why an effect or a call gets its verdict. Effects with the same ground share one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ground<'a> {
+    /// A rule says so.
+    Rule(RuleNo),
+    /// The plan names a path that could be another.
+    Unresolved,
+    /// The use of a tool of class readonly, which does nothing but permitted reads (P6).
+    Readonly,
+    /// No rule covers it.
+    Default,
+    /// It could not be worked out.
+    Unknown(&'a str),
+    /// It gives up a guarantee of the sandbox.
+    Unconfined(&'a str),
+    /// The plan has no effects.
+    Empty,
+    /// The tool is sensitive, for one of three reasons.
+    Sensitive(&'static str),
+    /// The tool wants an approval.
+    ToolAsks,
+    /// It cannot be taken back.
+    Irreversible,
+    /// The mode asks for everything.
+    Mode,
+}
+
+impl Ground<'_> {
+    /// The cause with which it asks; a rule knows its own.
+    const fn cause(self) -> Option<Cause> {
+        match self {
+            Self::Rule(_) | Self::Unresolved | Self::Readonly => None,
+            Self::Default => Some(Cause::Default),
+            Self::Unknown(_) | Self::Empty => Some(Cause::NotUnderstood),
+            Self::Unconfined(_) => Some(Cause::Dangerous),
+            Self::Sensitive(_) => Some(Cause::Sensitive),
+            Self::ToolAsks => Some(Cause::ToolAsks),
+            Self::Irreversible => Some(Cause::Irreversible),
+            Self::Mode => Some(Cause::Mode),
+        }
+    }
+
+    fn why(self) -> String {
+        let text = match self {
+            Self::Unknown(why) => return format!("could not be worked out: {why}"),
+            Self::Unconfined(guarantee) => return format!("leaves the sandbox: {guarantee}"),
+            Self::Rule(_) => "a rule says so",
+            Self::Unresolved => "the plan names a path that is not absolute and resolved",
+            Self::Readonly => "the tool only reads, by its class",
+            Self::Default => "no rule covers it",
+            Self::Empty => "nothing is known of what it would do",
+            Self::Sensitive(why) => why,
+            Self::ToolAsks => "the tool asks for an approval of this call",
+            Self::Irreversible => "it cannot be taken back",
+            Self::Mode => "the mode asks for every call",
+        };
+        text.to_owned()
+    }
+}
+
+/// What was found out about a call.
+#[derive(Default)]
+struct Judged<'a> {
+    grounds: Vec<(Ground<'a>, Vec<u32>)>,
+    guarantees: Vec<String>,
+    /// There is no effect but reads.
+    reads_only: bool,
+    /// There are effects, and each is allowed.
+    all_allowed: bool,
+    /// There are effects, and each is allowed by a rule of the organisation, the user or the session.
+    all_explicit: bool,
+}
+
+impl<'a> Judged<'a> {
+    fn add(&mut self, ground: Ground<'a>, effect: Option<u32>) {
+        match self.grounds.iter_mut().find(|(known, _)| *known == ground) {
+            Some((_, effects)) => effects.extend(effect),
+            None => self.grounds.push((ground, effect.into_iter().collect())),
+        }
+    }
+
+    /// Adds the grounds that are about the call as a whole. They can only tighten.
+    fn judge_call(&mut self, request: &Request<'_>) {
+        let Request { manifest, plan, .. } = request;
+        if plan.effects.is_empty() {
+            self.add(Ground::Empty, None);
+        }
+        if let Some(why) = self.sensitive(manifest) {
+            self.add(Ground::Sensitive(why), None);
+        }
+        if request.tool_asks || manifest.needs_approval == NeedsApproval::Always {
+            self.add(Ground::ToolAsks, None);
+        }
+        if plan.irreversible {
+            self.add(Ground::Irreversible, None);
+        }
+        if request.mode == Mode::ConfirmAll {
+            self.add(Ground::Mode, None);
+        }
+    }
+
+    /// Why the tool counts as sensitive, unless someone allowed every one of the effects in so many words. What the
+    /// tool does not say counts against it, but for permitted reads (R10).
+    fn sensitive(&self, manifest: &Manifest) -> Option<&'static str> {
+        let permitted_reads = self.reads_only && self.all_allowed;
+        let why = match (manifest.sensitive, manifest.permission_class) {
+            (Some(true), _) => "the tool says that it is sensitive",
+            _ if permitted_reads => return None,
+            (None, _) => "the tool does not say that it is not sensitive",
+            (Some(false), Class::Undeclared) => "the tool does not say of which class it is",
+            (Some(false), _) => return None,
+        };
+        (!self.all_explicit).then_some(why)
+    }
+}
+
+/// Whether the plan has no effect but reads. The plan's own word is needed, and not enough.
+fn reads_only(request: &Request<'_>) -> bool {
+    let Request { manifest, plan, .. } = request;
+    let reads = |effect: &Effect| matches!(effect, Effect::Read { .. }) || is_readonly_use(manifest, effect);
+    plan.reads_only && !plan.effects.is_empty() && plan.effects.iter().all(reads)
+}
+
+/// Whether the effect is the use of this very tool, and the tool of class readonly.
+fn is_readonly_use(manifest: &Manifest, effect: &Effect) -> bool {
+    manifest.permission_class == Class::Readonly
+        && matches!(effect, Effect::Invoke { tool } if *tool == manifest.name)
+}
+
+/// The leave that answers every question left, if there is one; of several, the one with the least in it.
+fn answering<'a>(request: &Request<'a>, reasons: &[Reason]) -> Option<&'a LeaveMatcher> {
+    let effects = &request.plan.effects;
+    let asks = || reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
+    if effects.is_empty() || !asks().all(|ask| ask.cause.is_some_and(Cause::leave_may_answer)) {
+        return None;
+    }
+    let mut asked: Vec<&Effect> = Vec::new();
+    if asks().any(|ask| ask.effects.is_empty()) {
+        asked.extend(effects);
+    } else {
+        let places = asks().flat_map(|ask| &ask.effects);
+        asked.extend(places.filter_map(|place| effects.get(*place as usize)));
+    }
+    let covers = |leave: &LeaveMatcher| asked.iter().all(|effect| leave.covers(effect));
+    request
+        .leaves
+        .iter()
+        .filter(|leave| leave.applies(&request.manifest.name, request.session, request.now) && covers(leave))
+        .min_by_key(|leave| (leave.leave().scope.len(), leave.leave().id))
+}
+
+const fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::ConfirmAll => "confirm-all",
+        Mode::ConfirmSensitive => "confirm-sensitive",
+        Mode::ConfirmDangerous => "confirm-dangerous",
+        Mode::Yolo => "yolo",
+    }
+}

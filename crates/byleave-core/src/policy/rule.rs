@@ -1,0 +1,219 @@
+//! Rules: what someone wrote down beforehand about some effects.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::pattern::{BadPattern, Pattern};
+use crate::ruling::{Cause, Verdict};
+
+/// Who wrote a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layer {
+    /// Comes with Byleave.
+    Builtin,
+    /// The organisation, for all of its people.
+    Organisation,
+    /// The person.
+    User,
+    /// A file in the workspace, which an agent may have written: tightens, and never loosens.
+    Project,
+    /// Given when the session was started.
+    Session,
+}
+
+impl Layer {
+    /// Which layer's allow decides where several allow: the guarantees that an organisation wants for its allow cannot
+    /// be had cheaper by an allow from below, and a person's own word stands above ours.
+    pub(super) const fn authority(self) -> u8 {
+        match self {
+            Self::Organisation => 4,
+            Self::User => 3,
+            Self::Session => 2,
+            Self::Builtin => 1,
+            Self::Project => 0,
+        }
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Builtin => "built-in",
+            Self::Organisation => "organisation",
+            Self::User => "user",
+            Self::Project => "project",
+            Self::Session => "session",
+        })
+    }
+}
+
+/// A verdict on every effect that fits one of some patterns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// Its name, unique within its layer.
+    pub id: String,
+    /// Who wrote it.
+    pub layer: Layer,
+    /// What it says.
+    pub verdict: Verdict,
+    /// The effects it is about: those that fit any of these,
+    pub patterns: Vec<Pattern>,
+    /// and none of these.
+    pub except: Vec<Pattern>,
+    /// No leave may answer the ask.
+    pub firm: bool,
+    /// The ask is about great harm: no leave may answer it, and it asks in confirm-dangerous too.
+    pub dangerous: bool,
+    /// What must be guaranteed for the allow to hold.
+    pub guarantees: Vec<String>,
+    /// In words, for the person who is asked.
+    pub why: String,
+    /// Where it is written: file and line.
+    pub origin: Option<String>,
+}
+
+impl Rule {
+    /// A plain rule, with nothing more to it than its verdict.
+    pub fn new(id: impl Into<String>, layer: Layer, verdict: Verdict, patterns: Vec<Pattern>) -> Self {
+        Self {
+            id: id.into(),
+            layer,
+            verdict,
+            patterns,
+            except: Vec::new(),
+            firm: false,
+            dangerous: false,
+            guarantees: Vec::new(),
+            why: String::new(),
+            origin: None,
+        }
+    }
+
+    /// The cause with which it asks; none for a deny or an allow.
+    pub fn cause(&self) -> Option<Cause> {
+        match self.verdict {
+            Verdict::Allow | Verdict::Deny => None,
+            Verdict::Ask if self.dangerous => Some(Cause::Dangerous),
+            Verdict::Ask if self.firm => Some(Cause::FirmRule),
+            Verdict::Ask => Some(Cause::Rule),
+        }
+    }
+
+    /// Whether a person or an organisation allowed this in so many words.
+    pub(super) fn allows_explicitly(&self) -> bool {
+        self.verdict == Verdict::Allow && self.layer != Layer::Builtin
+    }
+
+    /// What is wrong with it taken by itself, apart from its patterns.
+    pub(super) fn check(&self) -> Result<(), RuleFault> {
+        let asks = self.verdict == Verdict::Ask;
+        let about = |except: &Pattern| {
+            let kind = std::mem::discriminant(except);
+            self.patterns.iter().any(|pattern| std::mem::discriminant(pattern) == kind)
+        };
+        let fault = if self.id.is_empty() {
+            RuleFault::Unnamed
+        } else if self.patterns.is_empty() {
+            RuleFault::NoPatterns
+        } else if self.layer == Layer::Project && self.verdict == Verdict::Allow {
+            RuleFault::ProjectAllows
+        } else if self.firm && !asks {
+            RuleFault::OnlyAsk("firm")
+        } else if self.dangerous && !asks {
+            RuleFault::OnlyAsk("dangerous")
+        } else if self.firm && self.dangerous {
+            RuleFault::FirmTwice
+        } else if !self.guarantees.is_empty() && self.verdict != Verdict::Allow {
+            RuleFault::GuaranteesUnused
+        } else if !self.except.iter().all(about) {
+            RuleFault::ExceptUnused
+        } else {
+            return Ok(());
+        };
+        Err(fault)
+    }
+
+    /// The fault, with the rule's name and place.
+    pub(super) fn fault(&self, fault: impl Into<RuleFault>) -> PolicyFault {
+        PolicyFault::Rule { id: self.id.clone(), place: self.place(), fault: fault.into() }
+    }
+
+    /// Where it stands: layer, and file and line where there are any.
+    pub(super) fn place(&self) -> String {
+        match &self.origin {
+            Some(origin) => format!("{}, {origin}", self.layer),
+            None => self.layer.to_string(),
+        }
+    }
+}
+
+/// Why a policy cannot be used. A policy that cannot be used in full is not used at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyFault {
+    /// A rule is wrong.
+    #[error("cannot use rule `{id}` ({place}): {fault}")]
+    Rule {
+        /// The rule.
+        id: String,
+        /// Where it stands: layer, file and line.
+        place: String,
+        /// What is wrong with it.
+        fault: RuleFault,
+    },
+    /// A directory that the built-in rules are about is not known well enough.
+    #[error("cannot make rules for the {what} `{path}`: give an absolute path without `.` and `..`")]
+    Place {
+        /// Which directory.
+        what: &'static str,
+        /// As it was given.
+        path: String,
+    },
+    /// The rules are right one by one, but cannot be made ready together.
+    #[error("cannot make the rules ready: {0}; use fewer or simpler globs")]
+    TooLarge(String),
+}
+
+/// What is wrong with a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleFault {
+    /// It has no id.
+    #[error("it has no id; give it one")]
+    Unnamed,
+    /// It is about nothing.
+    #[error("it has no pattern, so it can never match; name at least one effect")]
+    NoPatterns,
+    /// One of its patterns is wrong.
+    #[error(transparent)]
+    Pattern(#[from] BadPattern),
+    /// Its layer has another of that name.
+    #[error("another rule of the same layer has this id (the other: {0}); rename one of them")]
+    Twice(String),
+    /// A project may only tighten.
+    #[error("a project holds only `deny` and `ask`; move it to the rules of the user")]
+    ProjectAllows,
+    /// A mark that means something on an ask alone.
+    #[error("`{0}` means something on an `ask` only; drop it, or make the rule an `ask`")]
+    OnlyAsk(&'static str),
+    /// Both marks at once.
+    #[error("a `dangerous` rule is firm already; drop `firm`")]
+    FirmTwice,
+    /// Guarantees on a rule that allows nothing.
+    #[error("only an `allow` depends on guarantees; drop them, or make the rule an `allow`")]
+    GuaranteesUnused,
+    /// An exception from nothing.
+    #[error("it excepts a kind of effect that none of its patterns is about; drop that exception")]
+    ExceptUnused,
+    /// It has the id of a built-in rule that nobody may replace.
+    #[error("a built-in `{}` has this id and only a built-in `ask` can be replaced; choose another id", word(*.0))]
+    NotReplaceable(Verdict),
+}
+
+const fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow => "allow",
+        Verdict::Ask => "ask",
+        Verdict::Deny => "deny",
+    }
+}

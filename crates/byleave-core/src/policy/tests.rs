@@ -1,0 +1,513 @@
+//! What the policy says to calls: cases as data.
+
+use serde_json::json;
+
+use super::*;
+use crate::call::{Millis, Mode};
+use crate::effect::{Effect, Plan};
+use crate::id::{LeaveId, SessionId};
+use crate::leave::{Leave, LeaveMatcher};
+use crate::manifest::{Class, Manifest, NeedsApproval};
+use crate::pattern::Pattern;
+use crate::ruling::{Cause, Ruling, Verdict};
+
+use Verdict::{Allow, Ask, Deny};
+
+const PLACES: Places<'_> = Places { workspace: "/w", state: Some("/home/u/.local/state/byleave") };
+const NOW: Millis = 1_000;
+
+fn read(path: &str) -> Effect {
+    Effect::Read { path: path.into() }
+}
+fn write(path: &str) -> Effect {
+    Effect::Write { path: path.into() }
+}
+fn delete(path: &str) -> Effect {
+    Effect::Delete { path: path.into() }
+}
+fn invoke(tool: &str) -> Effect {
+    Effect::Invoke { tool: tool.into() }
+}
+fn unknown(why: &str) -> Effect {
+    Effect::Unknown { why: why.into() }
+}
+fn unconfined() -> Effect {
+    Effect::Unconfined { guarantee: "network off".into() }
+}
+fn globs(globs: &[&str]) -> Vec<Pattern> {
+    globs.iter().map(|glob| Pattern::Write((*glob).into())).collect()
+}
+
+fn tool(class: Class, sensitive: Option<bool>) -> Manifest {
+    Manifest { permission_class: class, sensitive, ..Manifest::new("t", "", json!({})) }
+}
+fn plain() -> Manifest {
+    tool(Class::File, Some(false))
+}
+
+fn policy(more: Vec<Rule>) -> Policy {
+    Policy::new(builtin(&PLACES).unwrap().into_iter().chain(more).collect()).unwrap()
+}
+fn rule(id: &str, layer: Layer, verdict: Verdict, patterns: Vec<Pattern>) -> Rule {
+    Rule { why: format!("{id} says {verdict:?}"), ..Rule::new(id, layer, verdict, patterns) }
+}
+
+fn leave(number: u128, scope: Vec<Pattern>) -> LeaveMatcher {
+    let id = LeaveId::new(uuid::Uuid::from_u128(number));
+    let leave = Leave { id, tool: "t".into(), scope, session: None, until: None, uses_max: None };
+    LeaveMatcher::new(leave).unwrap()
+}
+
+struct Case {
+    manifest: Manifest,
+    plan: Plan,
+    mode: Mode,
+    tool_asks: bool,
+    leaves: Vec<LeaveMatcher>,
+}
+
+impl Case {
+    fn new(manifest: Manifest, effects: &[Effect]) -> Self {
+        let reads_only = effects.iter().all(|effect| matches!(effect.kind(), "read" | "invoke"));
+        let plan = Plan { effects: effects.to_vec(), reads_only, ..Plan::default() };
+        Self { manifest, plan, mode: Mode::default(), tool_asks: false, leaves: Vec::new() }
+    }
+    fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+    fn leaves(self, leaves: Vec<LeaveMatcher>) -> Self {
+        Self { leaves, ..self }
+    }
+    fn ruled(&self, policy: &Policy) -> Ruling {
+        let session = SessionId::new("s").unwrap();
+        let Self { manifest, plan, mode, tool_asks, leaves } = self;
+        let (mode, tool_asks) = (*mode, *tool_asks);
+        policy.rule(&Request { manifest, plan, mode, tool_asks, session: &session, leaves, now: NOW })
+    }
+    fn check(&self, policy: &Policy, verdict: Verdict, causes: &[Cause]) -> Ruling {
+        let ruling = self.ruled(policy);
+        assert_eq!((ruling.verdict, ruling.causes().as_slice()), (verdict, causes), "{ruling:#?}");
+        ruling
+    }
+}
+
+// req: P4
+#[test]
+fn the_built_in_rules_guard_secrets_and_our_state_and_open_the_workspace() {
+    let policy = policy(vec![]);
+    let cases: &[(Verdict, &[Effect])] = &[
+        (
+            Allow,
+            &[
+                read("/w"),
+                read("/w/a"),
+                read("/w/a/b.rs"),
+                read("/w/.env.example"),
+                read("/w/a/.environment"),
+            ],
+        ),
+        (
+            Ask,
+            &[
+                read("/"),
+                read("/wx"),
+                read("/etc/passwd"),
+                write("/w/a"),
+                delete("/w/a"),
+                write("/w/.env.sample"),
+            ],
+        ),
+        (
+            Deny,
+            &[
+                read("/w/.env"),
+                write("/w/a/.env"),
+                delete("/.env"),
+                read("/w/.env.local"),
+                read("/w/.env.example.x"),
+            ],
+        ),
+        (
+            Deny,
+            &[
+                read("/home/u/.ssh"),
+                write("/home/u/.ssh/authorized_keys"),
+                delete("/home/u/.ssh"),
+                read("/w/id_rsa"),
+            ],
+        ),
+        (
+            Deny,
+            &[
+                read("/w/a.pem"),
+                read("/w/.pem"),
+                read("/home/u/.aws/credentials"),
+                read("/w/my-credentials.json"),
+            ],
+        ),
+        (Deny, &[read("/w/a\nb.pem"), read("/w/new\nline/.env"), read("/home/u/.gnupg/x")]),
+        (Deny, &[read("/home/u/.local/state/byleave"), write("/home/u/.local/state/byleave/book.db")]),
+        (Deny, &[delete("/home/u/.local/state"), delete("/home/u"), delete("/home"), delete("/")]),
+        (
+            Ask,
+            &[
+                read("/home/u/.local/state"),
+                delete("/home/u/.local/share"),
+                write("/home/u/.local/state/byleave2"),
+            ],
+        ),
+    ];
+    for (verdict, effects) in cases {
+        for effect in *effects {
+            let ruling = Case::new(plain(), std::slice::from_ref(effect)).ruled(&policy);
+            assert_eq!(ruling.verdict, *verdict, "{effect:?}");
+        }
+    }
+}
+
+#[test]
+fn directories_are_taken_literally() {
+    let check = |workspace: &str, path: &str, verdict: Verdict| {
+        let policy = Policy::builtin(&Places { workspace, state: None }).unwrap();
+        let ruling = Case::new(plain(), &[read(path)]).ruled(&policy);
+        assert_eq!(ruling.verdict, verdict, "{workspace} / {path}");
+    };
+    check("/a*", "/a*/x", Allow);
+    check("/a*", "/ab/x", Ask);
+    check("/[ab]{c,d}?", "/[ab]{c,d}?/x", Allow);
+    check("/[ab]{c,d}?", "/acx/x", Ask);
+    check("/a\\*", "/a\\*/x", Allow);
+    check("/a\\*", "/a*/x", Ask);
+    check("/", "/x/y", Allow);
+    check("/", "/", Allow);
+    for workspace in ["", "w", "/w/", "/w/../x"] {
+        let fault = Policy::builtin(&Places { workspace, state: None }).unwrap_err();
+        assert!(fault.to_string().contains("workspace"), "{fault}");
+        assert!(Policy::builtin(&Places { workspace: "/w", state: Some(workspace) }).is_err());
+    }
+}
+
+// req: P1, P7
+#[test]
+fn deny_beats_ask_beats_allow_whatever_the_layer() {
+    let on = |id: &str, layer, verdict| rule(id, layer, verdict, globs(&["/w/x"]));
+    let check = |rules: Vec<Rule>, verdict: Verdict, decided: &[&str]| {
+        let policy = policy(rules);
+        let ruling = Case::new(plain(), &[write("/w/x")]).ruled(&policy);
+        let named: Vec<&str> = ruling.reasons.iter().filter_map(|reason| reason.rule.as_deref()).collect();
+        assert_eq!((ruling.verdict, named.as_slice()), (verdict, decided), "{ruling:#?}");
+        assert_eq!(ruling.policy, policy.digest());
+    };
+    use Layer::{Builtin, Organisation, Project, Session, User};
+    check(vec![], Ask, &[]);
+    for layer in [Builtin, Organisation, User, Session] {
+        check(vec![on("a", layer, Allow)], Allow, &["a"]);
+        check(vec![on("a", layer, Allow), on("k", Project, Ask)], Ask, &["k"]);
+        check(vec![on("a", layer, Allow), on("k", Builtin, Ask)], Ask, &["k"]);
+        check(vec![on("a", layer, Allow), on("k", Session, Ask), on("d", Project, Deny)], Deny, &["d"]);
+        check(vec![on("a", Organisation, Allow), on("d", layer, Deny)], Deny, &["d"]);
+    }
+    check(vec![on("k", Builtin, Ask), on("k2", User, Ask)], Ask, &["k", "k2"]);
+}
+
+#[test]
+fn a_reason_says_which_rule_and_where() {
+    let mut ours = rule("no-lock", Layer::User, Deny, globs(&["**/*.lock"]));
+    ours.origin = Some("rules.toml:7".into());
+    let case = Case::new(plain(), &[write("/w/a.lock"), read("/w/a"), write("/w/b.lock"), read("/w/b")]);
+    let ruling = case.check(&policy(vec![ours]), Deny, &[]);
+    let reason = &ruling.reasons[0];
+    assert_eq!(reason.rule.as_deref(), Some("no-lock"));
+    assert_eq!(reason.origin.as_deref(), Some("user, rules.toml:7"));
+    assert_eq!((reason.effects.as_slice(), reason.why.as_str()), (&[0, 2][..], "no-lock says Deny"));
+    assert_eq!(ruling.reasons[1].rule.as_deref(), Some("workspace-read"), "what is allowed is told, too");
+    assert_eq!(ruling.reasons[1].effects, [1, 3], "and folded");
+    assert_eq!(ruling.reasons.len(), 2);
+}
+
+// req: P6, T6
+#[test]
+fn classes_have_their_own_fallback() {
+    let check = |class, effects: &[Effect], verdict, causes: &[Cause]| {
+        Case::new(tool(class, Some(false)), effects).check(&policy(vec![]), verdict, causes);
+    };
+    check(Class::Readonly, &[invoke("t")], Allow, &[]);
+    check(Class::Readonly, &[invoke("t"), read("/w/a")], Allow, &[]);
+    check(Class::Readonly, &[invoke("t"), read("/w/.env")], Deny, &[]);
+    check(Class::Readonly, &[invoke("t"), read("/etc/passwd")], Ask, &[Cause::Default]);
+    // The tool's class is about the tool, not about another that it uses, and not about its writes.
+    check(Class::Readonly, &[invoke("other")], Ask, &[Cause::Default]);
+    check(Class::Readonly, &[invoke("t"), write("/w/a")], Ask, &[Cause::Default]);
+    check(Class::Generic, &[invoke("t")], Ask, &[Cause::Default]);
+    check(Class::Undeclared, &[invoke("t")], Ask, &[Cause::Default, Cause::Sensitive]);
+    check(Class::File, &[read("/w/a")], Allow, &[]);
+
+    let mut lying = Case::new(tool(Class::Readonly, Some(false)), &[invoke("t"), write("/w/a")]);
+    lying.plan.reads_only = true;
+    lying.check(&policy(vec![]), Ask, &[Cause::Default]);
+
+    let named = |verdict| rule("named", Layer::User, verdict, vec![Pattern::Invoke("t".into())]);
+    for (class, verdict) in [(Class::Readonly, Deny), (Class::Generic, Allow), (Class::Undeclared, Allow)] {
+        Case::new(tool(class, Some(false)), &[invoke("t")]).check(
+            &policy(vec![named(verdict)]),
+            verdict,
+            &[],
+        );
+    }
+    let readonly = Case::new(tool(Class::Readonly, Some(false)), &[invoke("t")]);
+    readonly.check(&policy(vec![named(Ask)]), Ask, &[Cause::Rule]);
+}
+
+// req: T5
+#[test]
+fn undeclared_is_sensitive_unless_it_is_permitted_reads_or_allowed_in_so_many_words() {
+    let w = |layer| rule("w", layer, Allow, globs(&["/w/**"]));
+    let check = |sensitive, effects: &[Effect], rules: Vec<Rule>, causes: &[Cause]| {
+        let verdict = if causes.is_empty() { Allow } else { Ask };
+        Case::new(tool(Class::File, sensitive), effects).check(&policy(rules), verdict, causes);
+    };
+    check(None, &[read("/w/a")], vec![], &[]);
+    check(Some(true), &[read("/w/a")], vec![], &[Cause::Sensitive]);
+    check(None, &[read("/etc/a")], vec![], &[Cause::Default, Cause::Sensitive]);
+    for layer in [Layer::Organisation, Layer::User, Layer::Session] {
+        check(None, &[write("/w/a")], vec![w(layer)], &[]);
+        check(Some(true), &[write("/w/a")], vec![w(layer)], &[]);
+        // The read is allowed by a built-in rule, which is not a word about this tool.
+        check(None, &[write("/w/a"), read("/w/a")], vec![w(layer)], &[Cause::Sensitive]);
+    }
+    check(None, &[write("/w/a")], vec![w(Layer::Builtin)], &[Cause::Sensitive]);
+    check(Some(false), &[write("/w/a")], vec![w(Layer::Builtin)], &[]);
+}
+
+// req: T8
+#[test]
+fn a_tool_that_asks_is_heard_whatever_the_rules_allow() {
+    let allow = rule("w", Layer::User, Allow, globs(&["/w/**"]));
+    let mut case = Case::new(plain(), &[write("/w/a")]);
+    case.check(&policy(vec![allow.clone()]), Allow, &[]);
+    case.tool_asks = true;
+    case.check(&policy(vec![allow.clone()]), Ask, &[Cause::ToolAsks]);
+    case.tool_asks = false;
+    case.manifest.needs_approval = NeedsApproval::Always;
+    case.check(&policy(vec![allow.clone()]), Ask, &[Cause::ToolAsks]);
+    case.manifest.needs_approval = NeedsApproval::Depends;
+    case.check(&policy(vec![allow]), Allow, &[]);
+}
+
+#[test]
+fn what_is_not_understood_is_covered_by_no_rule() {
+    let every: Vec<Pattern> = vec![
+        Pattern::Read("**".into()),
+        Pattern::Write("**".into()),
+        Pattern::Delete("**".into()),
+        Pattern::Invoke("**".into()),
+    ];
+    let policy = policy(vec![rule("all", Layer::User, Allow, every)]);
+    let check = |effects: &[Effect], verdict, causes: &[Cause]| {
+        Case::new(plain(), effects).check(&policy, verdict, causes);
+    };
+    check(&[write("/w/a")], Allow, &[]);
+    check(&[write("/w/a"), unknown("`$X`")], Ask, &[Cause::NotUnderstood]);
+    check(&[write("/w/a"), unconfined()], Ask, &[Cause::Dangerous]);
+    check(&[], Ask, &[Cause::NotUnderstood]);
+    check(&[unknown("a"), read("/w/.env")], Deny, &[Cause::NotUnderstood]);
+    // A second spelling of a path would get around rules on the first.
+    for path in ["", "w/a", "/w/../home/u/.ssh/id", "/w//a", "/w/a/", "/w/./a"] {
+        for mode in Mode::ALL {
+            let ruling = Case::new(plain(), &[write(path)]).mode(mode).ruled(&policy);
+            assert_eq!(ruling.verdict, Deny, "{path} in {mode:?}");
+        }
+    }
+}
+
+// req: R10, P2
+#[test]
+fn modes_and_causes() {
+    let firm = Rule { firm: true, ..rule("firm", Layer::User, Ask, globs(&["/w/firm"])) };
+    let dangerous = Rule { dangerous: true, ..rule("harm", Layer::User, Ask, globs(&["/w/harm"])) };
+    let ask = rule("ask", Layer::User, Ask, globs(&["/w/ask", "/w/firm"]));
+    let policy = policy(vec![firm, dangerous, ask, rule("ok", Layer::User, Allow, globs(&["/w/ok"]))]);
+    // From confirm-all to yolo.
+    let cases: &[(Effect, [Verdict; 4])] = &[
+        (read("/w/a"), [Ask, Allow, Allow, Allow]),
+        (write("/w/ok"), [Ask, Allow, Allow, Allow]),
+        (write("/w/ask"), [Ask, Ask, Allow, Allow]),
+        (write("/w/other"), [Ask, Ask, Allow, Allow]),
+        (write("/w/firm"), [Ask, Ask, Ask, Allow]),
+        (write("/w/harm"), [Ask, Ask, Ask, Allow]),
+        (unknown("x"), [Ask, Ask, Ask, Allow]),
+        (unconfined(), [Ask, Ask, Ask, Allow]),
+        (read("/w/.env"), [Deny; 4]),
+    ];
+    for (effect, verdicts) in cases {
+        for (mode, verdict) in Mode::ALL.into_iter().zip(verdicts) {
+            let ruling = Case::new(plain(), std::slice::from_ref(effect)).mode(mode).ruled(&policy);
+            assert_eq!(ruling.verdict, *verdict, "{effect} in {mode:?}");
+            assert!(!ruling.reasons.is_empty());
+        }
+    }
+    let passed = Case::new(plain(), &[unknown("x")]).mode(Mode::Yolo).ruled(&policy);
+    assert_eq!(passed.reasons[0].cause, Some(Cause::NotUnderstood), "what would have asked is still told");
+    assert_eq!(passed.reasons[0].why, "could not be worked out: x; the mode `yolo` lets it pass");
+    let mut gone = Case::new(plain(), &[write("/w/ok")]);
+    gone.plan.irreversible = true;
+    gone.check(&policy, Ask, &[Cause::Irreversible]);
+}
+
+#[test]
+fn a_leave_answers_what_it_covers_and_may_answer() {
+    let firm = Rule { firm: true, ..rule("firm", Layer::User, Ask, globs(&["/w/firm"])) };
+    let dangerous = Rule { dangerous: true, ..rule("harm", Layer::User, Ask, globs(&["/w/harm"])) };
+    let policy = policy(vec![firm, dangerous, rule("ask", Layer::Project, Ask, globs(&["/w/ask"]))]);
+    let all = || vec![leave(1, vec![Pattern::Write("/**".into()), Pattern::Read("/**".into())])];
+    let writes = || vec![leave(2, globs(&["/**"]))];
+    let check = |case: &Case, verdict: Verdict| {
+        let ruling = case.ruled(&policy);
+        assert_eq!(ruling.verdict, verdict, "{ruling:#?}");
+        assert_eq!(ruling.leave.is_some(), verdict == Allow);
+    };
+    let of = |effects: &[Effect]| Case::new(plain(), effects);
+    check(&of(&[write("/w/a")]).leaves(writes()), Allow);
+    check(&of(&[write("/w/ask")]).leaves(writes()), Allow);
+    check(&of(&[write("/w/a"), read("/w/b")]).leaves(writes()), Allow);
+    check(&of(&[write("/w/a"), read("/etc/b")]).leaves(writes()), Ask);
+    check(&of(&[write("/w/a"), read("/etc/b")]).leaves(all()), Allow);
+    for effect in [write("/w/firm"), write("/w/harm"), unknown("x"), unconfined()] {
+        check(&of(&[write("/w/a"), effect]).leaves(all()), Ask);
+    }
+    check(&of(&[]).leaves(all()), Ask);
+    check(&of(&[write("/w/.env")]).leaves(all()), Deny);
+    // A reason about the whole call needs a leave for every effect.
+    let sensitive = |effects: &[Effect]| Case::new(tool(Class::File, Some(true)), effects);
+    check(&sensitive(&[write("/w/a"), read("/w/b")]).leaves(writes()), Ask);
+    check(&sensitive(&[write("/w/a"), read("/w/b")]).leaves(all()), Allow);
+    check(&of(&[write("/w/a"), read("/w/b")]).mode(Mode::ConfirmAll).leaves(writes()), Ask);
+    check(&of(&[write("/w/a"), read("/w/b")]).mode(Mode::ConfirmAll).leaves(all()), Allow);
+    let mut gone = of(&[write("/w/a")]).leaves(all());
+    gone.plan.irreversible = true;
+    check(&gone, Ask);
+}
+
+#[test]
+fn a_leave_holds_for_its_tool_session_and_time() {
+    let policy = policy(vec![]);
+    let check = |change: &dyn Fn(&mut Leave), verdict| {
+        let mut given = leave(1, globs(&["/w/**"])).leave().clone();
+        change(&mut given);
+        let case = Case::new(plain(), &[write("/w/a")]).leaves(vec![LeaveMatcher::new(given).unwrap()]);
+        assert_eq!(case.ruled(&policy).verdict, verdict);
+    };
+    check(&|_| {}, Allow);
+    check(&|leave| leave.tool = "other".into(), Ask);
+    check(&|leave| leave.session = Some(SessionId::new("s").unwrap()), Allow);
+    check(&|leave| leave.session = Some(SessionId::new("s2").unwrap()), Ask);
+    check(&|leave| leave.until = Some(NOW + 1), Allow);
+    check(&|leave| leave.until = Some(NOW), Ask);
+}
+
+#[test]
+fn of_several_leaves_the_least_is_used() {
+    let policy = policy(vec![]);
+    let wide = leave(1, globs(&["/w/**", "/v/**"]));
+    let (small, other) = (leave(3, globs(&["/w/**"])), leave(4, globs(&["/w/a"])));
+    let mut leaves = vec![wide, other, small];
+    for _ in 0..3 {
+        leaves.rotate_left(1);
+        let ruling = Case::new(plain(), &[write("/w/a")]).leaves(leaves.clone()).ruled(&policy);
+        assert_eq!(ruling.leave, Some(LeaveId::new(uuid::Uuid::from_u128(3))));
+        assert_eq!(ruling.causes(), [Cause::Default], "what the leave answered is still told");
+    }
+}
+
+#[test]
+fn the_guarantees_are_those_of_the_allow_that_decided() {
+    let allow = |id: &str, layer, guarantees: &[&str]| Rule {
+        guarantees: guarantees.iter().map(|text| (*text).into()).collect(),
+        ..rule(id, layer, Allow, globs(&["/w/x"]))
+    };
+    let check = |rules: Vec<Rule>, guarantees: &[&str]| {
+        let ruling = Case::new(plain(), &[write("/w/x")]).check(&policy(rules), Allow, &[]);
+        assert_eq!(ruling.guarantees, guarantees);
+    };
+    let ours = || allow("b", Layer::Builtin, &["network off"]);
+    check(vec![ours()], &["network off"]);
+    check(vec![ours(), allow("u", Layer::User, &[])], &[]);
+    check(vec![ours(), allow("u", Layer::User, &["b", "a"]), allow("u2", Layer::User, &["a"])], &["a", "b"]);
+    check(vec![allow("o", Layer::Organisation, &["a"]), allow("u", Layer::User, &[])], &["a"]);
+    let denied = Case::new(plain(), &[write("/w/x"), read("/w/.env")]).ruled(&policy(vec![ours()]));
+    assert!(denied.guarantees.is_empty(), "a deny depends on nothing");
+}
+
+#[test]
+fn a_built_in_ask_can_be_replaced_and_nothing_else() {
+    use Layer::{Builtin, Organisation, Project, Session, User};
+    let on = |layer, verdict| rule("k", layer, verdict, globs(&["/w/x"]));
+    let check = |rules: Vec<Rule>, verdict| {
+        let ruling = Case::new(plain(), &[write("/w/x")]).ruled(&policy(rules));
+        assert_eq!(ruling.verdict, verdict, "{ruling:#?}");
+    };
+    check(vec![on(Builtin, Ask), on(User, Allow)], Allow);
+    check(vec![on(Builtin, Ask), on(Organisation, Allow)], Allow);
+    check(vec![on(Builtin, Ask), on(Session, Allow)], Ask);
+    check(vec![on(Organisation, Ask), on(User, Allow)], Ask);
+    check(vec![on(Builtin, Ask), on(Organisation, Ask), on(User, Allow)], Ask);
+    let elsewhere = rule("k", Project, Ask, globs(&["/w/y"]));
+    check(vec![on(Builtin, Ask), on(User, Allow), elsewhere.clone()], Allow);
+    check(vec![on(Builtin, Ask), elsewhere], Ask);
+    for (builtin, by) in [(Deny, Allow), (Deny, Deny), (Allow, Ask)] {
+        let fault = Policy::new(vec![on(Builtin, builtin), on(User, by)]).unwrap_err();
+        assert!(fault.to_string().contains("only a built-in `ask` can be replaced"), "{fault}");
+    }
+}
+
+#[test]
+fn stricter_is_what_allows_less_and_nothing_else() {
+    let case = |leaves| Case::new(plain(), &[write("/w/a")]).leaves(leaves);
+    let given = || vec![leave(1, globs(&["/w/**"]))];
+    let with = |verdict| policy(vec![rule("x", Layer::User, verdict, globs(&["/w/a"]))]);
+    let guaranteed = |names: &[&str]| {
+        let guarantees = names.iter().map(|name| (*name).into()).collect();
+        policy(vec![Rule { guarantees, ..rule("x", Layer::User, Allow, globs(&["/w/a"])) }])
+    };
+    let rulings = [with(Allow), with(Ask), with(Deny)].map(|policy| case(vec![]).ruled(&policy));
+    for (i, then) in rulings.iter().enumerate() {
+        for (k, now) in rulings.iter().enumerate() {
+            assert_eq!(is_stricter(now, then), k > i);
+        }
+    }
+    let asked = case(vec![]).ruled(&policy(vec![]));
+    let left = case(given()).ruled(&policy(vec![]));
+    assert!(is_stricter(&asked, &left), "the leave is gone");
+    assert!(!is_stricter(&left, &asked), "a new leave voids nothing");
+    let ruled = |names: &[&str]| case(vec![]).ruled(&guaranteed(names));
+    assert!(is_stricter(&ruled(&["a", "b"]), &ruled(&["a"])));
+    assert!(!is_stricter(&ruled(&["a"]), &ruled(&["a", "b"])));
+    assert!(!is_stricter(&ruled(&["a"]), &asked), "looser, although the allow depends on something");
+}
+
+#[test]
+fn explaining_names_every_rule_about_an_effect() {
+    let policy = policy(vec![
+        rule("ask", Layer::User, Ask, globs(&["/w/**"])),
+        rule("allow", Layer::Session, Allow, globs(&["/w/a"])),
+        rule("other", Layer::User, Deny, globs(&["/v/**"])),
+    ]);
+    let (manifest, session) = (plain(), SessionId::new("s").unwrap());
+    let plan = Plan { effects: vec![read("/w/a"), write("/w/a")], ..Plan::default() };
+    let (mode, leaves) = (Mode::default(), &[]);
+    let request = Request {
+        manifest: &manifest,
+        plan: &plan,
+        mode,
+        tool_asks: false,
+        session: &session,
+        leaves,
+        now: NOW,
+    };
+    let told: Vec<(u32, &str, bool)> = policy
+        .explain(&request)
+        .into_iter()
+        .map(|one| (one.effect, one.rule.id.as_str(), one.decided))
+        .collect();
+    assert_eq!(told, [(0, "workspace-read", true), (1, "ask", true), (1, "allow", false)]);
+}

@@ -1,0 +1,403 @@
+//! The algebra of policy, over generated rules, plans, modes and leaves.
+
+use byleave_core::call::{Millis, Mode};
+use byleave_core::effect::{Effect, Plan, is_resolved};
+use byleave_core::id::{LeaveId, SessionId};
+use byleave_core::leave::{Leave, LeaveMatcher};
+use byleave_core::manifest::{Class, Manifest, NeedsApproval};
+use byleave_core::pattern::{Matcher, Pattern};
+use byleave_core::policy::{Layer, Places, Policy, Request, Rule, builtin, is_stricter};
+use byleave_core::ruling::{Cause, Ruling, Verdict};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const NOW: Millis = 1_000;
+
+// Small alphabets, so that rules and effects meet often.
+const PATHS: &[&str] = &[
+    "/",
+    "/w",
+    "/w/a",
+    "/w/a/b.rs",
+    "/w/.env",
+    "/w/.env.example",
+    "/w/k.pem",
+    "/w/.pem",
+    "/w/a.b.pem",
+    "/w/n\nl/k.pem",
+    "/v/a",
+    "/v/credentials",
+    "/state/byleave/x",
+    "/w/../v/a",
+    "/w/",
+    "w/a",
+    "/W/A",
+    "/w/é",
+];
+const GLOBS: &[&str] = &[
+    "/w",
+    "/w/**",
+    "/w/*",
+    "**",
+    "**/a",
+    "/**/a",
+    "**/*.pem",
+    "*.pem",
+    "/v/*",
+    "/w/a",
+    "/{v,w}/a",
+    "/[!w]/a",
+    "**/.env*",
+    "**/*cred*",
+    "/w/**/b.rs",
+    "/w/?",
+    "**/a/**",
+    "/**",
+];
+const TOOLS: &[&str] = &["t", "other", "mcp_a_x"];
+const TOOL_GLOBS: &[&str] = &["t", "*", "mcp_*", "o?her", "**"];
+const HOSTS: &[&str] =
+    &["example.org", "a.example.org", "A.b.EXAMPLE.org.", "notexample.org", "org", "::1", "10.0.0.1", ""];
+const HOST_PATTERNS: &[&str] =
+    &["example.org", "*.example.org", "*.b.example.ORG", "*.org", "Org", "::1", "10.0.0.1", "*.0.0.1"];
+const PROGRAMS: &[&str] = &["/usr/bin/git", "/w/git", "git", "/usr/bin/rm", "/usr/bin/"];
+const WORDS: &[&str] = &["log", "-c", "x"];
+
+fn a_text(from: &'static [&'static str]) -> impl Strategy<Value = String> {
+    select(from).prop_map(str::to_owned)
+}
+
+fn an_effect() -> impl Strategy<Value = Effect> {
+    let path = || a_text(PATHS);
+    prop_oneof![
+        3 => path().prop_map(|path| Effect::Read { path }),
+        3 => path().prop_map(|path| Effect::Write { path }),
+        2 => path().prop_map(|path| Effect::Delete { path }),
+        2 => a_text(TOOLS).prop_map(|tool| Effect::Invoke { tool }),
+        2 => (a_text(HOSTS), Just(443)).prop_map(|(host, port)| Effect::Reach { host, port }),
+        2 => (a_text(PROGRAMS), vec(a_text(WORDS), 0..3)).prop_map(|(program, mut argv)| {
+            argv.insert(0, program.clone());
+            Effect::Run { program, argv }
+        }),
+        1 => a_text(WORDS).prop_map(|why| Effect::Unknown { why }),
+        1 => a_text(WORDS).prop_map(|guarantee| Effect::Unconfined { guarantee }),
+    ]
+}
+
+fn a_pattern() -> impl Strategy<Value = Pattern> {
+    prop_oneof![
+        3 => a_text(GLOBS).prop_map(Pattern::Read),
+        3 => a_text(GLOBS).prop_map(Pattern::Write),
+        2 => a_text(GLOBS).prop_map(Pattern::Delete),
+        2 => a_text(TOOL_GLOBS).prop_map(Pattern::Invoke),
+        2 => a_text(HOST_PATTERNS).prop_map(Pattern::Reach),
+        2 => (select(&["git", "/usr/bin/git", "rm", "/w/git"][..]), vec(a_text(WORDS), 0..2)).prop_map(
+            |(program, mut words)| {
+                words.insert(0, program.to_owned());
+                Pattern::Run(words)
+            }
+        ),
+    ]
+}
+
+fn a_rule_of(verdicts: &'static [Verdict], layers: &'static [Layer]) -> impl Strategy<Value = Rule> {
+    let marks = (0..4_u8, vec(select(&["network off", "secrets masked"][..]), 0..2), any::<bool>());
+    (select(layers), select(verdicts), vec(a_pattern(), 1..5), marks).prop_map(
+        |(layer, verdict, patterns, (mark, guarantees, excepts))| {
+            let verdict = if layer == Layer::Project { verdict.max(Verdict::Ask) } else { verdict };
+            let mut rule = Rule::new("", layer, verdict, patterns);
+            match verdict {
+                Verdict::Ask => (rule.firm, rule.dangerous) = (mark == 1, mark == 2),
+                Verdict::Allow => rule.guarantees = guarantees.into_iter().map(str::to_owned).collect(),
+                Verdict::Deny => {}
+            }
+            if excepts && matches!(rule.patterns.first(), Some(Pattern::Read(_))) {
+                rule.except.push(Pattern::Read("/w/a".into()));
+            }
+            rule
+        },
+    )
+}
+
+const LAYERS: &[Layer] = &[Layer::Builtin, Layer::Organisation, Layer::User, Layer::Project, Layer::Session];
+const VERDICTS: &[Verdict] = &[Verdict::Allow, Verdict::Allow, Verdict::Ask, Verdict::Deny];
+
+fn some_rules() -> impl Strategy<Value = Vec<Rule>> {
+    (any::<bool>(), vec(a_rule_of(VERDICTS, LAYERS), 0..6)).prop_map(|(ours, mut rules)| {
+        for (i, rule) in rules.iter_mut().enumerate() {
+            rule.id = format!("r{i}");
+        }
+        if ours {
+            rules.extend(builtin(&Places { workspace: "/w", state: Some("/state/byleave") }).unwrap());
+        }
+        rules
+    })
+}
+
+fn some_leaves() -> impl Strategy<Value = Vec<LeaveMatcher>> {
+    let one = (
+        prop_oneof![4 => Just("t"), 1 => Just("other")],
+        vec(a_pattern(), 1..6),
+        option::weighted(0.2, select(&["s", "s2"][..])),
+        option::weighted(0.2, select(&[NOW, NOW + 1][..])),
+    );
+    vec(one, 0..4).prop_map(|leaves| {
+        let numbered = (1..).zip(leaves);
+        numbered
+            .map(|(number, (tool, scope, session, until))| {
+                let session = session.map(|name| SessionId::new(name).unwrap());
+                let id = LeaveId::new(uuid::Uuid::from_u128(number));
+                LeaveMatcher::new(Leave { id, tool: tool.into(), scope, session, until, uses_max: None })
+                    .unwrap()
+            })
+            .collect()
+    })
+}
+
+/// A call to be judged, in any mode.
+#[derive(Clone, Debug)]
+struct Scene {
+    manifest: Manifest,
+    plan: Plan,
+    tool_asks: bool,
+    leaves: Vec<LeaveMatcher>,
+}
+
+fn a_scene() -> impl Strategy<Value = Scene> {
+    let classes =
+        [Class::Bash, Class::File, Class::Webfetch, Class::Readonly, Class::Generic, Class::Undeclared];
+    let needs = [NeedsApproval::Never, NeedsApproval::Never, NeedsApproval::Always, NeedsApproval::Depends];
+    let manifest =
+        (select(classes.to_vec()), select(vec![None, Some(false), Some(true)]), select(needs.to_vec()));
+    let plan = (vec(an_effect(), 0..5), any::<bool>(), prop::bool::weighted(0.2));
+    (manifest, plan, prop::bool::weighted(0.2), some_leaves()).prop_map(
+        |(
+            (permission_class, sensitive, needs_approval),
+            (effects, reads_only, irreversible),
+            tool_asks,
+            leaves,
+        )| {
+            let bare = Manifest::new("t", "", serde_json::json!({}));
+            let manifest = Manifest { permission_class, sensitive, needs_approval, ..bare };
+            let plan = Plan { effects, reads_only, irreversible, ..Plan::default() };
+            Scene { manifest, plan, tool_asks, leaves }
+        },
+    )
+}
+
+impl Scene {
+    fn ruled(&self, policy: &Policy, mode: Mode) -> Ruling {
+        let session = SessionId::new("s").unwrap();
+        policy.rule(&self.request(mode, &session))
+    }
+
+    fn request<'a>(&'a self, mode: Mode, session: &'a SessionId) -> Request<'a> {
+        let Self { manifest, plan, tool_asks, leaves } = self;
+        Request { manifest, plan, mode, tool_asks: *tool_asks, session, leaves, now: NOW }
+    }
+}
+
+fn policy(rules: &[Rule]) -> Policy {
+    Policy::new(rules.to_vec()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    // req: P7, P8
+    #[test]
+    fn adding_a_deny_an_ask_or_a_rule_of_a_project_never_allows_more(
+        rules in some_rules(),
+        more in a_rule_of(&[Verdict::Ask, Verdict::Deny], LAYERS),
+        scene in a_scene(),
+    ) {
+        let before = policy(&rules);
+        let more = Rule { id: "more".into(), ..more };
+        let after = policy(&[rules, vec![more.clone()]].concat());
+        prop_assert_ne!(before.digest(), after.digest());
+        for mode in Mode::ALL {
+            let (then, now) = (scene.ruled(&before, mode), scene.ruled(&after, mode));
+            prop_assert!(now.verdict >= then.verdict, "{more:?}\n{then:#?}\n{now:#?}");
+            prop_assert!(!is_stricter(&then, &now) || now.verdict == then.verdict);
+        }
+    }
+
+    // req: P8
+    #[test]
+    fn a_rule_of_a_project_replaces_nothing(
+        rules in some_rules(),
+        more in a_rule_of(&[Verdict::Ask, Verdict::Deny], &[Layer::Project]),
+        of in any::<prop::sample::Index>(),
+        scene in a_scene(),
+    ) {
+        let taken: Vec<&Rule> = rules.iter().filter(|rule| rule.layer != Layer::Project).collect();
+        prop_assume!(!taken.is_empty());
+        let more = Rule { id: of.get(&taken).id.clone(), ..more };
+        let (before, after) = (policy(&rules), policy(&[rules, vec![more]].concat()));
+        for mode in Mode::ALL {
+            prop_assert!(scene.ruled(&after, mode).verdict >= scene.ruled(&before, mode).verdict);
+        }
+    }
+
+    // req: P7
+    #[test]
+    fn the_order_of_rules_and_leaves_does_not_matter(
+        (rules, shuffled) in some_rules().prop_flat_map(|rules| (Just(rules.clone()), Just(rules).prop_shuffle())),
+        scene in a_scene(),
+    ) {
+        let (one, other) = (policy(&rules), policy(&shuffled));
+        let mut turned = scene.clone();
+        turned.leaves.reverse();
+        for mode in Mode::ALL {
+            prop_assert_eq!(scene.ruled(&one, mode), turned.ruled(&other, mode));
+        }
+    }
+
+    // req: P2
+    #[test]
+    fn modes_only_ask_less_and_never_soften_a_deny(rules in some_rules(), scene in a_scene()) {
+        let policy = policy(&rules);
+        let verdicts = Mode::ALL.map(|mode| scene.ruled(&policy, mode).verdict);
+        prop_assert!(verdicts.is_sorted_by(|a, b| a >= b), "{verdicts:?}");
+        let denied = verdicts.map(|verdict| verdict == Verdict::Deny);
+        prop_assert!(denied == [true; 4] || denied == [false; 4], "{verdicts:?}");
+        prop_assert!(verdicts[0] >= Verdict::Ask || scene.ruled(&policy, Mode::ConfirmAll).leave.is_some());
+    }
+
+    #[test]
+    fn a_leave_answers_only_what_a_leave_may_answer(rules in some_rules(), scene in a_scene()) {
+        let policy = policy(&rules);
+        let bare = Scene { leaves: vec![], ..scene.clone() };
+        for mode in Mode::ALL {
+            let (without, with) = (bare.ruled(&policy, mode), scene.ruled(&policy, mode));
+            prop_assert!(with.verdict <= without.verdict, "a leave never tightens");
+            prop_assert_eq!(&with.reasons, &without.reasons, "a leave changes no reason");
+            let unanswerable = without.causes().into_iter().any(|cause| !cause.leave_may_answer());
+            if without.verdict != Verdict::Ask || unanswerable {
+                prop_assert_eq!(with, without);
+            } else if with.verdict == Verdict::Allow {
+                let used = scene.leaves.iter().find(|leave| Some(leave.leave().id) == with.leave).unwrap();
+                prop_assert!(used.applies("t", &SessionId::new("s").unwrap(), NOW));
+                for ask in with.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask) {
+                    let about = |place: u32| ask.effects.is_empty() || ask.effects.contains(&place);
+                    let asked = (0..).zip(&scene.plan.effects).filter(|(place, _)| about(*place));
+                    prop_assert!(asked.clone().count() > 0);
+                    prop_assert!(asked.clone().all(|(_, effect)| used.covers(effect)), "{ask:?}");
+                }
+            } else {
+                prop_assert_eq!(with.leave, None);
+            }
+        }
+    }
+
+    // req: T5
+    #[test]
+    fn labels_never_matter(rules in some_rules(), scene in a_scene(), flags: [bool; 4], word in option::of(a_text(WORDS))) {
+        let policy = policy(&rules);
+        let mut labelled = scene.clone();
+        let [read_only, destructive, concurrency_safe, reversible] = flags;
+        let audit_operation = word.clone();
+        labelled.manifest = Manifest {
+            read_only, destructive, concurrency_safe, reversible, audit_operation, search_hint: word, ..scene.manifest.clone()
+        };
+        for mode in Mode::ALL {
+            prop_assert_eq!(labelled.ruled(&policy, mode), scene.ruled(&policy, mode));
+        }
+    }
+
+    // req: P1
+    #[test]
+    fn a_ruling_is_the_strictest_of_its_reasons_and_says_something_of_every_effect(
+        rules in some_rules(),
+        scene in a_scene(),
+    ) {
+        let policy = policy(&rules);
+        for mode in Mode::ALL {
+            let ruling = scene.ruled(&policy, mode);
+            let strictest = ruling.reasons.iter().map(|reason| reason.verdict).max();
+            // The one exception: a leave answered what was asked.
+            let shown = if ruling.leave.is_some() { Some(Verdict::Ask) } else { Some(ruling.verdict) };
+            prop_assert_eq!(strictest, shown);
+            prop_assert!(ruling.leave.is_none() || ruling.verdict == Verdict::Allow);
+            for (place, _) in (0..).zip(&scene.plan.effects) {
+                prop_assert!(ruling.reasons.iter().any(|reason| reason.effects.contains(&place)));
+            }
+            for reason in &ruling.reasons {
+                prop_assert!(!reason.why.is_empty());
+                prop_assert!(reason.verdict != Verdict::Ask || reason.cause.is_some());
+                prop_assert!(reason.verdict != Verdict::Deny || reason.cause.is_none());
+                prop_assert!(reason.effects.is_sorted_by(|a, b| a < b));
+                prop_assert_eq!(reason.rule.is_some(), reason.origin.is_some());
+            }
+            if let Some(decisive) = ruling.decisive() && ruling.verdict == Verdict::Deny {
+                prop_assert_eq!(decisive.verdict, Verdict::Deny);
+            }
+        }
+    }
+
+    // req: R10
+    #[test]
+    fn permitted_reads_never_ask_in_confirm_sensitive(
+        rules in some_rules(),
+        scene in a_scene(),
+        paths in vec(a_text(PATHS), 1..4),
+    ) {
+        let policy = policy(&rules);
+        let mut scene = scene;
+        let effects = paths.into_iter().map(|path| Effect::Read { path }).collect();
+        scene.plan = Plan { effects, reads_only: true, ..Plan::default() };
+        scene.tool_asks = false;
+        scene.manifest.needs_approval = NeedsApproval::Never;
+        if scene.manifest.sensitive == Some(true) {
+            scene.manifest.sensitive = None;
+        }
+        let ruling = scene.ruled(&policy, Mode::ConfirmSensitive);
+        let about_effects = |reason: &byleave_core::ruling::Reason| !reason.effects.is_empty();
+        if ruling.reasons.iter().filter(|reason| about_effects(reason)).all(|reason| reason.verdict == Verdict::Allow) {
+            prop_assert_eq!(ruling.verdict, Verdict::Allow);
+            prop_assert_eq!(ruling.leave, None);
+        }
+        let allowed = |effect: &Effect| matches!(effect, Effect::Read { path } if is_resolved(path));
+        prop_assert!(ruling.verdict != Verdict::Allow || scene.plan.effects.iter().all(allowed));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_never_allowed_by_a_rule_or_a_leave(
+        rules in some_rules(),
+        scene in a_scene(),
+        empty in any::<bool>(),
+    ) {
+        let policy = policy(&rules);
+        let mut scene = scene;
+        if empty {
+            scene.plan.effects.clear();
+        } else {
+            scene.plan.effects.push(Effect::Unknown { why: "x".into() });
+        }
+        for mode in [Mode::ConfirmAll, Mode::ConfirmSensitive, Mode::ConfirmDangerous] {
+            let ruling = scene.ruled(&policy, mode);
+            prop_assert!(ruling.verdict >= Verdict::Ask);
+            prop_assert!(ruling.causes().contains(&Cause::NotUnderstood));
+        }
+    }
+
+    #[test]
+    fn the_index_finds_just_the_rules_that_fit(rules in some_rules(), scene in a_scene()) {
+        let policy = policy(&rules);
+        let fits = |patterns: &[Pattern], effect: &Effect| {
+            patterns.iter().any(|pattern| Matcher::new(pattern.clone()).unwrap().fits(effect))
+        };
+        let mut slow: Vec<(u32, Layer, &str)> = Vec::new();
+        for (place, effect) in (0..).zip(&scene.plan.effects) {
+            let about = rules.iter().filter(|rule| fits(&rule.patterns, effect) && !fits(&rule.except, effect));
+            slow.extend(about.map(|rule| (place, rule.layer, rule.id.as_str())));
+        }
+        slow.sort_unstable();
+        let session = SessionId::new("s").unwrap();
+        let found = policy.explain(&scene.request(Mode::Yolo, &session));
+        let found: Vec<_> = found.iter().map(|one| (one.effect, one.rule.layer, one.rule.id.as_str())).collect();
+        prop_assert_eq!(found, slow);
+    }
+}
