@@ -11,6 +11,7 @@ pub mod challenge;
 pub mod digest;
 pub mod effect;
 pub mod entry;
+pub mod escape;
 pub mod grant;
 pub mod id;
 pub mod leave;

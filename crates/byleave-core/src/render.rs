@@ -1,52 +1,42 @@
 //! The one renderer: a question, as lines for any screen. Escaped, complete, in our words and not the model's.
+//!
+//! The facts come first: what is asked, what would be done and to what, whether it can be taken back, why it asks, and the
+//! arguments whole. The words of the model come last and are labelled as its own. Nothing is cut: what is too large to be
+//! shown is said to be so, and [`Rendering::complete`] is false. It must never show one thing for another: every text from
+//! outside passes through [`crate::escape`], stands in quotes or behind a gutter, and cannot begin a line.
+//!
+//! A screen shows the lines in order, left to right, in one size, and takes nothing in them for markup. It wraps them with
+//! [`Rendering::wrapped`] or an equal that repeats the gutter: a wrapped line must not look like a line of ours.
 
-use serde::{Deserialize, Serialize};
+mod change;
+mod effect;
+mod line;
+mod page;
+mod part;
+mod value;
 
+pub use line::{LineRole, RenderLine, Rendering};
+
+use crate::question::QuestionKind;
 use crate::sheet::Sheet;
-
-/// A question as lines.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rendering {
-    /// The lines, top to bottom. A screen may wrap and scroll them; it may not leave any out.
-    pub lines: Vec<RenderLine>,
-    /// Whether everything is there. If not, it must not be possible to approve.
-    pub complete: bool,
-}
-
-/// One line of a rendering.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RenderLine {
-    /// What kind of line it is, so that a screen can style it.
-    pub role: LineRole,
-    /// The text; printable characters only.
-    pub text: String,
-}
-
-/// What kind of line it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LineRole {
-    /// What is asked.
-    Title,
-    /// The heading of a part.
-    Heading,
-    /// One effect.
-    Effect,
-    /// Part of the arguments or of a result.
-    Content,
-    /// Words of the model.
-    Model,
-    /// Why it asks.
-    Reason,
-    /// Part of the challenge.
-    Challenge,
-    /// Something to be careful about.
-    Warning,
-    /// Identity, time, digest.
-    Detail,
-}
+use page::Page;
 
 /// Turns a question into lines.
-pub fn render(_sheet: &Sheet) -> Rendering {
-    Rendering { lines: Vec::new(), complete: false }
+pub fn render(sheet: &Sheet) -> Rendering {
+    let mut page = Page::default();
+    part::title(&mut page, sheet);
+    page.leave_room_for_warnings();
+    part::effects(&mut page, sheet);
+    part::reasons(&mut page, sheet);
+    part::arguments(&mut page, sheet);
+    part::changes(&mut page, sheet);
+    part::challenge(&mut page, sheet);
+    part::notes(&mut page, sheet);
+    if sheet.question.kind == QuestionKind::Release || sheet.output.is_some() {
+        part::output(&mut page, sheet);
+    }
+    part::model(&mut page, sheet);
+    page.open_reserve();
+    part::details(&mut page, sheet);
+    page.finish()
 }

@@ -1,0 +1,415 @@
+//! Makes text visible: what a person sees is all there is, and no two different texts look the same to us.
+//!
+//! Nothing is ever dropped. What has no shape of its own (controls, direction marks, zero-width, variation selectors, tags,
+//! fillers, odd spaces, private and unassigned code points) is written as its code point in brackets, `⟨U+202E⟩`; what looks
+//! like something else keeps its shape and gets its code point, `⟨а U+0430⟩`. A bracket in the text is itself written as a
+//! code point, so a bracket on the screen is always ours, and the text can be read back from what is shown.
+//!
+//! **Right-to-left text.** Letters that run from right to left reorder what stands next to them: `א/ב` is drawn as `ב/א`. Every
+//! such run is therefore fenced by left-to-right letters on both sides, `⟨rtl שלום rtl⟩`, so that it is read from right to
+//! left inside the fence and nothing outside of it moves, in whatever direction the screen starts its lines. In prose a
+//! fence holds several words; in a name, a path or a command it never reaches over a separator.
+//!
+//! **What this cannot do.** `l` and `1`, or `O` and `0`, are the font's business. Look-alikes are known from the tables of
+//! Unicode (UTS 39) and a few letters of ours; a pair that is in neither is not marked, but is never drawn as its ASCII twin's
+//! code point either.
+
+mod alike;
+mod fate;
+
+use std::fmt::Write as _;
+
+use unicode_properties::UnicodeEmoji as _;
+
+pub use fate::{CLOSE, Care, OPEN, TAB, is_mark, is_printable};
+use fate::{Fate, Unit};
+
+/// Spaces in a row before they are counted instead of shown: at the start of a line.
+const INDENT_MAX: usize = 64;
+/// Spaces in a row before they are counted instead of shown: within a line. The same for tabs.
+const BLANKS_MAX: usize = 16;
+/// Characters that share one look-alike mark.
+const ALIKE_RUN: usize = 16;
+/// Characters that share one right-to-left fence.
+const RTL_RUN: usize = 200;
+
+/// What was met on the way, so that a screen can warn of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Characters that cannot be seen or that move others about. Tabs, ends of lines and emoji are not counted.
+    pub hidden: usize,
+    /// The first of them.
+    pub first_hidden: Option<char>,
+    /// Characters that look like others.
+    pub alike: usize,
+    /// The first of them.
+    pub first_alike: Option<char>,
+    /// Runs of right-to-left text.
+    pub rtl: usize,
+}
+
+/// The text with everything in it visible, on one line.
+pub fn visible(text: &str, care: Care) -> String {
+    let mut out = String::with_capacity(text.len());
+    write_visible(text, care, &mut out, &mut Tally::default());
+    out
+}
+
+/// The same into a buffer, counting what was met.
+pub fn write_visible(text: &str, care: Care, out: &mut String, tally: &mut Tally) {
+    if is_plain_ascii(text) {
+        out.push_str(text);
+        return;
+    }
+    let mut units: Vec<Unit> = text.chars().map(Unit::new).collect();
+    fate::settle_clusters(&mut units);
+    if !text.is_ascii() {
+        alike::mark(&mut units, care);
+        fate::follow_bases(&mut units);
+        fate::fence_rtl(&mut units, care);
+    }
+    count(&units, tally);
+    write_units(&units, out);
+}
+
+/// Whether the text is already all that a person needs to see.
+fn is_plain_ascii(text: &str) -> bool {
+    let mut spaces = 0;
+    for byte in text.bytes() {
+        match byte {
+            b' ' => spaces += 1,
+            0x21..=0x7e => spaces = 0,
+            _ => return false,
+        }
+        if spaces > BLANKS_MAX {
+            return false;
+        }
+    }
+    spaces == 0
+}
+
+fn count(units: &[Unit], tally: &mut Tally) {
+    let mut before: Option<char> = None;
+    tally.rtl += units.chunk_by(|a, b| a.fate == b.fate).filter(|run| is_fenced(run)).count();
+    for (place, unit) in units.iter().enumerate() {
+        match unit.fate {
+            Fate::Hidden if is_expected(before, unit.c, place + 1 == units.len()) => {}
+            Fate::Hidden => {
+                tally.hidden += 1;
+                tally.first_hidden.get_or_insert(unit.c);
+            }
+            Fate::Alike => {
+                tally.alike += 1;
+                tally.first_alike.get_or_insert(unit.c);
+            }
+            Fate::Plain | Fate::Rtl => {}
+        }
+        before = Some(unit.c);
+    }
+}
+
+fn is_fenced(run: &[Unit]) -> bool {
+    run.first().is_some_and(|unit| unit.fate == Fate::Rtl)
+}
+
+/// Whether an escaped character is where honest text has it: shown all the same, but nothing to warn of.
+fn is_expected(before: Option<char>, c: char, is_last: bool) -> bool {
+    match c {
+        '\t' | '\n' | TAB => true,
+        '\r' => is_last,
+        '\u{200d}' | '\u{fe0f}' | '\u{20e3}' => before.is_some_and(|b| b.is_emoji_char() || b == '\u{fe0f}'),
+        other => fate::is_bracket(other),
+    }
+}
+
+fn write_units(units: &[Unit], out: &mut String) {
+    let alike = |a: &Unit, b: &Unit| {
+        a.fate == b.fate
+            && match a.fate {
+                Fate::Plain => (a.c == ' ') == (b.c == ' '),
+                Fate::Hidden => a.c == b.c,
+                Fate::Alike | Fate::Rtl => true,
+            }
+    };
+    let mut done = 0;
+    for group in units.chunk_by(alike) {
+        let is_first = done == 0;
+        done += group.len();
+        let is_last = done == units.len();
+        let Some(first) = group.first() else { continue };
+        match first.fate {
+            Fate::Plain if first.c == ' ' => {
+                let most = if is_first { INDENT_MAX } else { BLANKS_MAX };
+                if is_last || group.len() > most {
+                    write_counted("space", group.len(), out);
+                } else {
+                    out.extend(group.iter().map(|unit| unit.c));
+                }
+            }
+            Fate::Plain => out.extend(group.iter().map(|unit| unit.c)),
+            Fate::Hidden if first.c == '\t' && group.len() <= BLANKS_MAX => {
+                out.extend(group.iter().map(|_| TAB));
+            }
+            Fate::Hidden => write_counted(&name(first.c), group.len(), out),
+            Fate::Alike => {
+                for run in runs(group, ALIKE_RUN) {
+                    write_alike(run, out);
+                }
+            }
+            Fate::Rtl => {
+                for run in runs(group, RTL_RUN) {
+                    out.push_str("⟨rtl ");
+                    out.extend(run.iter().map(|unit| unit.c));
+                    out.push_str(" rtl⟩");
+                }
+            }
+        }
+    }
+}
+
+/// What stands for a character without a shape.
+fn name(c: char) -> String {
+    match c {
+        '\0' => "NUL".into(),
+        '\u{7}' => "BEL".into(),
+        '\u{8}' => "BS".into(),
+        '\t' => "tab".into(),
+        '\n' => "LF".into(),
+        '\r' => "CR".into(),
+        '\u{1b}' => "ESC".into(),
+        '\u{7f}' => "DEL".into(),
+        other => format!("U+{:04X}", u32::from(other)),
+    }
+}
+
+fn write_counted(name: &str, times: usize, out: &mut String) {
+    out.push(OPEN);
+    out.push_str(name);
+    if times > 1 {
+        push_fmt(out, format_args!(" ×{times}"));
+    }
+    out.push(CLOSE);
+}
+
+fn write_alike(run: &[Unit], out: &mut String) {
+    out.push(OPEN);
+    out.extend(run.iter().map(|unit| unit.c));
+    for unit in run {
+        push_fmt(out, format_args!(" U+{:04X}", u32::from(unit.c)));
+    }
+    out.push(CLOSE);
+}
+
+/// Pieces of at most about `most` characters, none of which begins with a mark that belongs to the one before.
+fn runs(mut group: &[Unit], most: usize) -> Vec<&[Unit]> {
+    let mut pieces = Vec::new();
+    while group.len() > most {
+        let extra = group.iter().skip(most).take_while(|unit| is_mark(unit.c)).count();
+        let Some((head, tail)) = group.split_at_checked(most + extra) else { break };
+        pieces.push(head);
+        group = tail;
+    }
+    if !group.is_empty() {
+        pieces.push(group);
+    }
+    pieces
+}
+
+fn push_fmt(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing into a string cannot fail; were it ever to, the text would show the gap.
+    if out.write_fmt(text).is_err() {
+        out.push_str("⟨unwritable⟩");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads the text back from what is shown.
+    fn read_back(shown: &str) -> String {
+        let mut text = String::new();
+        let mut chars = shown.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                TAB => text.push('\t'),
+                OPEN => {
+                    let inside: String = chars.by_ref().take_while(|c| *c != CLOSE).collect();
+                    text.push_str(&read_mark(&inside));
+                }
+                CLOSE => panic!("a bracket that nobody opened in {shown}"),
+                other => text.push(other),
+            }
+        }
+        text
+    }
+
+    fn read_mark(inside: &str) -> String {
+        if let Some(run) = inside.strip_prefix("rtl ").and_then(|rest| rest.strip_suffix(" rtl")) {
+            return run.into();
+        }
+        let mut words: Vec<&str> = inside.split(' ').collect();
+        let times = match words.last().and_then(|word| word.strip_prefix('×')) {
+            Some(times) if words.len() == 2 => {
+                words.pop();
+                times.parse().unwrap()
+            }
+            _ => 1,
+        };
+        let point = |word: &str| {
+            word.strip_prefix("U+").map(|hex| char::from_u32(u32::from_str_radix(hex, 16).unwrap()).unwrap())
+        };
+        let one = match words.as_slice() {
+            ["space"] => " ".into(),
+            ["tab"] => "\t".into(),
+            ["NUL"] => "\0".into(),
+            ["BEL"] => "\u{7}".into(),
+            ["BS"] => "\u{8}".into(),
+            ["LF"] => "\n".into(),
+            ["CR"] => "\r".into(),
+            ["ESC"] => "\u{1b}".into(),
+            ["DEL"] => "\u{7f}".into(),
+            [single] => point(single).unwrap().to_string(),
+            [glyphs, points @ ..] => {
+                let text: String = points.iter().filter_map(|word| point(word)).collect();
+                assert_eq!(*glyphs, text, "what is shown is what is named");
+                text
+            }
+            [] => String::new(),
+        };
+        one.repeat(times)
+    }
+
+    #[test]
+    fn what_is_shown_for_what() {
+        let check = |text: &str, name: &str, prose: &str| {
+            assert_eq!(visible(text, Care::Name), name, "{text:?} as a name");
+            assert_eq!(visible(text, Care::Text), prose, "{text:?} as text");
+            assert_eq!(read_back(name), text);
+            assert_eq!(read_back(prose), text);
+        };
+        let same = |text: &str| check(text, text, text);
+        let both = |text: &str, shown: &str| check(text, shown, shown);
+        // Honest text stays as it is.
+        same(r"echo \u{202e} \n 'a' && b");
+        same("Grüße aus Zürich, naïve café");
+        same("Привет, мир");
+        same("/home/u/документы/отчёт.txt");
+        same("日本語のテキスト");
+        same("C言語とRustの話");
+        same("한국어 문장");
+        same("नमस्ते दुनिया");
+        same("สวัสดีชาวโลก");
+        same("ein 🦀 und ein ✓");
+        check(
+            "don’t “quote” – so",
+            "don⟨’ U+2019⟩t ⟨“ U+201C⟩quote⟨” U+201D⟩ ⟨– U+2013⟩ so",
+            "don’t “quote” – so",
+        );
+        check("он с ней", "он ⟨с U+0441⟩ ней", "он с ней");
+        check("kapı", "kap⟨ı U+0131⟩", "kapı");
+        check("你好，世界", "你好⟨， U+FF0C⟩世界", "你好，世界");
+        // What cannot be seen.
+        both("ls\u{1b}[2K\u{1b}[1Gls", "ls⟨ESC⟩[2K⟨ESC⟩[1Gls");
+        both("ls\u{9b}2J", "ls⟨U+009B⟩2J");
+        both("a\rb\u{8}\u{8}\u{7f}\0", "a⟨CR⟩b⟨BS ×2⟩⟨DEL⟩⟨NUL⟩");
+        both("echo \u{202e}txt\u{202c}", "echo ⟨U+202E⟩txt⟨U+202C⟩");
+        both("l\u{200b}s\u{200d}", "l⟨U+200B⟩s⟨U+200D⟩");
+        both("ls \u{e0074}\u{e006f}", "ls ⟨U+E0074⟩⟨U+E006F⟩");
+        both("ls \u{fe0f}\u{fe0e}-la", "ls ⟨U+FE0F⟩⟨U+FE0E⟩-la");
+        both("ls\u{3164}\u{3164}\u{3164}; x", "ls⟨U+3164 ×3⟩; x");
+        both(
+            "a\u{a0}b\u{2003}c\u{3000}d\u{2028}e\u{2029}f",
+            "a⟨U+00A0⟩b⟨U+2003⟩c⟨U+3000⟩d⟨U+2028⟩e⟨U+2029⟩f",
+        );
+        both(
+            "a\u{ad}b\u{2062}c\u{e000}d\u{378}e\u{ffff}f\u{2800}",
+            "a⟨U+00AD⟩b⟨U+2062⟩c⟨U+E000⟩d⟨U+0378⟩e⟨U+FFFF⟩f⟨U+2800⟩",
+        );
+        both("👨\u{200d}👩\u{200d}👧", "👨⟨U+200D⟩👩⟨U+200D⟩👧");
+        // Blanks.
+        both("a:\tb", "a:⇥b");
+        both(&format!("ls{};x", "\t".repeat(80)), "ls⟨tab ×80⟩;x");
+        both(&format!("ls{};x", " ".repeat(300)), "ls⟨space ×300⟩;x");
+        both("a  b ", "a  b⟨space⟩");
+        both("   ", "⟨space ×3⟩");
+        // Our own notation.
+        both("⟨U+202E⟩", "⟨U+27E8⟩U+202E⟨U+27E9⟩");
+        both("⇥", "⟨U+21E5⟩");
+        // Look-alikes.
+        both("pаypal.com", "p⟨а U+0430⟩ypal.com");
+        both("/ws/ѕrc/main.rs", "/ws/⟨ѕ U+0455⟩rc/main.rs");
+        both("сору", "⟨сору U+0441 U+043E U+0440 U+0443⟩");
+        both("desкtop", "des⟨к U+043A⟩top");
+        both("ｒｍ x", "⟨ｒｍ U+FF52 U+FF4D⟩ x");
+        both("docs.python.org∕x", "docs.python.org⟨∕ U+2215⟩x");
+        // Marks, and two spellings of one shape.
+        both("cafe\u{301}", "caf⟨e\u{301} U+0065 U+0301⟩");
+        both("\u{301}x", "⟨U+0301⟩x");
+        both("Å \u{212b}", "Å ⟨\u{212b} U+212B⟩");
+        both("\u{1112}\u{1161}\u{11ab}", "⟨\u{1112}\u{1161}\u{11ab} U+1112 U+1161 U+11AB⟩");
+        // Right to left.
+        check("שלום עולם", "⟨rtl שלום rtl⟩ ⟨rtl עולם rtl⟩", "⟨rtl שלום עולם rtl⟩");
+        both("/א/ב", "/⟨rtl א rtl⟩/⟨rtl ב rtl⟩");
+    }
+
+    #[test]
+    fn stacked_marks_are_bounded_and_named() {
+        let text = format!("a{}", "\u{300}".repeat(40));
+        let shown = visible(&text, Care::Text);
+        assert!(shown.ends_with("⟨U+0300 ×36⟩"), "{shown}");
+        assert_eq!(read_back(&shown), text);
+    }
+
+    /// Characters that matter here, far more often than chance would bring them.
+    fn telling() -> impl Strategy<Value = char> {
+        prop_oneof![
+            any::<char>(),
+            prop::char::range(' ', '~'),
+            prop::char::range('\0', '\u{2ff}'),
+            prop::char::range('\u{300}', '\u{6ff}'),
+            prop::char::range('\u{900}', '\u{11ff}'),
+            prop::char::range('\u{2000}', '\u{2bff}'),
+            prop::char::range('\u{3000}', '\u{30ff}'),
+            prop::char::range('\u{fe00}', '\u{ffff}'),
+            prop::sample::select(vec![' ', '\t', '\n', '⟨', '⟩', '⇥', '×', 'U', '+', '0', 'а', 'a', 'א']),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        // Reading back gives the text, so no two texts are shown the same.
+        #[test]
+        fn what_is_shown_can_be_read_back(chars in prop::collection::vec(telling(), 0..40)) {
+            let text: String = chars.into_iter().collect();
+            for care in [Care::Name, Care::Text] {
+                let shown = visible(&text, care);
+                prop_assert_eq!(&read_back(&shown), &text, "{}", shown);
+                prop_assert!(shown.chars().all(is_printable), "{:?}", shown);
+            }
+        }
+
+        #[test]
+        fn a_quote_of_ours_never_occurs_in_a_name(chars in prop::collection::vec(telling(), 0..40)) {
+            let text: String = chars.into_iter().chain("“”".chars()).collect();
+            let shown = visible(&text, Care::Name);
+            let outside: String = shown.split(OPEN).map(|part| part.rsplit(CLOSE).next().unwrap()).collect();
+            prop_assert!(!outside.contains(['“', '”']), "{}", shown);
+        }
+
+        // Outside the brackets everything is in normal form C, where equal shapes are equal texts.
+        #[test]
+        fn what_is_plain_is_normal(chars in prop::collection::vec(telling(), 0..40)) {
+            let text: String = chars.into_iter().collect();
+            let shown = visible(&text, Care::Text);
+            for part in shown.split(OPEN) {
+                let plain = part.split_once(CLOSE).map_or(part, |(_, plain)| plain);
+                prop_assert!(unicode_normalization::is_nfc(plain), "{:?} in {:?}", plain, shown);
+                prop_assert!(!plain.starts_with(is_mark), "{:?}", shown);
+            }
+        }
+    }
+}

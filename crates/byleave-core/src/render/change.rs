@@ -1,0 +1,79 @@
+//! Before and after: what a reviewer or a person changed, field by field.
+
+use serde_json::Value;
+
+use crate::escape::Care;
+
+use super::line::LineRole;
+use super::page::Page;
+use super::value::{self, GUTTER};
+
+/// Writes what differs between two values. What is the same is left out; what differs is there whole.
+pub(super) fn write(page: &mut Page, before: &Value, after: &Value) {
+    write_at(page, "", Some(before), Some(after));
+}
+
+fn write_at(page: &mut Page, path: &str, before: Option<&Value>, after: Option<&Value>) {
+    if before == after || !page.is_open() {
+        return;
+    }
+    match (before, after) {
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            let mut names: Vec<&String> = a.keys().chain(b.keys()).collect();
+            names.sort();
+            names.dedup();
+            for name in names {
+                let shown = value::key(page, name);
+                write_at(page, &format!("{path}/{shown}"), a.get(name), b.get(name));
+            }
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            for place in 0..a.len().max(b.len()) {
+                write_at(page, &format!("{path}/{place}"), a.get(place), b.get(place));
+            }
+        }
+        (Some(Value::String(a)), Some(Value::String(b))) if a.contains('\n') || b.contains('\n') => {
+            title(page, path, "changed");
+            lines(page, a, b);
+        }
+        _ => {
+            let what = match (before.is_some(), after.is_some()) {
+                (true, true) => "changed",
+                (false, _) => "added",
+                (true, false) => "taken away",
+            };
+            title(page, path, what);
+            for (word, side) in [("before:", before), ("now:", after)] {
+                if let Some(side) = side {
+                    page.line(LineRole::Change, "    ", word);
+                    value::write(page, LineRole::Change, side);
+                }
+            }
+        }
+    }
+}
+
+fn title(page: &mut Page, path: &str, what: &str) {
+    let path = if path.is_empty() { "all of it" } else { path };
+    page.line(LineRole::Change, "  ", &format!("{path} {what}"));
+}
+
+/// The lines between the common beginning and the common end: out with a minus, in with a plus.
+fn lines(page: &mut Page, before: &str, after: &str) {
+    let old: Vec<&str> = before.split('\n').collect();
+    let new: Vec<&str> = after.split('\n').collect();
+    let same = |a: &[&str], b: &[&str]| a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let head = same(&old, &new);
+    let (old_rest, new_rest) = (old.get(head..).unwrap_or_default(), new.get(head..).unwrap_or_default());
+    let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(x, y)| x == y).count();
+    for (sign, rest) in [('-', old_rest), ('+', new_rest)] {
+        let changed = rest.len().saturating_sub(tail);
+        for (line, number) in rest.iter().take(changed).zip(head + 1..) {
+            if !page.is_open() {
+                return;
+            }
+            let shown = page.escaped(line, Care::Text);
+            page.line(LineRole::Change, &format!("{GUTTER}{sign}{number:>4} ┃ "), &shown);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The effects, every one of them: by kind, the gravest first, each with its place in the plan.
+
+use serde_json::Value;
+
+use crate::effect::Effect;
+
+use super::line::LineRole;
+use super::page::{Page, WARNING_GUTTER};
+use super::value;
+
+/// The kinds in the order in which they are read.
+const KINDS: [&str; 8] = ["unknown", "unconfined", "delete", "write", "run", "reach", "invoke", "read"];
+
+/// Writes all effects under a heading that counts them.
+pub(super) fn write(page: &mut Page, verb: &str, effects: &[Effect]) {
+    let counts: Vec<String> = KINDS
+        .iter()
+        .filter_map(|kind| {
+            let count = effects.iter().filter(|effect| effect.kind() == *kind).count();
+            (count > 0).then(|| format!("{count} {kind}"))
+        })
+        .collect();
+    if effects.is_empty() {
+        page.heading(LineRole::Heading, &format!("{verb}: NOT KNOWN"));
+        page.line(
+            LineRole::Warning,
+            WARNING_GUTTER,
+            "the plan lists no effects, which does not prove that there are none",
+        );
+        return;
+    }
+    page.heading(LineRole::Heading, &format!("{verb}: {}", counts.join(", ")));
+    for kind in KINDS {
+        let of_kind = effects.iter().zip(1_usize..).filter(|(effect, _)| effect.kind() == kind);
+        for (effect, place) in of_kind {
+            write_one(page, place, effect);
+        }
+    }
+}
+
+/// Whether an effect does more than read.
+pub(super) const fn changes_something(effect: &Effect) -> bool {
+    !matches!(effect, Effect::Read { .. } | Effect::Invoke { .. })
+}
+
+fn write_one(page: &mut Page, place: usize, effect: &Effect) {
+    let gutter = format!("{place:>5}. ");
+    let loud = format!("{WARNING_GUTTER}{place:>3}. ");
+    match effect {
+        Effect::Unknown { why } => {
+            let why = page.quoted(why);
+            page.line(LineRole::Warning, &loud, &format!("NOT UNDERSTOOD: {why}"));
+        }
+        Effect::Unconfined { guarantee } => {
+            let guarantee = page.quoted(guarantee);
+            page.line(LineRole::Warning, &loud, &format!("LEAVES THE SANDBOX, gives up {guarantee}"));
+        }
+        Effect::Delete { path } => line(page, &gutter, "delete", path, ""),
+        Effect::Write { path } => line(page, &gutter, "write", path, ""),
+        Effect::Read { path } => line(page, &gutter, "read", path, ""),
+        Effect::Invoke { tool } => line(page, &gutter, "invoke", tool, ", whose effects only the tool knows"),
+        Effect::Reach { host, port } => {
+            let international = host.split('.').any(|label| label.starts_with("xn--"));
+            let note = if international { ", a name with letters outside ASCII" } else { "" };
+            line(page, &gutter, "reach", host, &format!(" port {port}{note}"));
+        }
+        Effect::Run { program, argv } => run(page, &gutter, program, argv),
+    }
+}
+
+fn line(page: &mut Page, gutter: &str, verb: &str, target: &str, note: &str) {
+    let target = page.quoted(target);
+    page.line(LineRole::Effect, gutter, &format!("{verb:<6} {target}{note}"));
+}
+
+/// The program that really runs, then its words one by one: the first of them is only what it is told to be called.
+fn run(page: &mut Page, gutter: &str, program: &str, argv: &[String]) {
+    let shown = page.quoted(program);
+    if argv.iter().any(|word| word.contains('\n')) {
+        page.line(LineRole::Effect, gutter, &format!("run    {shown} with the words"));
+        value::write(page, LineRole::Effect, &Value::from(argv.to_vec()));
+        return;
+    }
+    let words: Vec<String> = argv.iter().map(|word| page.quoted(word)).collect();
+    page.line(LineRole::Effect, gutter, &format!("run    {shown} with the words {}", words.join(" ")));
+}

@@ -1,0 +1,299 @@
+//! The parts of a question, in our words.
+
+use serde_json::Value;
+
+use crate::call::Mode;
+use crate::challenge::ChallengeVerdict;
+use crate::digest::canonical;
+use crate::effect::BoundState;
+use crate::question::QuestionKind;
+use crate::review::Said;
+use crate::ruling::{Cause, Reason, Verdict};
+use crate::sheet::Sheet;
+
+use super::effect;
+use super::line::LineRole;
+use super::page::{Page, WARNING_GUTTER, counted};
+use super::{change, value};
+
+/// What is asked.
+pub(super) fn title(page: &mut Page, sheet: &Sheet) {
+    let tool = page.quoted(&sheet.terms.tool);
+    let text = match sheet.question.kind {
+        QuestionKind::Approval => format!("May this call of {tool} run?"),
+        QuestionKind::Checkpoint => {
+            format!(
+                "CHECKPOINT: may this call of {tool} run? It is asked in every mode and needs a deliberate yes"
+            )
+        }
+        QuestionKind::Release => {
+            format!("May the model see this result of {tool}? The call has run; its result is held")
+        }
+    };
+    page.heading(LineRole::Title, &text);
+}
+
+/// What would be done, to what, and whether it can be taken back.
+pub(super) fn effects(page: &mut Page, sheet: &Sheet) {
+    let verb = match sheet.question.kind {
+        QuestionKind::Release => "What it was planned to do",
+        QuestionKind::Approval | QuestionKind::Checkpoint => "What it would do",
+    };
+    effect::write(page, verb, &sheet.plan.effects);
+    if sheet.plan.irreversible {
+        page.line(LineRole::Warning, WARNING_GUTTER, "CANNOT BE UNDONE");
+    } else if sheet.plan.reads_only {
+        page.line(LineRole::Effect, "  ", "only reads: there is nothing to undo");
+    } else {
+        page.line(LineRole::Effect, "  ", "nothing in it is known to be impossible to undo");
+    }
+    if sheet.terms.destructive {
+        page.line(LineRole::Warning, WARNING_GUTTER, "the tool says of itself that it destroys");
+    }
+    if sheet.terms.read_only {
+        let changes = sheet.plan.effects.iter().any(effect::changes_something);
+        if changes {
+            page.warn("the tool says of itself that it only reads, but its plan does more");
+        } else {
+            page.line(LineRole::Effect, "  ", "the tool says of itself that it only reads");
+        }
+    }
+}
+
+/// Why it asks.
+pub(super) fn reasons(page: &mut Page, sheet: &Sheet) {
+    page.heading(LineRole::Heading, "Why it asks");
+    if sheet.question.kind == QuestionKind::Checkpoint || sheet.terms.checkpoint {
+        page.line(
+            LineRole::Reason,
+            "  ",
+            "the tool must be released by a checkpoint, in every mode, by no leave",
+        );
+    }
+    if sheet.question.kind == QuestionKind::Release {
+        page.line(LineRole::Reason, "  ", "a reviewer holds the result; the notes below say why");
+    }
+    let mut reasons: Vec<&Reason> = sheet.ruling.reasons.iter().collect();
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
+    for reason in reasons {
+        write_reason(page, reason);
+    }
+    for guarantee in &sheet.ruling.guarantees {
+        let guarantee = page.quoted(guarantee);
+        page.line(LineRole::Reason, "  ", &format!("holds only with the guarantee {guarantee}"));
+    }
+}
+
+/// The arguments, whole.
+pub(super) fn arguments(page: &mut Page, sheet: &Sheet) {
+    write_value(page, "Arguments, whole", &sheet.arguments);
+    match &sheet.arguments {
+        Value::Object(map) if map.is_empty() => page.warn("the call carries no arguments"),
+        Value::Null => page.warn("the call carries no arguments"),
+        _ => {}
+    }
+    if !value::is_too_deep(&sheet.arguments) && looks_cut(&sheet.arguments) {
+        page.warn("the arguments look as if something had been cut away before they came here");
+    }
+}
+
+/// What was changed since the model's first draft.
+pub(super) fn changes(page: &mut Page, sheet: &Sheet) {
+    let Some(first) = &sheet.first_arguments else { return };
+    page.heading(LineRole::Heading, "Changed since the model wrote it, by a reviewer or a person");
+    if value::is_too_deep(first) || value::is_too_deep(&sheet.arguments) {
+        return page.miss("the arguments are nested too deep");
+    }
+    if *first == sheet.arguments {
+        page.line(LineRole::Change, "  ", "changed back: the same as the model wrote");
+        return;
+    }
+    change::write(page, first, &sheet.arguments);
+}
+
+/// The agent's case against its own call.
+pub(super) fn challenge(page: &mut Page, sheet: &Sheet) {
+    let Some(challenge) = &sheet.challenge else { return };
+    page.heading(LineRole::Heading, "The agent's case against its own call, in the agent's words");
+    let verdict = match challenge.verdict {
+        ChallengeVerdict::Proceed => "it came out as: proceed",
+        ChallengeVerdict::Stop => "it came out as: STOP",
+    };
+    page.line(LineRole::Challenge, "  ", verdict);
+    let why = std::slice::from_ref(&challenge.why);
+    let parts = [
+        ("because", why),
+        ("it takes for granted", challenge.assumptions.as_slice()),
+        ("it could go wrong like this", challenge.failure_scenarios.as_slice()),
+    ];
+    for (label, texts) in parts {
+        page.line(LineRole::Challenge, "  ", &format!("{label}:"));
+        for text in texts {
+            value::write_text(page, LineRole::Challenge, text);
+        }
+    }
+}
+
+/// What the reviewers said.
+pub(super) fn notes(page: &mut Page, sheet: &Sheet) {
+    if sheet.notes.is_empty() {
+        return;
+    }
+    page.heading(LineRole::Heading, "What the reviewers said");
+    for note in &sheet.notes {
+        let said = match note.said {
+            Said::Pass => "has nothing to object",
+            Said::Changed => "changed it",
+            Said::Held => "wants a person to look",
+        };
+        let cached = if note.cached { " (said before of the same)" } else { "" };
+        let who = page.quoted(&note.reviewer);
+        page.line(LineRole::Review, "  ", &format!("{who} {said}{cached}"));
+        if let Some(why) = &note.why {
+            value::write_text(page, LineRole::Review, why);
+        }
+    }
+}
+
+/// The held result, whole.
+pub(super) fn output(page: &mut Page, sheet: &Sheet) {
+    let Some(output) = &sheet.output else {
+        return page.miss("the held result is not there");
+    };
+    let failed = if output.is_error { "; the tool says that it failed" } else { "" };
+    let took = output.execution_time_ms;
+    page.heading(LineRole::Heading, &format!("The held result, whole (took {took} ms{failed})"));
+    if output.truncated {
+        page.line(
+            LineRole::Warning,
+            WARNING_GUTTER,
+            "the tool's output was longer; this is what was kept of it",
+        );
+    }
+    page.line(LineRole::Content, "  ", &format!("text: {}", value::measure(&output.text)));
+    value::write_text(page, LineRole::Content, &output.text);
+    if let Some(error) = &output.error {
+        page.line(LineRole::Content, "  ", &format!("error: {}", value::measure(error)));
+        value::write_text(page, LineRole::Content, error);
+    }
+    if let Some(data) = &output.data {
+        write_value(page, "Its data", data);
+    }
+    if let Some(undo) = &output.undo {
+        write_value(page, "How it says it can be taken back", undo);
+    }
+}
+
+/// The model's words, after the facts.
+pub(super) fn model(page: &mut Page, sheet: &Sheet) {
+    let Some(reason) = &sheet.reason else { return };
+    page.heading(LineRole::Heading, "What the model says about it: its own words, checked by nobody");
+    value::write_text(page, LineRole::Model, reason);
+}
+
+/// Identity, digests, time.
+pub(super) fn details(page: &mut Page, sheet: &Sheet) {
+    page.heading(LineRole::Heading, "Details");
+    let digest = sheet.question.digest();
+    let mode = match sheet.mode {
+        Mode::ConfirmAll => "confirm-all",
+        Mode::ConfirmSensitive => "confirm-sensitive",
+        Mode::ConfirmDangerous => "confirm-dangerous",
+        Mode::Yolo => "yolo",
+    };
+    let rows = [
+        ("agent", page.quoted(sheet.agent.as_str())),
+        ("session", page.quoted(sheet.session.as_str())),
+        ("directory", page.quoted(&sheet.cwd)),
+        ("operation", page.quoted(&sheet.terms.operation)),
+        ("mode", mode.into()),
+        ("call", sheet.call.to_string()),
+        ("draft", sheet.draft.to_string()),
+        ("question", sheet.question.id.to_string()),
+        ("digest", format!("{}  ({digest})", digest.short())),
+        ("binds", sheet.question.binding.to_string()),
+        ("manifest", sheet.terms.manifest.to_string()),
+        ("policy", sheet.ruling.policy.to_string()),
+    ];
+    for (label, text) in rows {
+        page.line(LineRole::Detail, "  ", &format!("{label:<10} {text}"));
+    }
+    let expires = sheet.question.expires_at;
+    page.line(LineRole::Expiry, "  ", &format!("expires    {expires} (milliseconds since 1970)"));
+    for bound in &sheet.plan.bound {
+        let path = page.quoted(&bound.path);
+        let state = match bound.state {
+            BoundState::Missing => "is not there".to_owned(),
+            BoundState::Content(digest) => format!("has the content {}", digest.short()),
+            BoundState::Directory { device, inode } => format!("is the directory {device}:{inode}"),
+        };
+        page.line(LineRole::Detail, "  ", &format!("good only while {path} {state}"));
+    }
+}
+
+fn write_value(page: &mut Page, heading: &str, content: &Value) {
+    if value::is_too_deep(content) {
+        page.heading(LineRole::Heading, heading);
+        return page.miss("values are nested too deep");
+    }
+    let size = counted(canonical(content).len(), "byte", "bytes");
+    page.heading(LineRole::Heading, &format!("{heading} ({size} of JSON)"));
+    value::write(page, LineRole::Content, content);
+}
+
+fn write_reason(page: &mut Page, reason: &Reason) {
+    let mut text = match (reason.verdict, reason.cause) {
+        (Verdict::Allow, _) => "allowed".to_owned(),
+        (Verdict::Deny, _) => "DENIED".to_owned(),
+        (Verdict::Ask, None) => "asks".to_owned(),
+        (Verdict::Ask, Some(cause)) => format!("asks, because {}", plain(cause)),
+    };
+    if let Some(rule) = &reason.rule {
+        text.push_str(&format!("; rule {}", page.quoted(rule)));
+    }
+    if let Some(origin) = &reason.origin {
+        text.push_str(&format!("; from {}", page.quoted(origin)));
+    }
+    if !reason.effects.is_empty() {
+        let places: Vec<String> =
+            reason.effects.iter().map(|place| (u64::from(*place) + 1).to_string()).collect();
+        text.push_str(&format!("; about effect {}", places.join(", ")));
+    }
+    page.line(LineRole::Reason, "  ", &text);
+    if reason.why.contains('\n') {
+        value::write_text(page, LineRole::Reason, &reason.why);
+    } else if !reason.why.is_empty() {
+        let why = page.quoted(&reason.why);
+        page.line(LineRole::Reason, "      ", &why);
+    }
+}
+
+/// A cause in plain words.
+const fn plain(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Rule => "a rule says so",
+        Cause::FirmRule => "a rule says so, and no standing leave may answer it",
+        Cause::Default => "no rule covers it",
+        Cause::Sensitive => "the tool is sensitive, or does not say that it is not",
+        Cause::ToolAsks => "the tool itself wants to be approved",
+        Cause::Reviewer => "a reviewer wants a person to look",
+        Cause::Dangerous => "it could do great harm",
+        Cause::Irreversible => "it cannot be taken back",
+        Cause::NotUnderstood => "it could not be worked out what it does",
+        Cause::Mode => "the mode asks for everything",
+    }
+}
+
+/// Whether some text carries the mark that others leave where they cut: `…(+1060 chars)`, `[truncated]`.
+fn looks_cut(value: &Value) -> bool {
+    match value {
+        Value::String(text) => {
+            ["…(+", "… (+", "...(+", "...[truncated", "…[truncated", "[truncated]", "<truncated>"]
+                .iter()
+                .any(|mark| text.contains(mark))
+        }
+        Value::Array(items) => items.iter().any(looks_cut),
+        Value::Object(map) => map.values().any(looks_cut),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
