@@ -3,6 +3,7 @@
 pub mod approve;
 pub mod catalog;
 pub mod challenge;
+pub mod forms;
 pub mod ledger;
 pub mod pending;
 pub mod review;

@@ -67,12 +67,16 @@ pub fn tool_search(catalog: &Catalog) -> impl Tool {
         });
         async move { found.map(Json).ok_or("the catalog is gone; nothing can be searched") }
     };
-    Typed::new(NAME, "Finds tools by name or by what they do. Returns names, descriptions and schemas.", search)
-        .class(Class::Readonly)
-        .hint("find tools by name or purpose")
-        .audit_operation("read")
-        .read_only()
-        .concurrency_safe()
-        .repeatable()
-        .not_sensitive()
+    Typed::new(
+        NAME,
+        "Finds tools by name or by what they do. Returns names, descriptions and schemas.",
+        search,
+    )
+    .class(Class::Readonly)
+    .hint("find tools by name or purpose")
+    .audit_operation("read")
+    .read_only()
+    .concurrency_safe()
+    .repeatable()
+    .not_sensitive()
 }

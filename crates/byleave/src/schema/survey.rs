@@ -85,7 +85,8 @@ pub(crate) fn has_argument(root: &Value, pointer: &str) -> bool {
     let mut found = vec![root];
     for segment in path.split('/') {
         let segment = segment.replace("~1", "/").replace("~0", "~");
-        let alternatives: Vec<&Value> = found.into_iter().flat_map(|schema| document.alternatives(schema)).collect();
+        let alternatives: Vec<&Value> =
+            found.into_iter().flat_map(|schema| document.alternatives(schema)).collect();
         found = alternatives.into_iter().flat_map(|schema| child(schema, &segment)).collect();
         // Alternatives of alternatives: enough of them are as good as all.
         found.truncate(256);
