@@ -1,0 +1,359 @@
+//! The catalog: which tools there are, by name and alias (G1).
+//!
+//! Reading never waits, neither for other readers nor for a writer (G2): readers see a snapshot that never changes;
+//! writers make a new one and put it in its place. What a tool says of itself is taken once, when it is registered;
+//! whatever its `manifest` says later does not matter.
+
+mod check;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+use byleave_core::digest::Digest;
+use byleave_core::manifest::Manifest;
+use byleave_core::refusal::{Code, Refusal};
+
+use crate::schema::Validator;
+use crate::search::{Document, rank};
+use crate::tool::{Site, Tool};
+
+pub use check::BadManifest;
+
+/// How alike two names must be for the one to be offered for the other, from 0 to 1.
+const NEAR: f64 = 0.85;
+
+/// Which tools there are. Cheap to clone: clones share the same tools.
+#[derive(Clone, Default)]
+pub struct Catalog {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    snapshot: ArcSwap<Snapshot>,
+    /// Held by whoever makes the next snapshot; readers never take it.
+    writing: Mutex<()>,
+}
+
+/// The tools at one moment. Never changes.
+#[derive(Clone, Default)]
+pub struct Snapshot {
+    tools: BTreeMap<Arc<str>, Arc<Entry>>,
+    aliases: BTreeMap<Arc<str>, Arc<Entry>>,
+}
+
+/// One tool, with what was made of it when it was registered.
+pub struct Entry {
+    name: Arc<str>,
+    tool: Arc<dyn Tool>,
+    manifest: Manifest,
+    digest: Digest,
+    validator: Validator,
+    document: Document,
+}
+
+/// A handle that does not keep the catalog alive, for tools that are in it.
+#[derive(Clone)]
+pub struct WeakCatalog {
+    shared: Weak<Shared>,
+}
+
+/// Why a tool was not registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotRegistered {
+    /// What it says of itself is not right.
+    #[error("cannot register tool `{}`: {why}", tool.escape_debug())]
+    Bad {
+        /// The tool.
+        tool: String,
+        /// What is wrong.
+        why: BadManifest,
+    },
+    /// Another tool has the name already.
+    #[error("cannot register tool `{tool}`: the name `{name}` belongs to tool `{owner}` already")]
+    Taken {
+        /// The tool.
+        tool: String,
+        /// The name or alias.
+        name: String,
+        /// Whose it is.
+        owner: String,
+    },
+}
+
+/// No tool has that name or alias.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no tool `{}`{}", name.escape_debug(), hint(nearest.as_deref()))]
+pub struct UnknownTool {
+    /// The name, cut if it is very long.
+    pub name: String,
+    /// The name that is most like it, if one is like it.
+    pub nearest: Option<String>,
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+impl From<UnknownTool> for Refusal {
+    fn from(unknown: UnknownTool) -> Self {
+        Self::new(Code::ToolUnknown, unknown.to_string())
+    }
+}
+
+impl Catalog {
+    /// A catalog without tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a tool; refuses if its name or one of its aliases is taken.
+    pub fn register(&self, tool: impl Tool) -> Result<Arc<Entry>, NotRegistered> {
+        let entry = Entry::new(Arc::new(tool))?;
+        self.change(|next| next.add(Arc::clone(&entry)))?;
+        Ok(entry)
+    }
+
+    /// Registers many tools at once: all of them, or none.
+    pub fn register_all(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), NotRegistered> {
+        let entries = tools.into_iter().map(Entry::new).collect::<Result<Vec<_>, _>>()?;
+        self.change(|next| entries.into_iter().try_for_each(|entry| next.add(entry)))
+    }
+
+    /// Registers a tool in place of the one with the same name, which is returned.
+    ///
+    /// Names of other tools are not taken over: that still is an error.
+    pub fn replace(&self, tool: impl Tool) -> Result<Option<Arc<Entry>>, NotRegistered> {
+        let entry = Entry::new(Arc::new(tool))?;
+        self.change(|next| {
+            let old = next.remove(&entry.name);
+            next.add(entry)?;
+            Ok(old)
+        })
+    }
+
+    /// Takes a tool out, by its own name.
+    pub fn unregister(&self, name: &str) -> Result<Arc<Entry>, UnknownTool> {
+        self.change(|next| next.remove(name).ok_or_else(|| next.unknown(name)))
+    }
+
+    /// Takes all tools out.
+    pub fn clear(&self) {
+        let _writing = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.snapshot.store(Arc::default());
+    }
+
+    /// The tools at this moment.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.snapshot.load_full()
+    }
+
+    /// The tool with this name or alias.
+    pub fn get(&self, name: &str) -> Result<Arc<Entry>, UnknownTool> {
+        self.shared.snapshot.load().get(name)
+    }
+
+    /// Whether a tool has this name or alias.
+    pub fn has(&self, name: &str) -> bool {
+        self.shared.snapshot.load().find(name).is_some()
+    }
+
+    /// How many tools there are.
+    pub fn count(&self) -> usize {
+        self.shared.snapshot.load().tools.len()
+    }
+
+    /// All tools, sorted by name.
+    pub fn list(&self) -> Vec<Arc<Entry>> {
+        self.shared.snapshot.load().list()
+    }
+
+    /// The tools with these names or aliases, sorted by name, each once.
+    pub fn filter<N: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Vec<Arc<Entry>>, UnknownTool> {
+        self.shared.snapshot.load().filter(names)
+    }
+
+    /// The tools that fit a query, best first (G3).
+    pub fn search(&self, query: &str, limit: usize) -> Vec<Arc<Entry>> {
+        self.shared.snapshot.load().search(query, limit)
+    }
+
+    /// A handle that does not keep the catalog alive.
+    pub fn downgrade(&self) -> WeakCatalog {
+        WeakCatalog { shared: Arc::downgrade(&self.shared) }
+    }
+
+    /// Makes the next snapshot from the present one; after an error the present one stays.
+    fn change<R, E>(&self, edit: impl FnOnce(&mut Snapshot) -> Result<R, E>) -> Result<R, E> {
+        // The lock guards no data, so a writer that panicked leaves nothing half done.
+        let _writing = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Snapshot::clone(&self.shared.snapshot.load());
+        let made = edit(&mut next)?;
+        self.shared.snapshot.store(Arc::new(next));
+        Ok(made)
+    }
+}
+
+impl WeakCatalog {
+    /// The catalog, if it is still there.
+    pub fn upgrade(&self) -> Option<Catalog> {
+        self.shared.upgrade().map(|shared| Catalog { shared })
+    }
+}
+
+impl Snapshot {
+    /// The tool with this name or alias.
+    pub fn get(&self, name: &str) -> Result<Arc<Entry>, UnknownTool> {
+        self.find(name).cloned().ok_or_else(|| self.unknown(name))
+    }
+
+    /// All tools, sorted by name.
+    pub fn list(&self) -> Vec<Arc<Entry>> {
+        self.tools.values().cloned().collect()
+    }
+
+    /// The tools with these names or aliases, sorted by name, each once.
+    pub fn filter<N: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Vec<Arc<Entry>>, UnknownTool> {
+        let mut chosen = BTreeMap::new();
+        for name in names {
+            let entry = self.get(name.as_ref())?;
+            chosen.insert(Arc::clone(&entry.name), entry);
+        }
+        Ok(chosen.into_values().collect())
+    }
+
+    /// The tools that fit a query, best first; equals by name.
+    pub fn search(&self, query: &str, limit: usize) -> Vec<Arc<Entry>> {
+        let entries: Vec<&Arc<Entry>> = self.tools.values().collect();
+        let places = rank(entries.iter().map(|entry| &entry.document), query, limit);
+        places.into_iter().filter_map(|place| entries.get(place).map(|&entry| Arc::clone(entry))).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.tools.get(name).or_else(|| self.aliases.get(name))
+    }
+
+    fn unknown(&self, name: &str) -> UnknownTool {
+        // The name is the model's and may be anything; what is too long to be a name is like none.
+        let plain: String = plain(name).take(check::NAME_CHARS_MAX).collect();
+        let likeness = |known: &str| strsim::jaro_winkler(&plain, &self::plain(known).collect::<String>());
+        let known = self.tools.keys().chain(self.aliases.keys());
+        let near = known.map(|known| (likeness(known), known)).filter(|(likeness, _)| *likeness >= NEAR);
+        // The first of equals by name, so that the same mistake always gets the same advice.
+        let nearest = near.reduce(|best, next| match best.0.total_cmp(&next.0).then(next.1.cmp(best.1)) {
+            std::cmp::Ordering::Less => next,
+            _ => best,
+        });
+        UnknownTool {
+            name: name.chars().take(check::NAME_CHARS_MAX).collect(),
+            nearest: nearest.map(|(_, name)| name.to_string()),
+        }
+    }
+
+    fn add(&mut self, entry: Arc<Entry>) -> Result<(), NotRegistered> {
+        let names = || std::iter::once(&entry.manifest.name).chain(&entry.manifest.aliases);
+        for name in names() {
+            if let Some(owner) = self.find(name) {
+                return Err(NotRegistered::Taken {
+                    tool: entry.name.to_string(),
+                    name: name.clone(),
+                    owner: owner.name.to_string(),
+                });
+            }
+        }
+        for alias in &entry.manifest.aliases {
+            self.aliases.insert(alias.as_str().into(), Arc::clone(&entry));
+        }
+        self.tools.insert(Arc::clone(&entry.name), entry);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Arc<Entry>> {
+        let entry = self.tools.remove(name)?;
+        for alias in &entry.manifest.aliases {
+            self.aliases.remove(alias.as_str());
+        }
+        Some(entry)
+    }
+}
+
+impl Entry {
+    fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, NotRegistered> {
+        let manifest = tool.manifest().clone();
+        let made = check::check(&manifest)
+            .and_then(|()| Validator::new(&manifest.input_schema).map_err(BadManifest::from));
+        let validator = match made {
+            Ok(validator) => validator,
+            Err(why) => {
+                let tool = manifest.name.chars().take(check::NAME_CHARS_MAX).collect();
+                return Err(NotRegistered::Bad { tool, why });
+            }
+        };
+        Ok(Arc::new(Self {
+            name: manifest.name.as_str().into(),
+            digest: manifest.digest(),
+            document: Document::of(&manifest),
+            validator,
+            manifest,
+            tool,
+        }))
+    }
+
+    /// The tool's own name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The tool.
+    pub fn tool(&self) -> &Arc<dyn Tool> {
+        &self.tool
+    }
+
+    /// What the tool said of itself when it was registered.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The digest of that.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Its schema, ready to check arguments.
+    pub fn validator(&self) -> &Validator {
+        &self.validator
+    }
+
+    /// The description for the model; the registered one, if the tool cannot say.
+    pub fn describe(&self, site: &Site) -> Cow<'_, str> {
+        catch_unwind(AssertUnwindSafe(|| self.tool.describe(site)))
+            .unwrap_or(Cow::Borrowed(&self.manifest.description))
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("manifest", &self.manifest).field("digest", &self.digest).finish()
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.snapshot().tools.keys()).finish()
+    }
+}
+
+/// A name without what people mix up: case, and the marks between words.
+fn plain(name: &str) -> impl Iterator<Item = char> + '_ {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase)
+}

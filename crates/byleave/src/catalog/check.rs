@@ -1,0 +1,103 @@
+//! What a manifest must keep to, to be registered (T5). Bad metadata is an error when the tool comes, not when it is used.
+
+use byleave_core::manifest::Manifest;
+
+use crate::schema::{BadSchema, has_argument};
+
+/// How long a name may be.
+pub(super) const NAME_CHARS_MAX: usize = 128;
+const DESCRIPTION_CHARS_MAX: usize = 32_768;
+const ALIASES_MAX: usize = 32;
+const HINT_WORDS: std::ops::RangeInclusive<usize> = 3..=10;
+
+/// What is wrong with a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadManifest {
+    /// A name or alias cannot be one.
+    #[error(
+        "`{}` cannot be a name: use 1 to 128 of the letters, digits and `_ - . : /` of ASCII, a letter, digit or `_` first",
+        name.escape_debug()
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The same alias twice, or the name as an alias.
+    #[error("the alias `{alias}` is there already")]
+    AliasTwice {
+        /// The alias.
+        alias: String,
+    },
+    /// More aliases than anyone needs.
+    #[error("there are {count} aliases; at most {ALIASES_MAX} are taken")]
+    TooManyAliases {
+        /// How many.
+        count: usize,
+    },
+    /// The description is too long.
+    #[error("the description has more than {DESCRIPTION_CHARS_MAX} characters")]
+    LongDescription,
+    /// The search hint has too few or too many words.
+    #[error("a search hint has 3 to 10 words, this one has {words}")]
+    Hint {
+        /// How many.
+        words: usize,
+    },
+    /// The word for the book is empty.
+    #[error("the audit operation is empty; leave it undeclared instead")]
+    NoOperation,
+    /// No time at all.
+    #[error("the timeout is 0; leave it undeclared instead")]
+    NoTime,
+    /// A role is for an argument that is not there.
+    #[error("there is a role for `{pointer}`, but the schema has no such argument; write it like `/path`")]
+    Role {
+        /// The pointer.
+        pointer: String,
+    },
+    /// The schema is not accepted.
+    #[error(transparent)]
+    Schema(#[from] BadSchema),
+}
+
+/// Checks everything but the schema itself.
+pub(super) fn check(manifest: &Manifest) -> Result<(), BadManifest> {
+    for name in std::iter::once(&manifest.name).chain(&manifest.aliases) {
+        if !is_name(name) {
+            return Err(BadManifest::Name { name: name.chars().take(NAME_CHARS_MAX).collect() });
+        }
+    }
+    if manifest.aliases.len() > ALIASES_MAX {
+        return Err(BadManifest::TooManyAliases { count: manifest.aliases.len() });
+    }
+    for (i, alias) in manifest.aliases.iter().enumerate() {
+        if *alias == manifest.name || manifest.aliases.iter().take(i).any(|earlier| earlier == alias) {
+            return Err(BadManifest::AliasTwice { alias: alias.clone() });
+        }
+    }
+    if manifest.description.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {
+        return Err(BadManifest::LongDescription);
+    }
+    if let Some(hint) = &manifest.search_hint {
+        let words = hint.split_whitespace().count();
+        if !HINT_WORDS.contains(&words) {
+            return Err(BadManifest::Hint { words });
+        }
+    }
+    if manifest.audit_operation.as_ref().is_some_and(|word| word.trim().is_empty()) {
+        return Err(BadManifest::NoOperation);
+    }
+    if manifest.timeout_ms == Some(0) {
+        return Err(BadManifest::NoTime);
+    }
+    match manifest.roles.keys().find(|pointer| !has_argument(&manifest.input_schema, pointer)) {
+        Some(pointer) => Err(BadManifest::Role { pointer: pointer.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let first = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+    let rest = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/".contains(c));
+    first && rest && name.len() <= NAME_CHARS_MAX
+}

@@ -1,0 +1,252 @@
+//! Whether arguments fit a tool's JSON Schema.
+//!
+//! Everything is bounded before it is looked at: the size of arguments, the size of schemas, what a schema unfolds to,
+//! the work of a pattern. Nothing is ever fetched: a schema that refers to another document is refused.
+
+mod limits;
+mod survey;
+
+use std::fmt::{self, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use byleave_core::refusal::{Code, Refusal};
+use jsonschema::error::{ValidationError, ValidationErrorKind};
+use jsonschema::{PatternOptions, ValidationOptions};
+use serde_json::Value;
+
+pub use limits::{Limits, Size, TooLarge};
+pub(crate) use survey::has_argument;
+
+/// How many errors the model is told at once.
+const ERRORS_SHOWN: usize = 5;
+/// How much of a wrong value the model is shown.
+const VALUE_CHARS_MAX: usize = 80;
+/// How long the account of one error may be.
+const ERROR_CHARS_MAX: usize = 300;
+/// The memory of one compiled pattern.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// The steps back of one match, for patterns that no linear engine takes.
+const BACKTRACKS_MAX: usize = 10_000;
+/// The steps that looking for all errors may take, where a schema comes back to itself.
+const ERROR_STEPS_MAX: u64 = 200_000;
+
+/// Why a schema is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSchema {
+    /// It is too large.
+    #[error("the schema is {0}")]
+    TooLarge(TooLarge),
+    /// It does not describe a JSON object.
+    #[error("the schema must be a JSON object of `type` `object`: arguments always are an object")]
+    NotForObjects,
+    /// It refers to another document.
+    #[error("the schema refers to `{reference}` outside itself; move it into `$defs`")]
+    Remote {
+        /// The reference.
+        reference: String,
+    },
+    /// It holds another schema with an identity of its own.
+    #[error("the schema holds another schema with `$id` `{id}`; refer to it by `#/…` instead")]
+    Embedded {
+        /// The identity.
+        id: String,
+    },
+    /// It refers to itself without going down into the value.
+    #[error("the schema refers to itself for one and the same value, which never ends")]
+    Circular,
+    /// Written out, it is too large.
+    #[error("the schema is too large once its references are written out")]
+    Branching,
+    /// It is no valid JSON Schema.
+    #[error("not a valid JSON Schema: {why}")]
+    Invalid {
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A schema made ready to check arguments; made once per tool.
+#[derive(Clone, Debug)]
+pub struct Validator {
+    compiled: jsonschema::Validator,
+    required: Vec<String>,
+    loops: u64,
+}
+
+impl Validator {
+    /// Makes a schema ready: draft 2020-12, unless `$schema` says otherwise.
+    pub fn new(schema: &Value) -> Result<Self, BadSchema> {
+        Limits::SCHEMA.measure(schema).map_err(BadSchema::TooLarge)?;
+        if !describes_objects(schema) {
+            return Err(BadSchema::NotForObjects);
+        }
+        let survey = survey::survey(schema)?;
+        let compiled = catch_unwind(AssertUnwindSafe(|| compile(schema)))
+            .map_err(|_| BadSchema::Invalid { why: "it cannot be compiled".into() })??;
+        let required = schema.get("required").and_then(Value::as_array);
+        let required = required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        Ok(Self { compiled, required, loops: survey.loops })
+    }
+
+    /// Checks the arguments of a call; the refusal says what is wrong where, for the model to do better.
+    pub fn check(&self, arguments: &Value, limits: &Limits) -> Result<(), Refusal> {
+        let size = limits
+            .measure(arguments)
+            .map_err(|why| Refusal::new(Code::ArgumentsTooLarge, format!("the arguments are {why}")))?;
+        if !arguments.is_object() {
+            let why = format!("the arguments must be a JSON object, not {}", kind(arguments));
+            return Err(Refusal::new(Code::ArgumentsInvalid, why));
+        }
+        let checked = catch_unwind(AssertUnwindSafe(|| {
+            if self.compiled.is_valid(arguments) { None } else { Some(self.account(arguments, &size)) }
+        }));
+        match checked {
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => Err(Refusal::new(Code::ArgumentsInvalid, why)),
+            // A check that breaks is an objection.
+            Err(_) => Err(Refusal::new(Code::ArgumentsInvalid, "the arguments could not be checked")),
+        }
+    }
+
+    /// Takes out optional arguments that are null where the schema does not accept null; the rest stays as it is.
+    ///
+    /// Some models write null for an argument they do not give. For callers that ask for it; check the result.
+    pub fn without_nulls(&self, mut arguments: Value, limits: &Limits) -> Value {
+        let has_nulls = arguments.as_object().is_some_and(|fields| fields.values().any(Value::is_null));
+        let Ok(size) = limits.measure(&arguments) else { return arguments };
+        if !has_nulls || self.is_endless(&size) {
+            return arguments;
+        }
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            let wrong = self.compiled.iter_errors(&arguments).filter(|error| error.instance().is_null());
+            wrong.map(|error| error.instance_path().as_str().to_owned()).collect::<Vec<_>>()
+        }));
+        let unwanted = found.unwrap_or_default();
+        if let Some(fields) = arguments.as_object_mut() {
+            fields.retain(|key, value| {
+                let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+                !value.is_null() || self.required.contains(key) || !unwanted.contains(&path)
+            });
+        }
+        arguments
+    }
+
+    /// Whether collecting every error could take too long: each loop may be gone round once per level.
+    fn is_endless(&self, size: &Size) -> bool {
+        let levels = u32::try_from(size.depth).unwrap_or(u32::MAX);
+        self.loops > 1 && self.loops.saturating_pow(levels) > ERROR_STEPS_MAX
+    }
+
+    fn account(&self, arguments: &Value, size: &Size) -> String {
+        if self.is_endless(size) {
+            return "the arguments do not fit the schema; they are nested too deeply to say where".into();
+        }
+        let mut errors = self.compiled.iter_errors(arguments);
+        let shown: Vec<String> = errors.by_ref().take(ERRORS_SHOWN).map(|error| sentence(&error)).collect();
+        let more = match errors.count() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        format!("the arguments do not fit the schema: {}{more}", shown.join("; "))
+    }
+}
+
+fn compile(schema: &Value) -> Result<jsonschema::Validator, BadSchema> {
+    let linear = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
+    let options = |options: ValidationOptions<'static>| options.offline();
+    let first = options(jsonschema::options()).with_pattern_options(linear).build(schema);
+    // Look-around, which generators of schemas like to write, needs the engine that can go back; its steps are bounded.
+    let built = first.or_else(|_| {
+        let bounded = PatternOptions::fancy_regex()
+            .backtrack_limit(BACKTRACKS_MAX)
+            .size_limit(PATTERN_BYTES_MAX)
+            .dfa_size_limit(PATTERN_BYTES_MAX);
+        options(jsonschema::options()).with_pattern_options(bounded).build(schema)
+    });
+    built.map_err(|error| BadSchema::Invalid { why: sentence(&error) })
+}
+
+fn describes_objects(schema: &Value) -> bool {
+    match schema.get("type") {
+        _ if !schema.is_object() => false,
+        None => true,
+        Some(Value::String(only)) => only == "object",
+        Some(Value::Array(several)) => several.iter().any(|one| one == "object"),
+        Some(_) => false,
+    }
+}
+
+/// What is wrong where, in at most a few hundred characters.
+fn sentence(error: &ValidationError<'_>) -> String {
+    let mut out = Clipped::new(ERROR_CHARS_MAX);
+    // Stops by an error of its own once it is full, and what was written until then is what is wanted.
+    if write_sentence(&mut out, error).is_err() {
+        out.text.push('…');
+    }
+    out.text
+}
+
+fn write_sentence(out: &mut Clipped, error: &ValidationError<'_>) -> fmt::Result {
+    let path = error.instance_path().as_str();
+    if !path.is_empty() {
+        write!(out, "`{path}`: ")?;
+    }
+    write!(out, "{}", error.masked_with(short(error.instance())))?;
+    let branches = match error.kind() {
+        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => context,
+        _ => return Ok(()),
+    };
+    // The alternative that was meant is most likely the one that fits farthest down.
+    let nearest = branches.iter().filter_map(|errors| errors.first()).max_by_key(|error| {
+        let is_type = matches!(error.kind(), ValidationErrorKind::Type { .. });
+        (error.instance_path().as_str().matches('/').count(), !is_type)
+    });
+    match nearest {
+        Some(inner) => {
+            let path = inner.instance_path().as_str();
+            write!(out, " (nearest: `{path}` {})", inner.masked_with(short(inner.instance())))
+        }
+        None => Ok(()),
+    }
+}
+
+fn short(value: &Value) -> String {
+    let mut out = Clipped::new(VALUE_CHARS_MAX);
+    if write!(out, "{value}").is_err() {
+        out.text.push('…');
+    }
+    out.text
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Takes text until it is full, so that a large value is never written out whole.
+struct Clipped {
+    text: String,
+    left: usize,
+}
+
+impl Clipped {
+    fn new(chars_max: usize) -> Self {
+        Self { text: String::new(), left: chars_max }
+    }
+}
+
+impl fmt::Write for Clipped {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        for c in part.chars() {
+            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            self.text.push(c);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! How large a JSON value may be. Measured before anything else looks at it, without recursion and without copying.
+
+use serde_json::Value;
+
+/// How large a JSON value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of text, roughly as the value would be written.
+    pub bytes_max: usize,
+    /// Levels of arrays and objects.
+    pub depth_max: usize,
+    /// Values, the keys of objects not counted.
+    pub nodes_max: usize,
+}
+
+impl Limits {
+    /// For the arguments of a call.
+    pub const ARGUMENTS: Self = Self { bytes_max: 1 << 20, depth_max: 64, nodes_max: 50_000 };
+
+    /// For the schema of a tool.
+    pub const SCHEMA: Self = Self { bytes_max: 512 << 10, depth_max: 64, nodes_max: 20_000 };
+
+    /// Measures a value, and stops at the first limit that it passes.
+    pub fn measure(&self, value: &Value) -> Result<Size, TooLarge> {
+        let mut size = Size::default();
+        let mut open = vec![(value, 0_usize)];
+        while let Some((value, above)) = open.pop() {
+            size.nodes += 1;
+            let (own_bytes, children) = match value {
+                Value::Null | Value::Bool(_) => (5, 0),
+                Value::Number(_) => (8, 0),
+                Value::String(text) => (text.len() + 2, 0),
+                Value::Array(items) => (2 + items.len(), items.len()),
+                Value::Object(fields) => {
+                    (2 + fields.keys().map(|key| key.len() + 4).sum::<usize>(), fields.len())
+                }
+            };
+            size.bytes = size.bytes.saturating_add(own_bytes);
+            let depth = above + usize::from(value.is_array() || value.is_object());
+            size.depth = size.depth.max(depth);
+            self.admit(&size, open.len() + children)?;
+            match value {
+                Value::Array(items) => open.extend(items.iter().map(|item| (item, depth))),
+                Value::Object(fields) => open.extend(fields.values().map(|item| (item, depth))),
+                _ => {}
+            }
+        }
+        Ok(size)
+    }
+
+    fn admit(&self, size: &Size, waiting: usize) -> Result<(), TooLarge> {
+        if size.bytes > self.bytes_max {
+            return Err(TooLarge::Bytes { max: self.bytes_max });
+        }
+        if size.depth > self.depth_max {
+            return Err(TooLarge::Depth { max: self.depth_max });
+        }
+        if size.nodes.saturating_add(waiting) > self.nodes_max {
+            return Err(TooLarge::Nodes { max: self.nodes_max });
+        }
+        Ok(())
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::ARGUMENTS
+    }
+}
+
+/// How large a JSON value is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Bytes of text, roughly as the value would be written.
+    pub bytes: usize,
+    /// Levels of arrays and objects.
+    pub depth: usize,
+    /// Values, the keys of objects not counted.
+    pub nodes: usize,
+}
+
+/// The limit that a JSON value passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TooLarge {
+    /// Too much text.
+    #[error("larger than {max} bytes")]
+    Bytes {
+        /// The limit.
+        max: usize,
+    },
+    /// Too deep.
+    #[error("nested deeper than {max} levels")]
+    Depth {
+        /// The limit.
+        max: usize,
+    },
+    /// Too many values.
+    #[error("made of more than {max} values")]
+    Nodes {
+        /// The limit.
+        max: usize,
+    },
+}

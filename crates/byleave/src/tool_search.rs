@@ -1,0 +1,82 @@
+//! The `tool_search` tool (G3): lets a model find tools, so that thousands need not all be sent to it.
+//!
+//! It only tells what there is. Finding a tool is no permission to use it.
+
+use byleave_core::manifest::Class;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::catalog::{Catalog, Entry};
+use crate::tool::{Run, Site, Tool};
+use crate::typed::{Json, Typed};
+
+/// The name of the tool.
+pub const NAME: &str = "tool_search";
+
+const LIMIT_MAX: usize = 50;
+
+/// The arguments of `tool_search`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Query {
+    /// Words for what the tool should do, or the beginning of its name
+    query: String,
+    /// How many tools to return at most
+    #[serde(default = "limit_default")]
+    #[schemars(range(min = 1, max = 50))]
+    limit: usize,
+}
+
+fn limit_default() -> usize {
+    10
+}
+
+#[derive(Debug, Serialize)]
+struct Found {
+    tools: Vec<FoundTool>,
+}
+
+#[derive(Debug, Serialize)]
+struct FoundTool {
+    name: String,
+    description: String,
+    input_schema: Value,
+}
+
+impl FoundTool {
+    fn new(entry: &Entry, site: &Site) -> Self {
+        Self {
+            name: entry.name().into(),
+            description: entry.describe(site).into_owned(),
+            input_schema: entry.manifest().input_schema.clone(),
+        }
+    }
+}
+
+/// A tool that searches this catalog, to be registered in it or in another. Does not keep it alive.
+pub fn tool_search(catalog: &Catalog) -> impl Tool {
+    let catalog = catalog.downgrade();
+    let search = move |args: Query, run: Run| {
+        let found = catalog.upgrade().map(|catalog| {
+            // One more, since the search itself may be among what it finds.
+            let limit = args.limit.clamp(1, LIMIT_MAX);
+            let entries = catalog.search(&args.query, limit + 1);
+            let others = entries.iter().filter(|entry| entry.name() != NAME).take(limit);
+            Found { tools: others.map(|entry| FoundTool::new(entry, &run.site)).collect() }
+        });
+        async move { found.map(Json).ok_or("the catalog is gone; nothing can be searched") }
+    };
+    Typed::new(
+        NAME,
+        "Finds tools by name or by what they do. Returns names, descriptions and schemas.",
+        search,
+    )
+    .class(Class::Readonly)
+    .hint("find tools by name or purpose")
+    .audit_operation("read")
+    .read_only()
+    .concurrency_safe()
+    .repeatable()
+    .not_sensitive()
+}
