@@ -1,4 +1,10 @@
 //! Approvers: who is asked, and how. A person at a terminal, a callback, a webhook; or nobody.
+//!
+//! An approver shows what it is given, whole, and passes on what it was told. It must never answer by itself.
+
+mod callback;
+mod terminal;
+mod webhook;
 
 use byleave_core::leave::Leave;
 use byleave_core::question::Grade;
@@ -7,6 +13,10 @@ use byleave_core::sheet::Sheet;
 use serde_json::Value;
 
 use crate::pending::Pending;
+
+pub use callback::{IntoReply, callback, callback_async, callback_blocking};
+pub use terminal::{Console, Keys, Terminal};
+pub use webhook::Webhook;
 
 /// Who is asked. The same trait serves as checkpoint handler (R8).
 pub trait Approver: Send + Sync + 'static {

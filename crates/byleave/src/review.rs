@@ -1,4 +1,16 @@
 //! Reviewers: looks at arguments before a call, and at results after it (R1 to R4).
+//!
+//! A reviewer is a trait object, or a closure wrapped by [`input`], [`output`] and their kin. [`Reviewers`] holds them and
+//! runs them in order. Nothing here reads what the model wrote as anything but content, and a reviewer that breaks is
+//! never skipped.
+
+mod cache;
+mod closure;
+mod hold;
+mod opinion;
+mod registry;
+
+use std::sync::Arc;
 
 use byleave_core::effect::Plan;
 use byleave_core::id::CallId;
@@ -6,6 +18,11 @@ use byleave_core::outcome::Output;
 use serde_json::Value;
 
 use crate::pending::Pending;
+
+pub use closure::{input, input_async, input_blocking, output, output_async, output_blocking};
+pub use hold::{Hold, hold};
+pub use opinion::IntoOpinion;
+pub use registry::{Covers, Reviewed, Reviewers};
 
 /// What a reviewer thinks of a value. A plain `bool` is a verdict, a plain value is a change (R2).
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +50,14 @@ pub enum Opinion<T> {
 
 /// A reviewer could not do its work, which counts as an objection (R3).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ReviewFault(pub String);
+pub enum ReviewFault {
+    /// It broke.
+    #[error("{0}")]
+    Failed(String),
+    /// It answered something that makes no sense.
+    #[error("{0}")]
+    Nonsense(String),
+}
 
 /// A draft to be reviewed.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +83,70 @@ pub struct OutputSubject<'a> {
     pub arguments: &'a Value,
     /// The result.
     pub output: &'a Output,
+}
+
+impl InputSubject<'_> {
+    /// The same, to keep.
+    pub fn owned(&self) -> OwnedInput {
+        OwnedInput {
+            call: self.call,
+            tool: self.tool.into(),
+            arguments: Arc::new(self.arguments.clone()),
+            plan: Arc::new(self.plan.clone()),
+        }
+    }
+}
+
+impl OutputSubject<'_> {
+    /// The same, to keep.
+    pub fn owned(&self) -> OwnedOutput {
+        OwnedOutput {
+            call: self.call,
+            tool: self.tool.into(),
+            arguments: Arc::new(self.arguments.clone()),
+            output: Arc::new(self.output.clone()),
+        }
+    }
+}
+
+/// A draft to be reviewed, to keep; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct OwnedInput {
+    /// The call.
+    pub call: CallId,
+    /// The tool's own name.
+    pub tool: Arc<str>,
+    /// The arguments, valid against the schema.
+    pub arguments: Arc<Value>,
+    /// What they would do.
+    pub plan: Arc<Plan>,
+}
+
+impl OwnedInput {
+    /// The same, to look at.
+    pub fn subject(&self) -> InputSubject<'_> {
+        InputSubject { call: self.call, tool: &self.tool, arguments: &self.arguments, plan: &self.plan }
+    }
+}
+
+/// A result to be reviewed, to keep; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct OwnedOutput {
+    /// The call.
+    pub call: CallId,
+    /// The tool's own name.
+    pub tool: Arc<str>,
+    /// The arguments as used.
+    pub arguments: Arc<Value>,
+    /// The result.
+    pub output: Arc<Output>,
+}
+
+impl OwnedOutput {
+    /// The same, to look at.
+    pub fn subject(&self) -> OutputSubject<'_> {
+        OutputSubject { call: self.call, tool: &self.tool, arguments: &self.arguments, output: &self.output }
+    }
 }
 
 /// Looks at arguments before a call.

@@ -1,0 +1,266 @@
+//! Secrets out of text: by the shapes that tokens, keys and passwords commonly have.
+//!
+//! Shapes, not meaning: a secret that looks like an ordinary word passes, and now and then an ordinary word goes. It
+//! must never be the only thing between a secret and the model.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde_json::Value;
+
+/// The text with everything that is shaped like a secret replaced by a mark that says what it was.
+///
+/// Redacting twice is the same as redacting once.
+pub fn redact(text: &str) -> String {
+    redact_cow(text).into_owned()
+}
+
+/// The value with every text in it redacted, and every field that is named like a secret emptied.
+pub fn redact_value(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(redact(text)),
+        Value::Array(items) => items.iter().map(redact_value).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, item)| (redact(name), redact_field(name, item))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+fn redact_field(name: &str, item: &Value) -> Value {
+    match item {
+        Value::String(text) if !text.is_empty() && !is_marked(text) && SECRET_NAME.is_match(name) => {
+            Value::String(mark("secret"))
+        }
+        Value::Number(_) if SECRET_NAME.is_match(name) && !COUNT_NAME.is_match(name) => {
+            Value::String(mark("secret"))
+        }
+        item => redact_value(item),
+    }
+}
+
+fn redact_cow(text: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(text);
+    for shape in SHAPES.iter() {
+        if let Cow::Owned(changed) = shape.apply(&text) {
+            text = Cow::Owned(changed);
+        }
+    }
+    text
+}
+
+fn mark(what: &str) -> String {
+    format!("[redacted: {what}]")
+}
+
+fn is_marked(text: &str) -> bool {
+    text.starts_with("[redacted: ")
+}
+
+struct Shape {
+    what: &'static str,
+    regex: Regex,
+    /// The secret is the group `secret`, and only if it reads like one; otherwise it is the whole match.
+    named: bool,
+}
+
+impl Shape {
+    fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.regex.replace_all(text, |found: &Captures<'_>| {
+            let whole = found.get(0).map_or("", |m| m.as_str());
+            if !self.named {
+                return mark(self.what);
+            }
+            let Some(secret) = found.name("secret").map(|m| m.as_str()) else { return whole.to_owned() };
+            let quote = found.name("quote").map_or("", |m| m.as_str());
+            if quote.is_empty() && !reads_like_a_secret(secret) || is_marked(secret) {
+                return whole.to_owned();
+            }
+            let before = found.name("before").map_or("", |m| m.as_str());
+            let after = found.name("after").map_or("", |m| m.as_str());
+            format!("{before}{quote}{}{after}", mark(self.what))
+        })
+    }
+}
+
+/// Whether the unquoted right side of a `token: …` is a value, and not a type, a call or a reference in source code.
+fn reads_like_a_secret(value: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "any",
+        "bool",
+        "boolean",
+        "bytes",
+        "false",
+        "int",
+        "no",
+        "none",
+        "null",
+        "number",
+        "optional",
+        "required",
+        "str",
+        "string",
+        "true",
+        "u64",
+        "undefined",
+        "usize",
+        "vec",
+        "void",
+        "yes",
+    ];
+    let code = |c: char| matches!(c, '(' | ')' | '<' | '>' | '[' | ']' | '{' | '}' | '$' | '*' | '|');
+    let a_type = value.starts_with(|c: char| c.is_ascii_uppercase())
+        && value.chars().all(|c| c.is_ascii_alphabetic())
+        && value.chars().any(|c| c.is_ascii_lowercase());
+    let reference = value.contains("::") || value.starts_with('&') || value.starts_with("self.");
+    !(value.contains(code) || a_type || reference || WORDS.contains(&value.to_lowercase().as_str()))
+}
+
+/// What kind of secret, how it looks. Order matters: the more telling shape first.
+const WHOLE: &[(&str, &str)] = &[
+    (
+        "private key",
+        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
+    ),
+    ("JSON web token", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"),
+    ("AWS key", r"\b(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA|ANVA)[A-Z0-9]{16}\b"),
+    ("GitHub token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})"),
+    ("GitLab token", r"\bgl[a-z]{2,5}-[A-Za-z0-9_-]{20,}"),
+    ("Slack token", r"\b(?:xox[a-z]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,})"),
+    ("Slack webhook", r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]+"),
+    ("Anthropic key", r"\bsk-ant-[A-Za-z0-9_-]{16,}"),
+    ("OpenAI key", r"\bsk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
+    ("Stripe key", r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    ("Google key", r"\bAIza[A-Za-z0-9_-]{35}"),
+    ("npm token", r"\bnpm_[A-Za-z0-9]{36}"),
+];
+
+const NAMED: &[(&str, &str)] = &[
+    ("authorization", r"(?i)(?<before>\b(?:bearer|basic)\s+)(?<secret>[A-Za-z0-9._~+/=-]{16,})"),
+    ("password", r"(?<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@]*:)(?<secret>[^\s/@]+)(?<after>@)"),
+    // NAME = "value", NAME: 'value', "NAME": "value"; then the same without quotes.
+    (
+        "secret",
+        r#"(?i)(?<before>\b[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)\b\\?["']?\s*(?::|=>?)\s*)(?<quote>\\?["'`])(?<secret>[^"'`\\\r\n]{3,})(?<after>\\?["'`])"#,
+    ),
+    (
+        "secret",
+        r#"(?i)(?<before>\b[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)["']?(?:\s*:\s+|:|\s*=\s*))(?<secret>[^\s"'`,;&]{4,})"#,
+    ),
+];
+
+#[expect(clippy::expect_used, reason = "constants; a test uses every one of them")]
+static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| {
+    let compile = |table: &'static [(&str, &str)], named: bool| {
+        table.iter().map(move |(what, regex)| {
+            let regex = Regex::new(regex).expect("a shape is a valid expression");
+            Shape { what, regex, named }
+        })
+    };
+    compile(WHOLE, false).chain(compile(NAMED, true)).collect()
+});
+
+#[expect(clippy::expect_used, reason = "a constant; a test uses it")]
+static SECRET_NAME: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|^authorization)$")
+        .expect("a valid expression")
+});
+
+/// Numbers that are named after tokens because they count them.
+#[expect(clippy::expect_used, reason = "a constant; a test uses it")]
+static COUNT_NAME: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)(?:max|min|num|n|count|per|next|total)[_-]?token$").expect("a valid expression")
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fill(len: usize) -> String {
+        "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7".chars().cycle().take(len).collect()
+    }
+
+    #[test]
+    fn common_secrets_go_and_say_what_they_were() {
+        let upper = fill(16).to_uppercase();
+        let cases = [
+            ("AWS key", format!("AKIA{upper}")),
+            ("GitHub token", format!("ghp_{}", fill(36))),
+            ("GitHub token", format!("github_pat_{}", fill(40))),
+            ("GitLab token", format!("glpat-{}", fill(20))),
+            ("Slack token", format!("xoxb-{}", fill(24))),
+            ("Slack webhook", format!("https://hooks.slack.com/services/T0/B0/{}", fill(24))),
+            ("Anthropic key", format!("sk-ant-api03-{}", fill(40))),
+            ("OpenAI key", format!("sk-proj-{}", fill(40))),
+            ("OpenAI key", format!("sk-{}", fill(48))),
+            ("Stripe key", format!("sk_live_{}", fill(24))),
+            ("Google key", format!("AIza{}", fill(35))),
+            ("npm token", format!("npm_{}", fill(36))),
+            ("JSON web token", format!("eyJ{}.eyJ{}.{}", fill(20), fill(30), fill(20))),
+            (
+                "private key",
+                format!("-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----", fill(90)),
+            ),
+            ("private key", format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n(cut)", fill(90))),
+        ];
+        for (what, secret) in &cases {
+            let redacted = redact(&format!("before {secret}"));
+            assert_eq!(redacted, format!("before [redacted: {what}]"));
+            assert_eq!(redact(&redacted), redacted, "twice is once");
+        }
+    }
+
+    #[test]
+    fn pairs_keep_their_name_and_lose_their_value() {
+        let cases = [
+            ("password=hunter2", "password=[redacted: secret]"),
+            ("password: swordfish\nuser: ann", "password: [redacted: secret]\nuser: ann"),
+            ("token: abcd1234", "token: [redacted: secret]"),
+            ("DB_PASSWORD='correct horse'", "DB_PASSWORD='[redacted: secret]'"),
+            (r#"{"api_key":"k-1-2-3"}"#, r#"{"api_key":"[redacted: secret]"}"#),
+            (r#"{\"token\": \"abc123\"}"#, r#"{\"token\": \"[redacted: secret]\"}"#),
+            ("a=1&access_token=zzz999&b=2", "a=1&access_token=[redacted: secret]&b=2"),
+            ("aws_secret_access_key = abc/def+ghi", "aws_secret_access_key = [redacted: secret]"),
+            ("Authorization: Bearer abcdefghijklmnop1234", "Authorization: Bearer [redacted: authorization]"),
+            ("postgres://ann:s3cret@db/x", "postgres://ann:[redacted: password]@db/x"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(redact(text), expected);
+            assert_eq!(redact(expected), expected, "twice is once");
+        }
+    }
+
+    #[test]
+    fn source_code_stays_readable() {
+        for text in [
+            "fn login(password: &str, token: CancellationToken) -> Result<(), Error>",
+            "let token = parser.next_token();",
+            "pub password: Option<String>,",
+            "const tokens: string[] = [];",
+            "password: $DB_PASSWORD",
+            "the tokenizer reads a token; the password is asked for",
+            "https://example.org:8080/a@b",
+            "token::Kind",
+        ] {
+            assert_eq!(redact(text), text);
+        }
+    }
+
+    #[test]
+    fn values_are_redacted_through_and_through() {
+        let key = format!("ghp_{}", fill(36));
+        let value = json!({
+            "user": "ann", "password": "x", "session_token": 12345678, "max_token": 100, "empty_secret": "",
+            "list": [{"note": format!("use {key}")}], (key.clone()): true,
+        });
+        let expected = json!({
+            "user": "ann", "password": "[redacted: secret]", "session_token": "[redacted: secret]",
+            "max_token": 100, "empty_secret": "",
+            "list": [{"note": "use [redacted: GitHub token]"}], "[redacted: GitHub token]": true,
+        });
+        assert_eq!(redact_value(&value), expected);
+        assert_eq!(redact_value(&expected), expected);
+    }
+}

@@ -1,0 +1,55 @@
+//! Opinions kept, for reviewers that say the same of the same (P9). A person's answer never comes here.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+
+use byleave_core::digest::{Digest, canonical};
+use lru::LruCache;
+use serde_json::Value;
+
+use super::{Opinion, OwnedInput};
+
+/// The opinions used most recently.
+pub(super) struct Cache(Mutex<LruCache<Digest, Opinion<Value>>>);
+
+/// Everything an opinion of arguments may depend on, but for the reviewer.
+pub(super) struct Subject {
+    manifest: Digest,
+    arguments: String,
+    plan: Vec<u8>,
+}
+
+impl Subject {
+    /// `None` if it has no spelling that another could be compared with.
+    pub(super) fn of(input: &OwnedInput, manifest: Digest) -> Option<Self> {
+        let plan = serde_json::to_vec(&*input.plan).ok()?;
+        Some(Self { manifest, arguments: canonical(&input.arguments), plan })
+    }
+
+    pub(super) fn key(&self, registration: u64, reviewer: &str) -> Digest {
+        Digest::of_parts(
+            "byleave.opinion",
+            &[
+                &registration.to_le_bytes(),
+                reviewer.as_bytes(),
+                self.manifest.as_bytes(),
+                self.arguments.as_bytes(),
+                &self.plan,
+            ],
+        )
+    }
+}
+
+impl Cache {
+    pub(super) fn new(entries: NonZeroUsize) -> Self {
+        Self(Mutex::new(LruCache::new(entries)))
+    }
+
+    pub(super) fn get(&self, key: &Digest) -> Option<Opinion<Value>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    pub(super) fn put(&self, key: Digest, opinion: Opinion<Value>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(key, opinion);
+    }
+}

@@ -1,0 +1,79 @@
+//! What a reviewer may return: an opinion, or something shorter that is one (R2).
+
+use std::fmt::Display;
+
+use byleave_core::outcome::Output;
+use serde_json::Value;
+
+use super::{Opinion, ReviewFault};
+
+impl<T> Opinion<T> {
+    /// This in its place, for a reason.
+    pub fn change(value: T, why: impl Into<String>) -> Self {
+        Self::Change { value, why: Some(why.into()) }
+    }
+
+    /// A person should look at it, for a reason.
+    pub fn hold(why: impl Into<String>) -> Self {
+        Self::Hold { why: Some(why.into()) }
+    }
+
+    /// No, for a reason.
+    pub fn deny(why: impl Into<String>) -> Self {
+        Self::Deny { why: Some(why.into()) }
+    }
+}
+
+impl<T> From<bool> for Opinion<T> {
+    fn from(approved: bool) -> Self {
+        if approved { Self::Pass } else { Self::Deny { why: None } }
+    }
+}
+
+impl From<Value> for Opinion<Value> {
+    fn from(value: Value) -> Self {
+        Self::Change { value, why: None }
+    }
+}
+
+impl From<Output> for Opinion<Output> {
+    fn from(value: Output) -> Self {
+        Self::Change { value, why: None }
+    }
+}
+
+/// What a reviewing closure may return: an [`Opinion`], a `bool`, a new value, or a `Result` of any of them.
+pub trait IntoOpinion<T> {
+    /// The opinion it stands for; an error is an objection (R3).
+    fn into_opinion(self) -> Result<Opinion<T>, ReviewFault>;
+}
+
+impl<T> IntoOpinion<T> for Opinion<T> {
+    fn into_opinion(self) -> Result<Opinion<T>, ReviewFault> {
+        Ok(self)
+    }
+}
+
+impl<T> IntoOpinion<T> for bool {
+    fn into_opinion(self) -> Result<Opinion<T>, ReviewFault> {
+        Ok(self.into())
+    }
+}
+
+impl IntoOpinion<Self> for Value {
+    fn into_opinion(self) -> Result<Opinion<Self>, ReviewFault> {
+        Ok(self.into())
+    }
+}
+
+impl IntoOpinion<Self> for Output {
+    fn into_opinion(self) -> Result<Opinion<Self>, ReviewFault> {
+        Ok(self.into())
+    }
+}
+
+impl<T, O: IntoOpinion<T>, E: Display> IntoOpinion<T> for Result<O, E> {
+    fn into_opinion(self) -> Result<Opinion<T>, ReviewFault> {
+        self.map_err(|error| ReviewFault::Failed(error.to_string()))?.into_opinion()
+    }
+}

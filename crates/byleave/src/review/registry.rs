@@ -1,0 +1,292 @@
+//! All reviewers of a gate, and how they are run: in order, each on what those before have made of it.
+//!
+//! Running them changes nothing but what it returns. It must never let a call pass a reviewer that broke.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use byleave_core::digest::Digest;
+use byleave_core::outcome::Output;
+use byleave_core::refusal::{Code, Refusal, Step};
+use byleave_core::review::{ReviewNote, Said};
+use serde_json::Value;
+
+use super::cache::{Cache, Subject};
+use super::{InputReviewer, Opinion, OutputReviewer, OwnedInput, OwnedOutput, ReviewFault};
+use crate::guard::{Broken, guard};
+use crate::redact::redact;
+
+/// Which calls a reviewer looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Covers {
+    /// Those of every tool.
+    All,
+    /// Those of the tool with this name.
+    Tool(String),
+}
+
+impl Covers {
+    fn fits(&self, tool: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Tool(name) => name == tool,
+        }
+    }
+}
+
+impl From<&str> for Covers {
+    fn from(tool: &str) -> Self {
+        Self::Tool(tool.into())
+    }
+}
+
+/// All reviewers, in the order in which they were added.
+#[derive(Clone)]
+pub struct Reviewers {
+    inputs: Vec<Post<dyn InputReviewer>>,
+    outputs: Vec<Post<dyn OutputReviewer>>,
+    limit: Duration,
+    cache: Arc<Cache>,
+}
+
+/// What the reviewers together made of a value, where none of them refused it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reviewed<T> {
+    /// Each reviewer's part, in order; those that had nothing to say are left out.
+    pub notes: Vec<ReviewNote>,
+    /// The value in place of the one reviewed.
+    pub change: Option<T>,
+}
+
+struct Post<R: ?Sized> {
+    covers: Covers,
+    reviewer: Arc<R>,
+    /// Asked for once, when it is added: nothing of a stranger's runs outside the guard later.
+    name: String,
+    cacheable: bool,
+    /// Tells two reviewers of one name apart.
+    registration: u64,
+}
+
+impl<R: ?Sized> Post<R> {
+    fn new(covers: Covers, reviewer: Arc<R>, name: String, cacheable: bool) -> Self {
+        static REGISTRATIONS: AtomicU64 = AtomicU64::new(0);
+        let registration = REGISTRATIONS.fetch_add(1, Ordering::Relaxed);
+        Self { covers, reviewer, name, cacheable, registration }
+    }
+}
+
+impl<R: ?Sized> Clone for Post<R> {
+    fn clone(&self) -> Self {
+        let Self { covers, reviewer, name, cacheable, registration } = self;
+        Self {
+            covers: covers.clone(),
+            reviewer: Arc::clone(reviewer),
+            name: name.clone(),
+            cacheable: *cacheable,
+            registration: *registration,
+        }
+    }
+}
+
+impl Default for Reviewers {
+    fn default() -> Self {
+        Self {
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            limit: Self::LIMIT,
+            cache: Arc::new(Cache::new(Self::CACHE_ENTRIES)),
+        }
+    }
+}
+
+impl Reviewers {
+    /// How long a reviewer may take, unless told otherwise.
+    pub const LIMIT: Duration = Duration::from_secs(10);
+    const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+
+    /// No reviewers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how long each reviewer may take before that counts as an objection.
+    pub fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
+    /// Sets how many opinions are kept of reviewers that allow it.
+    pub fn set_cache_entries(&mut self, entries: NonZeroUsize) {
+        self.cache = Arc::new(Cache::new(entries));
+    }
+
+    /// Adds a reviewer of arguments behind those that are there.
+    pub fn add_input(&mut self, covers: impl Into<Covers>, reviewer: impl InputReviewer) {
+        let (name, cacheable) = (reviewer.name().to_owned(), reviewer.cacheable());
+        self.inputs.push(Post::new(covers.into(), Arc::new(reviewer), name, cacheable));
+    }
+
+    /// Adds a reviewer of results behind those that are there.
+    pub fn add_output(&mut self, covers: impl Into<Covers>, reviewer: impl OutputReviewer) {
+        let name = reviewer.name().to_owned();
+        self.outputs.push(Post::new(covers.into(), Arc::new(reviewer), name, false));
+    }
+
+    /// Has a draft reviewed. `manifest` is the digest of the tool's manifest.
+    pub async fn review_input(&self, mut input: OwnedInput, manifest: Digest) -> Step<Reviewed<Value>> {
+        let mut notes = Vec::new();
+        let first = Arc::clone(&input.arguments);
+        let tool = Arc::clone(&input.tool);
+        for post in self.inputs.iter().filter(|post| post.covers.fits(&tool)) {
+            let note = Note { reviewer: &post.name, codes: &INPUT_CODES };
+            let (opinion, cached) =
+                self.opinion_of_input(post, &input, manifest).await.map_err(|broken| note.broken(broken))?;
+            let Some(change) = note.take(opinion, cached, &input.arguments, &mut notes)? else { continue };
+            if !change.is_object() {
+                return Err(
+                    note.refusal(INPUT_CODES.invalid, "changed the arguments to something that is no object")
+                );
+            }
+            input.arguments = Arc::new(change);
+        }
+        let change = (input.arguments != first).then(|| Arc::unwrap_or_clone(input.arguments));
+        Ok(Reviewed { notes, change })
+    }
+
+    /// Has a result reviewed.
+    pub async fn review_output(&self, mut output: OwnedOutput) -> Step<Reviewed<Output>> {
+        let mut notes = Vec::new();
+        let first = Arc::clone(&output.output);
+        let tool = Arc::clone(&output.tool);
+        for post in self.outputs.iter().filter(|post| post.covers.fits(&tool)) {
+            let note = Note { reviewer: &post.name, codes: &OUTPUT_CODES };
+            let (reviewer, subject) = (Arc::clone(&post.reviewer), output.clone());
+            let opinion = guard(self.limit, || async move { reviewer.review(subject.subject()).await })
+                .await
+                .map_err(|broken| note.broken(broken))?;
+            let opinion = with_facts_of(&output.output, opinion);
+            let Some(change) = note.take(opinion, false, &output.output, &mut notes)? else { continue };
+            output.output = Arc::new(change);
+        }
+        let change = (output.output != first).then(|| Arc::unwrap_or_clone(output.output));
+        Ok(Reviewed { notes, change })
+    }
+
+    async fn opinion_of_input(
+        &self,
+        post: &Post<dyn InputReviewer>,
+        input: &OwnedInput,
+        manifest: Digest,
+    ) -> Result<(Opinion<Value>, bool), Broken<ReviewFault>> {
+        let subject = if post.cacheable { Subject::of(input, manifest) } else { None };
+        let key = subject.map(|subject| subject.key(post.registration, &post.name));
+        if let Some(opinion) = key.as_ref().and_then(|key| self.cache.get(key)) {
+            return Ok((opinion, true));
+        }
+        let (reviewer, subject) = (Arc::clone(&post.reviewer), input.clone());
+        let opinion = guard(self.limit, || async move { reviewer.review(subject.subject()).await }).await?;
+        if let Some(key) = key {
+            self.cache.put(key, opinion.clone());
+        }
+        Ok((opinion, false))
+    }
+}
+
+/// A reviewer changes what a result says, not whether the tool failed, how long it took or how to take it back.
+fn with_facts_of(output: &Output, opinion: Opinion<Output>) -> Opinion<Output> {
+    match opinion {
+        Opinion::Change { value, why } => {
+            let value = Output {
+                is_error: output.is_error,
+                truncated: output.truncated || value.truncated,
+                execution_time_ms: output.execution_time_ms,
+                undo: output.undo.clone(),
+                ..value
+            };
+            Opinion::Change { value, why }
+        }
+        Opinion::Pass | Opinion::Hold { .. } | Opinion::Deny { .. } => opinion,
+    }
+}
+
+struct Codes {
+    what: &'static str,
+    denied: Code,
+    failed: Code,
+    panicked: Code,
+    timed_out: Code,
+    invalid: Code,
+}
+
+const INPUT_CODES: Codes = Codes {
+    what: "arguments",
+    denied: Code::ReviewDenied,
+    failed: Code::ReviewFailed,
+    panicked: Code::ReviewPanicked,
+    timed_out: Code::ReviewTimedOut,
+    invalid: Code::ReviewInvalid,
+};
+
+const OUTPUT_CODES: Codes = Codes {
+    what: "result",
+    denied: Code::OutputDenied,
+    failed: Code::OutputReviewFailed,
+    panicked: Code::OutputReviewPanicked,
+    timed_out: Code::OutputReviewTimedOut,
+    invalid: Code::OutputReviewInvalid,
+};
+
+/// Writes down one reviewer's part, or refuses in its name.
+struct Note<'a> {
+    reviewer: &'a str,
+    codes: &'static Codes,
+}
+
+impl Note<'_> {
+    /// The changed value, if there is one that differs.
+    fn take<T: PartialEq>(
+        &self,
+        opinion: Opinion<T>,
+        cached: bool,
+        current: &T,
+        notes: &mut Vec<ReviewNote>,
+    ) -> Step<Option<T>> {
+        let (said, why, change) = match opinion {
+            Opinion::Pass => return Ok(None),
+            Opinion::Change { value, .. } if value == *current => return Ok(None),
+            Opinion::Change { value, why } => (Said::Changed, why, Some(value)),
+            Opinion::Hold { why } => (Said::Held, why, None),
+            Opinion::Deny { why } => {
+                let what = self.codes.what;
+                let why = why.map_or_else(
+                    || format!("refused the {what}"),
+                    |why| format!("refused the {what}: {why}"),
+                );
+                return Err(self.refusal(self.codes.denied, &why));
+            }
+        };
+        let why = why.map(|why| redact(&why));
+        notes.push(ReviewNote { reviewer: self.reviewer.to_owned(), said, why, cached });
+        Ok(change)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
+    fn broken(&self, broken: Broken<ReviewFault>) -> Refusal {
+        let code = match &broken {
+            Broken::Failed(ReviewFault::Failed(_)) => self.codes.failed,
+            Broken::Failed(ReviewFault::Nonsense(why)) => {
+                return self.refusal(self.codes.invalid, &format!("made no sense: {why}"));
+            }
+            Broken::Panicked(_) => self.codes.panicked,
+            Broken::TimedOut(_) => self.codes.timed_out,
+        };
+        self.refusal(code, &broken.to_string())
+    }
+
+    /// What a stranger says may quote what it looked at, so it is redacted before it is written down.
+    fn refusal(&self, code: Code, why: &str) -> Refusal {
+        Refusal::new(code, format!("reviewer `{}` {}", self.reviewer, redact(why)))
+    }
+}

@@ -1,0 +1,51 @@
+//! Drops named fields from structured results (R11).
+
+use serde_json::Value;
+
+use crate::review::{Opinion, OutputReviewer, OutputSubject, output};
+
+/// A reviewer of results that drops every field with one of these names, at any depth, from the data; and from the text
+/// where that is JSON itself. Names are compared without regard to case.
+pub fn drop_fields(names: impl IntoIterator<Item = impl Into<String>>) -> impl OutputReviewer {
+    let names: Vec<String> = names.into_iter().map(|name| name.into().to_lowercase()).collect();
+    output("drop-fields", move |subject: OutputSubject<'_>| {
+        let before = subject.output;
+        let mut after = before.clone();
+        if let Some(data) = &mut after.data {
+            drop_from(data, &names);
+        }
+        if let Some(text) = without(&before.text, &names) {
+            after.text = text;
+        }
+        after.error = after.error.map(|error| without(&error, &names).unwrap_or(error));
+        if after == *before {
+            return Opinion::Pass;
+        }
+        Opinion::change(after, format!("dropped fields: {}", names.join(", ")))
+    })
+}
+
+/// The text without the fields, if it is JSON that has them.
+fn without(text: &str, names: &[String]) -> Option<String> {
+    let before: Value = serde_json::from_str(text).ok()?;
+    let mut after = before.clone();
+    drop_from(&mut after, names);
+    (after != before).then(|| after.to_string())
+}
+
+fn drop_from(value: &mut Value, names: &[String]) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !names.contains(&name.to_lowercase()));
+            fields.values_mut().for_each(|item| drop_from(item, names));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| drop_from(item, names)),
+        // Data that carries JSON as text would otherwise carry the fields past us.
+        Value::String(text) => {
+            if let Some(clean) = without(text, names) {
+                *text = clean;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

@@ -1,0 +1,297 @@
+//! Signed messages to a service and back: HMAC-SHA256 over time and body, under a secret that both sides know.
+//!
+//! A message carries two headers: [`TIMESTAMP`], seconds since 1970, and [`SIGNATURE`], the HMAC in lower-case
+//! hexadecimal over the time, a full stop and the body. The answer is signed in the same way by the service. It must never
+//! follow a redirect, use a proxy, or believe an answer that is unsigned, old, too large or cut short.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::{Client, StatusCode, Url, redirect};
+use rustls::{ClientConfig, RootCertStore, crypto};
+use sha2::Sha256;
+
+use crate::secret::Secret;
+
+/// The header with the time of signing, in seconds since 1970.
+pub const TIMESTAMP: &str = "x-byleave-timestamp";
+/// The header with the signature, in lower-case hexadecimal.
+pub const SIGNATURE: &str = "x-byleave-signature";
+/// How far a message's time may be from ours.
+pub const FRESH: Duration = Duration::from_secs(300);
+/// The largest answer that is read.
+pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// The shortest secret that is taken.
+pub const SECRET_BYTES_MIN: usize = 16;
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a service cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum BadService {
+    /// The address is none.
+    #[error("`{0}` is no address of a service: {1}")]
+    Address(String, String),
+    /// The address is not protected on its way.
+    #[error("`{0}` must begin with https, unless it is on this machine")]
+    Unprotected(String),
+    /// The secret can be guessed.
+    #[error("the shared secret has {0} bytes; give it at least {SECRET_BYTES_MIN}")]
+    ShortSecret(usize),
+    /// The machine cannot check certificates.
+    #[error("cannot set up TLS: {0}")]
+    Tls(String),
+}
+
+/// Why a message is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSignature {
+    /// There is no signature, or none that can be read.
+    #[error("the message is not signed")]
+    Missing,
+    /// The time is too far from ours.
+    #[error("the message was signed too long ago, or by a clock that is wrong")]
+    Stale,
+    /// The signature is another's, or of another message.
+    #[error("the signature does not fit the message")]
+    Wrong,
+}
+
+/// Why there is no answer to work with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    /// The service could not be asked, or says that it failed.
+    #[error("{0}")]
+    Failed(String),
+    /// There is an answer that cannot be believed.
+    #[error("{0}")]
+    Nonsense(String),
+}
+
+/// The signature of a message, for the header [`SIGNATURE`].
+pub fn sign(secret: &Secret, timestamp: u64, body: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let bytes = mac(secret, timestamp, body).map(|mac| mac.finalize().into_bytes());
+    bytes.into_iter().flatten().fold(String::new(), |mut out, byte| {
+        write!(out, "{byte:02x}").unwrap_or_default();
+        out
+    })
+}
+
+/// Whether a message is signed under the secret, and recently; `now` in seconds since 1970.
+pub fn verify(
+    secret: &Secret,
+    timestamp: Option<&str>,
+    signature: Option<&str>,
+    body: &[u8],
+    now: u64,
+) -> Result<(), BadSignature> {
+    let timestamp: u64 = timestamp.and_then(|text| text.parse().ok()).ok_or(BadSignature::Missing)?;
+    let signature = signature.and_then(from_hex).ok_or(BadSignature::Missing)?;
+    let mac = mac(secret, timestamp, body).ok_or(BadSignature::Wrong)?;
+    // In constant time: a comparison that stops early tells how much of a guess was right.
+    mac.verify_slice(&signature).map_err(|_| BadSignature::Wrong)?;
+    if now.abs_diff(timestamp) > FRESH.as_secs() {
+        return Err(BadSignature::Stale);
+    }
+    Ok(())
+}
+
+/// Seconds since 1970, by this machine's clock.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A service that is asked over HTTP and shares a secret with us.
+pub(crate) struct Service {
+    url: Url,
+    secret: Secret,
+    client: Client,
+}
+
+impl Service {
+    pub(crate) fn new(url: &str, secret: Secret) -> Result<Self, BadService> {
+        let parsed = Url::parse(url).map_err(|error| BadService::Address(url.into(), error.to_string()))?;
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            let why = "it carries a user name or password; the shared secret takes their place";
+            return Err(BadService::Address(parsed.host_str().unwrap_or_default().into(), why.into()));
+        }
+        let local = is_local(&parsed);
+        if parsed.scheme() != "https" && !(parsed.scheme() == "http" && local) {
+            return Err(BadService::Unprotected(url.into()));
+        }
+        if secret.expose().len() < SECRET_BYTES_MIN {
+            return Err(BadService::ShortSecret(secret.expose().len()));
+        }
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .https_only(parsed.scheme() == "https")
+            .connect_timeout(CONNECT_LIMIT)
+            .tls_backend_preconfigured(tls(parsed.scheme() == "https")?)
+            .build()
+            .map_err(|error| BadService::Tls(error.to_string()))?;
+        Ok(Self { url: parsed, secret, client })
+    }
+
+    /// Posts a signed body and returns the signed answer's.
+    pub(crate) async fn ask(&self, body: Vec<u8>) -> Result<Vec<u8>, NoAnswer> {
+        let timestamp = now();
+        let signature = sign(&self.secret, timestamp, &body);
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(TIMESTAMP, timestamp)
+            .header(SIGNATURE, signature)
+            .body(body);
+        let failed =
+            |error: reqwest::Error| NoAnswer::Failed(format!("cannot ask the service: {}", chain(&error)));
+        let mut response = request.send().await.map_err(failed)?;
+        if response.status() != StatusCode::OK {
+            return Err(NoAnswer::Failed(format!("the service answered with status {}", response.status())));
+        }
+        let headers = response.headers().clone();
+        let mut answer = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if answer.len() + chunk.len() > ANSWER_BYTES_MAX {
+                return Err(NoAnswer::Nonsense(format!(
+                    "the answer is larger than {ANSWER_BYTES_MAX} bytes"
+                )));
+            }
+            answer.extend_from_slice(&chunk);
+        }
+        let header = |name| text(&headers, name);
+        verify(&self.secret, header(TIMESTAMP), header(SIGNATURE), &answer, now())
+            .map_err(|error| NoAnswer::Nonsense(error.to_string()))?;
+        Ok(answer)
+    }
+}
+
+fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+/// TLS with the machine's own certificates. Our own provider, so that nothing is installed for the whole process.
+fn tls(used: bool) -> Result<ClientConfig, BadService> {
+    let bad = |error: rustls::Error| BadService::Tls(error.to_string());
+    let provider = Arc::new(crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(bad)?;
+    if !used {
+        return Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+    }
+    let verifier = rustls_platform_verifier::Verifier::new(provider).map_err(bad)?;
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    // Two of a header: somebody put one there. Neither is believed.
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(only), None) => only.to_str().ok(),
+        _ => None,
+    }
+}
+
+/// An error with its causes; the outermost of an HTTP client says nothing.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+fn mac(secret: &Secret, timestamp: u64, body: &[u8]) -> Option<Hmac<Sha256>> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose()).ok()?;
+    mac.update(timestamp.to_string().as_bytes());
+    mac.update(b".");
+    mac.update(body);
+    Some(mac)
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(|[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret() -> Secret {
+        Secret::from("a secret of some length")
+    }
+
+    #[test]
+    fn only_the_signed_message_is_believed() {
+        let good = sign(&secret(), 1_000, b"body");
+        let check = |time: &str, signature: &str, body: &[u8], now| {
+            verify(&secret(), Some(time), Some(signature), body, now)
+        };
+        assert_eq!(check("1000", &good, b"body", 1_000), Ok(()));
+        assert_eq!(check("1000", &good, b"body", 1_300), Ok(()));
+        assert_eq!(check("1000", &good, b"body", 1_301), Err(BadSignature::Stale));
+        assert_eq!(check("1000", &good, b"body", 699), Err(BadSignature::Stale));
+        assert_eq!(check("1001", &good, b"body", 1_000), Err(BadSignature::Wrong));
+        assert_eq!(check("1000", &good, b"bodY", 1_000), Err(BadSignature::Wrong));
+        assert_eq!(
+            check("1000", &sign(&Secret::from("another secret"), 1_000, b"body"), b"body", 1_000),
+            Err(BadSignature::Wrong)
+        );
+        assert_eq!(check("1000", "", b"body", 1_000), Err(BadSignature::Wrong));
+        assert_eq!(check("1000", &good.to_uppercase(), b"body", 1_000), Err(BadSignature::Missing));
+        assert_eq!(check("1000", "abc", b"body", 1_000), Err(BadSignature::Missing));
+        assert_eq!(check("soon", &good, b"body", 1_000), Err(BadSignature::Missing));
+        assert_eq!(verify(&secret(), None, Some(&good), b"body", 1_000), Err(BadSignature::Missing));
+    }
+
+    #[test]
+    fn the_signature_is_the_one_that_other_languages_compute() {
+        // printf '1000.body' | openssl dgst -sha256 -hmac 'a secret of some length'
+        assert_eq!(
+            sign(&secret(), 1_000, b"body"),
+            "39323d326a524109465cd65c8bfdd41bed8081ab4c76b4de9e84fa394ec86022"
+        );
+    }
+
+    #[test]
+    fn services_are_protected_or_local() {
+        for good in ["http://127.0.0.1:9/x", "http://[::1]:9/", "http://localhost/"] {
+            assert!(Service::new(good, secret()).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://example.org/",
+            "http://127.0.0.1.example.org/",
+            "http://10.0.0.1/",
+            "ftp://127.0.0.1/",
+            "file:///x",
+        ] {
+            assert!(matches!(Service::new(bad, secret()), Err(BadService::Unprotected(_))), "{bad}");
+        }
+        for bad in ["", "example.org", "https://ann:pw@example.org/"] {
+            assert!(matches!(Service::new(bad, secret()), Err(BadService::Address(..))), "{bad}");
+        }
+        assert!(matches!(
+            Service::new("http://[::1]/", Secret::from("short")),
+            Err(BadService::ShortSecret(5))
+        ));
+    }
+}
