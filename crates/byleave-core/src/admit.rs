@@ -40,6 +40,11 @@ impl Record {
         Ok(())
     }
 
+    /// Whether an entry belongs at the end of this record.
+    pub fn admits(&self, entry: &Entry) -> Result<(), Misplaced> {
+        admit(self, entry)
+    }
+
     /// Writes an entry down, if it is one that belongs here, and returns it as it is to be stored.
     pub fn push(&mut self, entry: Entry) -> Result<Line, Misplaced> {
         admit(self, &entry)?;
@@ -124,13 +129,20 @@ fn admit(record: &Record, entry: &Entry) -> Result<(), Misplaced> {
                 Ok(())
             }
         }
+        (Next::Wait(question), Fact::Unasked { question: id, .. }) => {
+            if *id == question.id {
+                Ok(())
+            } else {
+                Err(Misplaced::OtherQuestion)
+            }
+        }
         (Next::Do(_) | Next::Wait(_), Fact::Cancelled { .. }) if record.cancelled().is_none() => Ok(()),
         (Next::Settle(outcome), Fact::Settled(written))
             if outcome == written && record.settled().is_none() =>
         {
             Ok(())
         }
-        (_, Fact::Answered(_) | Fact::Expired { .. }) => Err(Misplaced::Late),
+        (_, Fact::Answered(_) | Fact::Expired { .. } | Fact::Unasked { .. }) => Err(Misplaced::Late),
         (_, Fact::Begun(_)) if record.attempts() > 0 => Err(Misplaced::GrantUsed),
         (Next::Do(task), _) => Err(out_of_turn(fact, task.name())),
         (Next::Wait(_), _) => Err(out_of_turn(fact, "a question is open")),

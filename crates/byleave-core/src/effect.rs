@@ -173,10 +173,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What the record keeps of a plan, given the plan's content as it was stored.
-    pub fn head(&self, key: &RecordKey, content: &[u8]) -> PlanHead {
+    /// What the record keeps of a plan whose content it holds.
+    pub fn head(&self, key: &RecordKey, held: Held) -> PlanHead {
         PlanHead {
-            plan: key.hold(content),
+            plan: held,
             effects: self.effects.iter().map(|effect| EffectMark::of(effect, key)).collect(),
             reads_only: self.reads_only,
             irreversible: self.irreversible,

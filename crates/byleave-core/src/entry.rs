@@ -10,7 +10,7 @@ use crate::grant::Claim;
 use crate::id::{AgentId, AttemptId, QuestionId, SessionId, TenantId};
 use crate::outcome::{End, Outcome};
 use crate::question::{Answered, Question};
-use crate::refusal::Step;
+use crate::refusal::{Refusal, Step};
 use crate::review::Review;
 use crate::ruling::Ruling;
 
@@ -51,6 +51,13 @@ pub enum Fact {
         /// The question.
         question: QuestionId,
     },
+    /// The approver broke, which counts as no.
+    Unasked {
+        /// The question.
+        question: QuestionId,
+        /// How it broke.
+        refusal: Refusal,
+    },
     /// Someone called it off.
     Cancelled {
         /// Who.
@@ -90,6 +97,7 @@ impl Fact {
             Self::Asked(_) => "asked",
             Self::Answered(_) => "answered",
             Self::Expired { .. } => "expired",
+            Self::Unasked { .. } => "unasked",
             Self::Cancelled { .. } => "cancelled",
             Self::Begun(_) => "begun",
             Self::Interrupted { .. } => "interrupted",

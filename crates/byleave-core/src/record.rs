@@ -142,6 +142,7 @@ impl Record {
                 Some(Closing::Answered { answered, at: entry.at })
             }
             Fact::Expired { question } if *question == id => Some(Closing::Expired),
+            Fact::Unasked { question, refusal } if *question == id => Some(Closing::Unasked(refusal)),
             _ => None,
         })
     }
@@ -298,6 +299,8 @@ pub enum Closing<'a> {
     },
     /// By time.
     Expired,
+    /// By an approver that broke.
+    Unasked(&'a Refusal),
 }
 
 /// How far an attempt to execute has come.

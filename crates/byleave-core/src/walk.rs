@@ -4,6 +4,7 @@
 //! answer out. It must never perform anything, and never look at a clock.
 
 use crate::call::Millis;
+use crate::chain::Damage;
 use crate::challenge::{ChallengeVerdict, ChallengeWhen};
 use crate::digest::Digest;
 use crate::effect::PlanHead;
@@ -72,11 +73,15 @@ pub struct Asking {
 
 /// Says what must happen next to the call this record belongs to.
 pub fn next(record: &Record) -> Next {
-    match walk(record) {
+    let next = match walk(record) {
         Ok(outcome) => Next::Settle(outcome),
         Err(Halt::Refuse(refusal)) => Next::Settle(unrun(record, refusal)),
         Err(Halt::Do(task)) => Next::Do(task),
         Err(Halt::Wait(question)) => Next::Wait(question),
+    };
+    match record.damage() {
+        None => next,
+        Some(damage) => Next::Settle(damaged(next, damage)),
     }
 }
 
@@ -91,9 +96,6 @@ enum Halt {
 /// A stage on the record is read back, never redone. `?` leaves at the first stage that is missing (do it), open
 /// (wait for a person) or negative (refuse).
 fn walk(record: &Record) -> Result<Outcome, Halt> {
-    if let Some(damage) = record.damage() {
-        return Err(refuse(Code::RecordBroken, format!("the record is damaged: {damage}")));
-    }
     if let Some(outcome) = record.settled() {
         return Ok(outcome.clone());
     }
@@ -193,6 +195,7 @@ fn consent(stage: &Stage<'_>) -> Result<Grant, Halt> {
     let (answered, at) = match stage.record.closing(question.id) {
         None => return Err(Halt::Wait(question.clone())),
         Some(Closing::Expired) => return Err(refuse(Code::Unanswered, "nobody answered in time")),
+        Some(Closing::Unasked(refusal)) => return Err(Halt::Refuse(refusal.clone())),
         Some(Closing::Answered { answered, at }) => (answered, at),
     };
     match &answered.answer {
@@ -289,6 +292,7 @@ fn released(record: &Record, end: &End) -> Result<Outcome, Halt> {
         Some(Closing::Expired) => {
             return withheld(Code::OutputUnanswered, "nobody released the result in time".into());
         }
+        Some(Closing::Unasked(refusal)) => return Ok(Outcome::Withheld(refusal.clone())),
         Some(Closing::Answered { answered, .. }) => answered,
     };
     match &answered.answer {
@@ -325,6 +329,14 @@ fn declined(answered: &Answered, feedback: Option<&str>) -> String {
     match feedback {
         None => format!("{} said no", answered.by.name),
         Some(feedback) => format!("{} said no: {feedback}", answered.by.name),
+    }
+}
+
+/// A damaged record is settled by what is left of it only if that is a refusal. What the damage hides may have run.
+fn damaged(next: Next, damage: &Damage) -> Outcome {
+    match next {
+        Next::Settle(refused @ Outcome::Refused(_)) => refused,
+        _ => Outcome::Unknown(Refusal::new(Code::RecordBroken, format!("the record is damaged: {damage}"))),
     }
 }
 

@@ -173,6 +173,11 @@ fn payload(error: JoinError) -> Panic {
     }
 }
 
+/// The words of a task that broke.
+pub(crate) fn words(error: JoinError) -> String {
+    message(payload(error))
+}
+
 /// The words of a panic.
 fn message(payload: Panic) -> String {
     if let Some(text) = payload.downcast_ref::<&'static str>() {

@@ -9,8 +9,8 @@ use crate::ruling::Verdict;
 /// The directories that the built-in rules are about, absolute and resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places<'a> {
-    /// Where the agent works: may be read.
-    pub workspace: &'a str,
+    /// Where the agent works, if anywhere: may be read.
+    pub workspace: Option<&'a str>,
     /// Where Byleave keeps its book and its keys: out of bounds for every call.
     pub state: Option<&'a str>,
 }
@@ -44,10 +44,11 @@ pub fn builtin(places: &Places<'_>) -> Result<Vec<Rule>, PolicyFault> {
     if let Some(state) = places.state {
         rules.push(state_rule(known("state directory", state)?));
     }
-    let globs = beneath(known("workspace", places.workspace)?);
-    let mut read = rule("workspace-read", Verdict::Allow, "reading the workspace changes nothing");
-    read.patterns = globs.into_iter().map(Pattern::Read).collect();
-    rules.push(read);
+    if let Some(workspace) = places.workspace {
+        let mut read = rule("workspace-read", Verdict::Allow, "reading the workspace changes nothing");
+        read.patterns = beneath(known("workspace", workspace)?).into_iter().map(Pattern::Read).collect();
+        rules.push(read);
+    }
     Ok(rules)
 }
 

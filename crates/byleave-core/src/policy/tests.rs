@@ -13,7 +13,7 @@ use crate::ruling::{Cause, Ruling, Verdict};
 
 use Verdict::{Allow, Ask, Deny};
 
-const PLACES: Places<'_> = Places { workspace: "/w", state: Some("/home/u/.local/state/byleave") };
+const PLACES: Places<'_> = Places { workspace: Some("/w"), state: Some("/home/u/.local/state/byleave") };
 const NOW: Millis = 1_000;
 
 fn read(path: &str) -> Effect {
@@ -183,7 +183,7 @@ fn directories_are_taken_literally() {
     for workspace in ["", "w", "/w/", "/w/../x"] {
         let fault = Policy::builtin(&Places { workspace, state: None }).unwrap_err();
         assert!(fault.to_string().contains("workspace"), "{fault}");
-        assert!(Policy::builtin(&Places { workspace: "/w", state: Some(workspace) }).is_err());
+        assert!(Policy::builtin(&Places { workspace: Some("/w"), state: Some(workspace) }).is_err());
     }
 }
 

@@ -1,4 +1,8 @@
-//! Properties of the core that hold for every input, through its public face.
-#![expect(clippy::unwrap_used, reason = "tests")]
+//! Tests of core that look at it from outside.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
+mod every_record;
 mod policy;
+mod purity;
+mod walk;
+mod words;

@@ -130,7 +130,7 @@ fn some_rules() -> impl Strategy<Value = Vec<Rule>> {
             rule.id = format!("r{i}");
         }
         if ours {
-            rules.extend(builtin(&Places { workspace: "/w", state: Some("/state/byleave") }).unwrap());
+            rules.extend(builtin(&Places { workspace: Some("/w"), state: Some("/state/byleave") }).unwrap());
         }
         rules
     })

@@ -89,7 +89,7 @@ fn move_one<'a>(
                 moves.gives.push(leave);
             }
         }
-        Fact::Expired { .. } | Fact::Cancelled { .. } => moves.closes_question = true,
+        Fact::Expired { .. } | Fact::Unasked { .. } | Fact::Cancelled { .. } => moves.closes_question = true,
         Fact::Begun(Ok(claim)) => {
             if claim.owner != owner {
                 return Err(refused(format!("owner {} cannot claim for owner {}", owner, claim.owner)));

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Opinion, OwnedInput};
 
 /// The opinions used most recently.
-pub(super) struct Cache(Mutex<LruCache<Digest, Opinion<Value>>>);
+pub(super) struct Cache(Option<Mutex<LruCache<Digest, Opinion<Value>>>>);
 
 /// Everything an opinion of arguments may depend on, but for the reviewer.
 pub(super) struct Subject {
@@ -41,15 +41,17 @@ impl Subject {
 }
 
 impl Cache {
-    pub(super) fn new(entries: NonZeroUsize) -> Self {
-        Self(Mutex::new(LruCache::new(entries)))
+    pub(super) fn new(entries: usize) -> Self {
+        Self(NonZeroUsize::new(entries).map(|entries| Mutex::new(LruCache::new(entries))))
     }
 
     pub(super) fn get(&self, key: &Digest) -> Option<Opinion<Value>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     pub(super) fn put(&self, key: Digest, opinion: Opinion<Value>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(key, opinion);
+        if let Some(cache) = &self.0 {
+            cache.lock().unwrap_or_else(PoisonError::into_inner).put(key, opinion);
+        }
     }
 }

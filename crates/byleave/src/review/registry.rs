@@ -2,7 +2,6 @@
 //!
 //! Running them changes nothing but what it returns. It must never let a call pass a reviewer that broke.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -105,7 +104,7 @@ impl Default for Reviewers {
 impl Reviewers {
     /// How long a reviewer may take, unless told otherwise.
     pub const LIMIT: Duration = Duration::from_secs(10);
-    const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+    const CACHE_ENTRIES: usize = 4_096;
 
     /// No reviewers.
     pub fn new() -> Self {
@@ -117,9 +116,19 @@ impl Reviewers {
         self.limit = limit;
     }
 
-    /// Sets how many opinions are kept of reviewers that allow it.
-    pub fn set_cache_entries(&mut self, entries: NonZeroUsize) {
+    /// Sets how many opinions are kept of reviewers that allow it; 0 keeps none.
+    pub fn set_cache_entries(&mut self, entries: usize) {
         self.cache = Arc::new(Cache::new(entries));
+    }
+
+    /// Nobody looks at arguments.
+    pub fn no_inputs(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
+    /// Nobody looks at results.
+    pub fn no_outputs(&self) -> bool {
+        self.outputs.is_empty()
     }
 
     /// Adds a reviewer of arguments behind those that are there.

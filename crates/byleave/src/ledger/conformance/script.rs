@@ -204,8 +204,8 @@ impl Script {
             Next::Do(Task::Validate) => Fact::Validated(Ok(Valid {})),
             Next::Do(Task::Plan) => {
                 let content = serde_json::to_vec(&self.plan())?;
-                self.hold(&content);
-                Fact::Planned(Ok(self.plan().head(&self.key, &content)))
+                let held = self.hold(&content);
+                Fact::Planned(Ok(self.plan().head(&self.key, held)))
             }
             Next::Do(Task::Permit) => Fact::Permitted(Ok(self.ruling())),
             Next::Do(Task::ReviewInput) => Fact::Reviewed(Ok(Review::default())),

@@ -1,0 +1,223 @@
+//! Every record that can be reached, and every way to spoil one.
+//!
+//! Each `Next` is answered with every variant of entry, down to the end of the call, with at most two drafts and two
+//! attempts. At every prefix so reached every other entry is tried too: one that belongs somewhere else, one that is
+//! there already, one from another call. Put in anywhere, it must not change what is safe.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use byleave_core::chain::Line;
+use byleave_core::entry::{Entry, Fact};
+use byleave_core::outcome::Outcome;
+use byleave_core::record::{Attempt, Closing, Record};
+use byleave_core::refusal::Code;
+use byleave_core::ruling::Verdict;
+use byleave_core::walk::{Next, Task, next};
+
+use crate::words::{CALL, WORDS, entry_for, said};
+
+/// No legal record of two drafts and two attempts is longer.
+const STEPS_MAX: usize = 32;
+
+#[derive(Default)]
+struct Tally {
+    /// The words that are followed; every word there is, is tried everywhere.
+    followed: Vec<&'static str>,
+    records: u64,
+    settled: u64,
+    spoiled: u64,
+    read_back: u64,
+    longest: usize,
+    codes: BTreeMap<&'static str, u64>,
+    words: BTreeMap<&'static str, u64>,
+}
+
+/// In CI: every flavour of tool with one draft, and plain tools with two. `BYLEAVE_PROOF=long`: every flavour with two.
+#[test]
+fn every_record() {
+    let long = std::env::var("BYLEAVE_PROOF").is_ok_and(|size| size == "long");
+    let plain = |word: &str| !word.contains("resolved") || matches!(word, "resolved" | "resolved:no");
+    let mut runs: Vec<Vec<&'static str>> = Vec::new();
+    if long {
+        runs.push(WORDS.to_vec());
+    } else {
+        const ONE_DRAFT: &[&str] = &[
+            "resolved/1",
+            "resolved/1:repeatable",
+            "resolved/1:checkpoint",
+            "resolved/1:before",
+            "resolved/1:after",
+            "resolved/1:stands-in",
+        ];
+        let others = WORDS.iter().filter(|word| !word.starts_with("resolved") || **word == "resolved:no");
+        runs.push(others.chain(ONE_DRAFT).copied().collect());
+        let skipped =
+            ["received:dry", "planned:no", "permitted:leave", "cancelled", "output:change", "ended:failed"];
+        runs.push(WORDS.iter().copied().filter(|word| plain(word) && !skipped.contains(word)).collect());
+    }
+    let mut tally = Tally::default();
+    for followed in runs {
+        tally.followed = followed;
+        explore(&mut Record::new(CALL), &mut Vec::new(), &mut tally);
+    }
+    println!(
+        "{} records ({} settled, the longest of {} entries), {} spoiled ones ({} of them read back whole)",
+        tally.records, tally.settled, tally.longest, tally.spoiled, tally.read_back
+    );
+    for word in WORDS.iter().filter(|word| long || plain(word)) {
+        assert!(tally.words.contains_key(word), "`{word}` was never taken");
+    }
+    assert!(tally.records > 10_000, "only {} records", tally.records);
+    assert!(tally.codes.len() > 20, "{:?}", tally.codes);
+}
+
+/// Visits a record and all that can come of it.
+fn explore(record: &mut Record, lines: &mut Vec<Line>, tally: &mut Tally) {
+    tally.records += 1;
+    tally.longest = tally.longest.max(record.entries().len());
+    assert!(record.entries().len() <= STEPS_MAX, "does not settle: {:?}", kinds(record));
+    let now = next(record);
+    if !record.is_empty() {
+        check(record, &now, tally);
+    }
+    if record.settled().is_some() {
+        tally.settled += 1;
+    }
+    let mut foreign = None;
+    let mut moves = Vec::new();
+    for word in WORDS.iter().chain(tally.followed.clone().iter().filter(|word| word.contains('/'))) {
+        let entry = entry_for(record, &now, word);
+        match record.admits(&entry) {
+            Ok(()) => moves.push((*word, entry)),
+            Err(_) => {
+                tally.spoiled += 1;
+                foreign = Some(entry);
+            }
+        }
+    }
+    for repeated in record.entries() {
+        if record.admits(repeated).is_err() {
+            tally.spoiled += 1;
+        }
+    }
+    if let Some(foreign) = foreign {
+        spoil(record, lines, &foreign, tally);
+    }
+    assert!(!moves.is_empty() || record.settled().is_some(), "stuck: {:?}", kinds(record));
+    for (word, entry) in moves {
+        if tally.followed.contains(&word) {
+            *tally.words.entry(word).or_default() += 1;
+            let mut after = record.clone();
+            lines.push(after.push(entry).unwrap());
+            explore(&mut after, lines, tally);
+            lines.pop();
+        }
+    }
+}
+
+/// Puts an entry that does not belong after a record, correctly chained, as someone with the file in hand could.
+///
+/// Nothing behind the damage is looked at any more, so putting it after every prefix is putting it in anywhere; and
+/// what the walk says of a damaged record does not depend on what the damage was, so one for each prefix is read back.
+fn spoil(record: &Record, lines: &[Line], entry: &Entry, tally: &mut Tally) {
+    let body = serde_json::to_string(entry).unwrap();
+    let link = byleave_core::chain::link(CALL, &record.head(), record.len(), &body);
+    let forged = Line { seq: record.len(), body, link };
+    let all: Vec<Line> = lines.iter().cloned().chain([forged]).collect();
+    let spoiled = Record::read(CALL, &all);
+    tally.read_back += 1;
+    assert!(spoiled.damage().is_some(), "taken: {entry:?} after {:?}", kinds(record));
+    assert_eq!(spoiled.entries(), record.entries(), "nothing behind the damage counts");
+    let next = next(&spoiled);
+    let Next::Settle(outcome) = &next else { panic!("a spoiled record goes on: {}", said(&next)) };
+    assert!(matches!(outcome, Outcome::Refused(_) | Outcome::Unknown(_)), "{}", said(&next));
+    if !record.is_empty() {
+        check(&spoiled, &next, tally);
+    }
+}
+
+/// What must hold of every record.
+fn check(record: &Record, next: &Next, tally: &mut Tally) {
+    let facts: Vec<&Fact> = record.entries().iter().map(|entry| &entry.fact).collect();
+    match next {
+        Next::Do(Task::Execute { attempt, grant }) => {
+            let Some(Attempt::Open(claim)) = record.attempt() else { panic!("execute without a claim") };
+            assert_eq!(claim.attempt, *attempt);
+            assert!(grant.covers(claim), "the claim rests on another grant");
+            assert_consent(record);
+        }
+        Next::Do(Task::Begin(_)) => assert_consent(record),
+        Next::Settle(Outcome::Completed { .. } | Outcome::Failed { .. }) => {
+            assert!(facts.iter().any(|fact| matches!(fact, Fact::Ended { .. })), "completed without an end");
+            assert!(
+                facts.iter().any(|fact| matches!(fact, Fact::OutputReviewed(Ok(_)))),
+                "output not reviewed"
+            );
+            assert_consent(record);
+        }
+        Next::Do(_) | Next::Wait(_) | Next::Settle(_) => {}
+    }
+    let denied =
+        facts.iter().any(|fact| matches!(fact, Fact::Permitted(Ok(r)) if r.verdict == Verdict::Deny));
+    if denied {
+        let Next::Settle(Outcome::Refused(refusal)) = next else { panic!("a deny became {}", said(next)) };
+        assert!(matches!(refusal.code, Code::Denied | Code::Cancelled), "{refusal}");
+    }
+    if let Next::Settle(outcome) = next {
+        let begun = facts.iter().any(|fact| matches!(fact, Fact::Begun(Ok(_))));
+        match outcome {
+            Outcome::Refused(_) | Outcome::Rehearsed { .. } => assert!(!begun, "it ran: {:?}", kinds(record)),
+            Outcome::Completed { .. } | Outcome::Failed { .. } | Outcome::Withheld(_) => assert!(begun),
+            Outcome::Unknown(_) => assert!(begun || record.damage().is_some()),
+        }
+        if let Some(refusal) = outcome.refusal() {
+            let seen = tally.codes.entry(refusal.code.as_str()).or_default();
+            if *seen == 0 {
+                let page = Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .join(format!("../../docs/refusals/{}.md", refusal.code));
+                assert!(page.exists(), "no page for `{}`", refusal.code);
+            }
+            *seen += 1;
+        }
+    }
+}
+
+/// The draft that counts was validated, planned, permitted and reviewed; and where a ceremony was due, it was held.
+fn assert_consent(record: &Record) {
+    let draft = record.draft().unwrap();
+    assert!(matches!(draft.validated(), Some(Ok(_))));
+    let plan = draft.planned().unwrap().as_ref().unwrap();
+    let ruling = draft.permitted().unwrap().as_ref().unwrap();
+    let review = draft.reviewed().unwrap().as_ref().unwrap();
+    let terms = record.resolved().unwrap().as_ref().unwrap();
+    assert_ne!(ruling.verdict, Verdict::Deny);
+    let stood_in = terms.challenge.is_some_and(|challenge| challenge.stands_in);
+    let checkpoint = terms.checkpoint && !stood_in;
+    if !checkpoint && ruling.verdict == Verdict::Allow && !review.holds() {
+        return;
+    }
+    let answers = record.entries().iter().filter_map(|entry| match &entry.fact {
+        Fact::Asked(Ok(question)) => Some(question),
+        _ => None,
+    });
+    let consented = answers.into_iter().any(|question| {
+        let Some(Closing::Answered { answered, .. }) = record.closing(question.id) else { return false };
+        let (shown, _) = record.shown(question.id).unwrap();
+        use byleave_core::question::Answer;
+        match &answered.answer {
+            Answer::Yes { .. } | Answer::Leave(_) => shown.plan == plan.plan,
+            Answer::Edit { content, .. } => {
+                !checkpoint
+                    && *content == draft.content
+                    && plan.effects.iter().all(|e| shown.effects.contains(e))
+            }
+            Answer::No { .. } | Answer::Abort => false,
+        }
+    });
+    assert!(consented, "nobody consented: {:?}", kinds(record));
+}
+
+fn kinds(record: &Record) -> Vec<&'static str> {
+    record.entries().iter().map(|entry| entry.fact.kind()).collect()
+}

@@ -1,0 +1,199 @@
+//! The walk, case by case: a record written as words, and what it says must happen next.
+
+use byleave_core::entry::{Entry, Fact};
+use byleave_core::walk::{Next, next};
+
+use crate::words::{entry, record, said};
+
+#[track_caller]
+fn check(words: &str, expected: &str) {
+    assert_eq!(said(&next(&record(words))), expected, "{words}");
+}
+
+const JUDGED: &str = "received resolved validated planned:a";
+
+// req: E1
+#[test]
+fn stages_come_in_order() {
+    check("received", "resolve");
+    check("received resolved", "validate");
+    check("received resolved validated", "plan");
+    check(JUDGED, "permit");
+    check(&format!("{JUDGED} permitted:allow"), "review input");
+    check(&format!("{JUDGED} permitted:allow reviewed"), "begin");
+    check(&format!("{JUDGED} permitted:allow reviewed begun"), "execute");
+    check(&format!("{JUDGED} permitted:allow reviewed begun ended"), "review output");
+    check(&format!("{JUDGED} permitted:allow reviewed begun ended output"), "completed");
+    check(&format!("{JUDGED} permitted:allow reviewed begun ended:failed output"), "failed");
+}
+
+#[test]
+fn what_is_refused_stops_there() {
+    check("received resolved:no", "refused tool-unknown");
+    check("received resolved validated:no", "refused arguments-invalid");
+    check("received resolved validated planned:no", "refused plan-failed");
+    check(&format!("{JUDGED} permitted:deny"), "refused denied");
+    check(&format!("{JUDGED} permitted:no"), "refused judge-failed");
+    check(&format!("{JUDGED} permitted:allow reviewed:no"), "refused review-denied");
+    check(&format!("{JUDGED} permitted:allow reviewed begun:no"), "refused policy-stricter");
+    check(&format!("{JUDGED} permitted:allow reviewed begun ended output:no"), "withheld output-denied");
+}
+
+// req: R5
+#[test]
+fn a_person_is_asked_once_and_the_answer_counts() {
+    let asked = format!("{JUDGED} permitted:ask reviewed asked");
+    check(&format!("{JUDGED} permitted:ask reviewed"), "ask approval");
+    check(&format!("{JUDGED} permitted:ask reviewed asked:no"), "refused no-approver");
+    check(&asked, "wait approval");
+    check(&format!("{asked} answered:yes"), "begin");
+    check(&format!("{asked} answered:leave"), "begin");
+    check(&format!("{asked} answered:no"), "refused declined");
+    check(&format!("{asked} answered:abort"), "refused aborted");
+    check(&format!("{asked} expired"), "refused unanswered");
+    check(&format!("{asked} unasked"), "refused approver-failed");
+    check(&format!("{asked} cancelled"), "refused cancelled");
+}
+
+// req: R2
+#[test]
+fn a_changed_draft_is_judged_again() {
+    check(&format!("{JUDGED} permitted:allow reviewed:change"), "validate");
+    check(
+        &format!("{JUDGED} permitted:allow reviewed:change validated planned:b permitted:deny"),
+        "refused denied",
+    );
+    let twice = "validated planned:a permitted:allow reviewed:change";
+    check(&format!("received resolved {twice} {twice}"), "refused too-many-drafts");
+}
+
+#[test]
+fn an_edit_that_shows_nothing_new_is_consent() {
+    let edited =
+        "received resolved validated planned:ab permitted:ask reviewed asked answered:edit validated";
+    check(edited, "plan");
+    check(&format!("{edited} planned:a permitted:ask reviewed"), "begin");
+    check(&format!("{edited} planned:a permitted:allow reviewed"), "begin");
+    check(&format!("{edited} planned:a permitted:deny"), "refused denied");
+}
+
+#[test]
+fn an_edit_that_shows_something_new_asks_again() {
+    let edited = "received resolved validated planned:a permitted:ask reviewed asked answered:edit validated";
+    check(&format!("{edited} planned:ab permitted:ask reviewed"), "ask approval");
+    check(&format!("{edited} planned:a permitted:danger reviewed"), "ask approval");
+    check(&format!("{edited} planned:a permitted:ask reviewed:hold"), "ask approval");
+    check(&format!("{edited} planned:ab permitted:ask reviewed asked answered:yes"), "begin");
+}
+
+// req: R8
+#[test]
+fn a_checkpoint_is_held_whatever_was_ruled() {
+    let judged = "received resolved:checkpoint validated planned:a";
+    check(&format!("{judged} permitted:allow reviewed"), "ask checkpoint");
+    check(&format!("{judged} permitted:leave reviewed"), "ask checkpoint");
+    check(&format!("{judged} permitted:allow reviewed asked answered:no"), "refused checkpoint-refused");
+    check(&format!("{judged} permitted:allow reviewed asked answered:yes"), "begin");
+    // An edit of what a checkpoint showed is a new thing to release.
+    check(
+        &format!(
+            "{judged} permitted:allow reviewed asked answered:edit validated planned:a permitted:allow reviewed"
+        ),
+        "ask checkpoint",
+    );
+    let mut record = record(&format!("{judged} permitted:allow reviewed asked"));
+    let leave = entry(&record, "answered:leave");
+    assert!(record.push(leave).is_err(), "no leave can release a checkpoint");
+}
+
+// req: R9
+#[test]
+fn a_challenge_comes_where_the_terms_say() {
+    let before = "received resolved:before validated planned:a permitted:ask reviewed";
+    check(before, "challenge");
+    check(&format!("{before} challenged:proceed"), "ask approval");
+    check(&format!("{before} challenged:stop"), "refused challenge-stopped");
+    check(&format!("{before} challenged:no"), "refused challenge-failed");
+    let after = "received resolved:after validated planned:a permitted:ask reviewed";
+    check(after, "ask approval");
+    check(&format!("{after} asked answered:yes"), "challenge");
+    check(&format!("{after} asked answered:yes challenged:proceed"), "begin");
+    let stands_in = "received resolved:stands-in validated planned:a permitted:allow reviewed";
+    check(stands_in, "challenge");
+    check(&format!("{stands_in} challenged:proceed"), "begin");
+}
+
+// req: E5
+#[test]
+fn a_dry_run_needs_no_approver_and_runs_nothing() {
+    let judged = "received:dry resolved validated planned:a";
+    check(&format!("{judged} permitted:ask reviewed"), "rehearsed");
+    check(&format!("{judged} permitted:deny"), "refused denied");
+    check("received:dry resolved:checkpoint validated planned:a permitted:allow reviewed", "rehearsed");
+}
+
+#[test]
+fn an_interrupted_call_is_unknown_unless_it_may_be_repeated() {
+    let begun = "validated planned:a permitted:allow reviewed begun interrupted";
+    check(&format!("received resolved {begun}"), "unknown interrupted");
+    check(&format!("received resolved:repeatable {begun}"), "begin");
+    check(&format!("received resolved:repeatable {begun} begun interrupted"), "unknown interrupted");
+    check(&format!("received resolved:repeatable {begun} begun:no"), "unknown interrupted");
+    check(&format!("received resolved:repeatable {begun} cancelled"), "unknown interrupted");
+}
+
+#[test]
+fn a_held_result_waits_for_a_person() {
+    let held = format!("{JUDGED} permitted:allow reviewed begun ended output:hold");
+    check(&held, "ask release");
+    check(&format!("{held} asked"), "wait release");
+    check(&format!("{held} asked answered:yes"), "completed");
+    check(&format!("{held} asked answered:edit"), "completed");
+    check(&format!("{held} asked answered:no"), "withheld output-declined");
+    check(&format!("{held} asked expired"), "withheld output-unanswered");
+    check(&format!("{held} asked unasked"), "withheld approver-failed");
+    check(&format!("{held} asked cancelled"), "withheld cancelled");
+    check(&format!("{held} asked:no"), "withheld no-approver");
+}
+
+#[test]
+fn cancelling_something_that_runs_does_not_unmake_it() {
+    check(&format!("{JUDGED} permitted:allow reviewed begun cancelled"), "execute");
+    check(&format!("{JUDGED} permitted:allow reviewed begun cancelled ended:failed output"), "failed");
+}
+
+#[test]
+fn an_answer_counts_only_for_its_own_question_and_in_time() {
+    let asked = record(&format!("{JUDGED} permitted:ask reviewed asked"));
+    let Entry { fact: Fact::Answered(answered), .. } = entry(&asked, "answered:yes") else { panic!() };
+
+    let mut other = answered.clone();
+    other.digest = byleave_core::digest::Digest::of(b"another call's");
+    assert!(asked.clone().push(Entry { at: 1, fact: Fact::Answered(other) }).is_err());
+
+    let Next::Wait(question) = next(&asked) else { panic!() };
+    let late = Entry { at: question.expires_at + 1, fact: Fact::Answered(answered.clone()) };
+    assert!(asked.clone().push(late).is_err());
+    let early = Entry { at: question.expires_at - 1, fact: Fact::Expired { question: question.id } };
+    assert!(asked.clone().push(early).is_err());
+
+    let mut answered_once = asked.clone();
+    answered_once.push(Entry { at: 1, fact: Fact::Answered(answered.clone()) }).unwrap();
+    assert!(answered_once.push(Entry { at: 1, fact: Fact::Answered(answered) }).is_err(), "first wins");
+}
+
+#[test]
+fn a_grant_is_single_use_bound_and_expires() {
+    let ready = record(&format!("{JUDGED} permitted:ask reviewed asked answered:yes"));
+    let begun = entry(&ready, "begun");
+    let mut once = ready.clone();
+    once.push(begun.clone()).unwrap();
+    assert_eq!(once.push(begun.clone()).unwrap_err().code().as_str(), "grant-used");
+
+    let late = Entry { at: begun.at + byleave_core::entry::Limits::default().grant_ms + 1, ..begun.clone() };
+    assert_eq!(ready.clone().push(late).unwrap_err().code().as_str(), "grant-expired");
+
+    let other_plan =
+        record("received resolved validated planned:ab permitted:ask reviewed asked answered:yes");
+    assert!(other_plan.clone().push(begun).is_err(), "a claim on another plan's grant");
+}

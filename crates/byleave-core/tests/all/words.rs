@@ -1,0 +1,292 @@
+//! Records written as words, so that tests of the walk read like the walk.
+//!
+//! `received resolved validated planned:ab permitted:ask reviewed asked answered:yes begun ended …`: each word is one
+//! entry; what it refers to (the open question, the grant, the attempt) is taken from what the walk asks for.
+
+use byleave_core::call::{Millis, Mode};
+use byleave_core::challenge::{ChallengeHead, ChallengeVerdict, ChallengeWhen};
+use byleave_core::digest::{Digest, Held};
+use byleave_core::effect::{EffectMark, PlanHead};
+use byleave_core::entry::{ChallengeTerms, Entry, Fact, Heading, Limits, Terms, Valid};
+use byleave_core::grant::{Claim, GrantedBy};
+use byleave_core::id::{AgentId, AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_core::leave::Leave;
+use byleave_core::outcome::{End, EndStatus, Outcome};
+use byleave_core::pattern::Pattern;
+use byleave_core::question::{Answer, Answered, Approver, Grade, Question, QuestionKind};
+use byleave_core::record::Record;
+use byleave_core::refusal::{Code, Refusal};
+use byleave_core::review::{Review, ReviewNote, Said};
+use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
+use byleave_core::walk::{Asking, Next, Task, WALK, next};
+use uuid::Uuid;
+
+pub(crate) const NOW: Millis = 1_000_000;
+pub(crate) const CALL: CallId = CallId::new(Uuid::from_u128(1));
+
+/// Every word there is, so that every one can be tried everywhere.
+pub(crate) const WORDS: &[&str] = &[
+    "received",
+    "received:dry",
+    "resolved",
+    "resolved:repeatable",
+    "resolved:checkpoint",
+    "resolved:before",
+    "resolved:after",
+    "resolved:stands-in",
+    "resolved:no",
+    "validated",
+    "validated:no",
+    "planned:a",
+    "planned:ab",
+    "planned:no",
+    "permitted:allow",
+    "permitted:leave",
+    "permitted:ask",
+    "permitted:danger",
+    "permitted:deny",
+    "permitted:no",
+    "reviewed",
+    "reviewed:change",
+    "reviewed:hold",
+    "reviewed:no",
+    "challenged:proceed",
+    "challenged:stop",
+    "challenged:no",
+    "asked",
+    "asked:no",
+    "answered:yes",
+    "answered:no",
+    "answered:edit",
+    "answered:leave",
+    "answered:abort",
+    "expired",
+    "unasked",
+    "cancelled",
+    "begun",
+    "begun:no",
+    "interrupted",
+    "ended",
+    "ended:failed",
+    "output",
+    "output:change",
+    "output:hold",
+    "output:no",
+    "settled",
+];
+
+pub(crate) fn held(name: &str) -> Held {
+    Held { digest: Digest::of(name.as_bytes()), bytes: name.len() as u64 }
+}
+
+fn no(code: Code) -> Refusal {
+    Refusal::new(code, "no")
+}
+
+/// `resolved/1` is `resolved` with a single draft allowed; so is `resolved/1:repeatable`.
+fn terms(word: &str) -> Terms {
+    let flavour = word.split_once(':').map_or("", |(_, flavour)| flavour);
+    let drafts = if word.starts_with("resolved/1") { 1 } else { 2 };
+    let challenge = |when, stands_in| Some(ChallengeTerms { when, stands_in });
+    Terms {
+        tool: "t".into(),
+        manifest: Digest::of(b"manifest"),
+        operation: "invoke".into(),
+        read_only: false,
+        destructive: false,
+        concurrency_safe: false,
+        repeatable: flavour == "repeatable",
+        checkpoint: matches!(flavour, "checkpoint" | "stands-in"),
+        challenge: match flavour {
+            "before" => challenge(ChallengeWhen::BeforeQuestion, false),
+            "after" => challenge(ChallengeWhen::AfterAnswer, false),
+            "stands-in" => challenge(ChallengeWhen::BeforeQuestion, true),
+            _ => None,
+        },
+        limits: Limits { drafts, attempts: 2, ..Limits::default() },
+    }
+}
+
+fn ruling(verdict: Verdict, cause: Option<Cause>, leave: Option<LeaveId>) -> Ruling {
+    let reason = Reason { verdict, cause, rule: None, origin: None, effects: vec![], why: "why".into() };
+    let policy = Digest::of(b"policy");
+    Ruling { verdict, reasons: vec![reason], policy, leave, guarantees: vec![], cached: false }
+}
+
+fn review(said: Option<Said>, change: Option<Held>) -> Review {
+    let note = |said| ReviewNote { reviewer: "r".into(), said, why: None, cached: false };
+    Review { notes: said.map(note).into_iter().collect(), change }
+}
+
+/// The question, grant or attempt that a word refers to when the walk asks for none: someone else's.
+fn foreign_question() -> Question {
+    let binding = Digest::of(b"foreign");
+    Question {
+        id: QuestionId::new(Uuid::from_u128(99)),
+        kind: QuestionKind::Approval,
+        binding,
+        expires_at: NOW + 5,
+    }
+}
+
+/// The entry that a word stands for, at the end of this record.
+pub(crate) fn entry(record: &Record, word: &str) -> Entry {
+    entry_for(record, &next(record), word)
+}
+
+/// The same, where it is known already what comes next.
+pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
+    let serial = u128::from(record.len()) + 1_000;
+    let question = match next {
+        Next::Wait(question) => question.clone(),
+        _ => foreign_question(),
+    };
+    let mut at = NOW;
+    let fact = match word {
+        "received" | "received:dry" => Fact::Received(Heading {
+            walk: WALK,
+            tenant: TenantId::new("local").unwrap(),
+            session: SessionId::new("s").unwrap(),
+            agent: AgentId::new("a").unwrap(),
+            tool: "t".into(),
+            arguments: held("arguments"),
+            reason: None,
+            cwd: "/w".into(),
+            mode: Mode::ConfirmSensitive,
+            dry_run: word.ends_with(":dry"),
+        }),
+        "resolved:no" => Fact::Resolved(Err(no(Code::ToolUnknown))),
+        _ if word.starts_with("resolved") => Fact::Resolved(Ok(terms(word))),
+        "validated" => Fact::Validated(Ok(Valid {})),
+        "validated:no" => Fact::Validated(Err(no(Code::ArgumentsInvalid))),
+        "planned:no" => Fact::Planned(Err(no(Code::PlanFailed))),
+        _ if word.starts_with("planned:") => {
+            let effects =
+                word.trim_start_matches("planned:").bytes().map(u128::from).map(EffectMark::numbered);
+            Fact::Planned(Ok(PlanHead {
+                plan: held(word),
+                effects: effects.collect(),
+                reads_only: false,
+                irreversible: false,
+            }))
+        }
+        "permitted:allow" => Fact::Permitted(Ok(ruling(Verdict::Allow, None, None))),
+        "permitted:leave" => {
+            Fact::Permitted(Ok(ruling(Verdict::Allow, None, Some(LeaveId::new(Uuid::from_u128(7))))))
+        }
+        "permitted:ask" => Fact::Permitted(Ok(ruling(Verdict::Ask, Some(Cause::Default), None))),
+        "permitted:danger" => Fact::Permitted(Ok(ruling(Verdict::Ask, Some(Cause::Dangerous), None))),
+        "permitted:deny" => Fact::Permitted(Ok(ruling(Verdict::Deny, None, None))),
+        "permitted:no" => Fact::Permitted(Err(no(Code::JudgeFailed))),
+        "reviewed" => Fact::Reviewed(Ok(review(None, None))),
+        "reviewed:change" => {
+            Fact::Reviewed(Ok(review(Some(Said::Changed), Some(held(&format!("draft {serial}"))))))
+        }
+        "reviewed:hold" => Fact::Reviewed(Ok(review(Some(Said::Held), None))),
+        "reviewed:no" => Fact::Reviewed(Err(no(Code::ReviewDenied))),
+        "challenged:proceed" | "challenged:stop" => Fact::Challenged(Ok(ChallengeHead {
+            challenge: held("challenge"),
+            verdict: if word.ends_with("stop") { ChallengeVerdict::Stop } else { ChallengeVerdict::Proceed },
+        })),
+        "challenged:no" => Fact::Challenged(Err(no(Code::ChallengeFailed))),
+        "asked" => {
+            let asking = match next {
+                Next::Do(Task::Ask(asking)) => *asking,
+                _ => Asking { kind: QuestionKind::Approval, binding: Digest::of(b"foreign") },
+            };
+            let Asking { kind, binding } = asking;
+            let id = QuestionId::new(Uuid::from_u128(serial));
+            Fact::Asked(Ok(Question { id, kind, binding, expires_at: NOW + 100 }))
+        }
+        "asked:no" => Fact::Asked(Err(no(Code::NoApprover))),
+        _ if word.starts_with("answered:") => {
+            let answer = match word.trim_start_matches("answered:") {
+                "yes" => Answer::Yes { note: None },
+                "no" => Answer::No { feedback: None },
+                "edit" => Answer::Edit { content: held(&format!("edit {serial}")), note: None },
+                "leave" => Answer::Leave(Leave {
+                    id: LeaveId::new(Uuid::from_u128(serial)),
+                    tool: "t".into(),
+                    scope: vec![Pattern::Invoke("t".into())],
+                    session: None,
+                    until: None,
+                    uses_max: None,
+                }),
+                "abort" => Answer::Abort,
+                other => panic!("no answer `{other}`"),
+            };
+            let by = Approver { name: "p".into(), grade: Grade::Terminal };
+            Fact::Answered(Answered { question: question.id, digest: question.digest(), answer, by })
+        }
+        "expired" => {
+            at = question.expires_at;
+            Fact::Expired { question: question.id }
+        }
+        "unasked" => Fact::Unasked { question: question.id, refusal: no(Code::ApproverFailed) },
+        "cancelled" => Fact::Cancelled { by: "p".into() },
+        "begun" => {
+            let attempt = AttemptId::new(Uuid::from_u128(serial));
+            let owner = OwnerId::new(Uuid::from_u128(5));
+            Fact::Begun(Ok(match next {
+                Next::Do(Task::Begin(grant)) => grant.claim(attempt, owner),
+                _ => Claim { attempt, owner, binding: Digest::of(b"foreign"), by: GrantedBy::Rule },
+            }))
+        }
+        "begun:no" => Fact::Begun(Err(no(Code::PolicyStricter))),
+        "interrupted" => Fact::Interrupted { attempt: open_attempt(next) },
+        "ended" | "ended:failed" => Fact::Ended {
+            attempt: open_attempt(next),
+            end: End {
+                status: if word == "ended" { EndStatus::Done } else { EndStatus::Failed },
+                output: held("output"),
+                ran_ms: 1,
+                truncated: false,
+                undoable: false,
+            },
+        },
+        "output" => Fact::OutputReviewed(Ok(review(None, None))),
+        "output:change" => {
+            Fact::OutputReviewed(Ok(review(Some(Said::Changed), Some(held("changed output")))))
+        }
+        "output:hold" => Fact::OutputReviewed(Ok(review(Some(Said::Held), None))),
+        "output:no" => Fact::OutputReviewed(Err(no(Code::OutputDenied))),
+        "settled" => Fact::Settled(match next {
+            Next::Settle(outcome) => outcome.clone(),
+            _ => Outcome::Completed { output: held("forged") },
+        }),
+        other => panic!("no word `{other}`"),
+    };
+    Entry { at, fact }
+}
+
+fn open_attempt(next: &Next) -> AttemptId {
+    match next {
+        Next::Do(Task::Execute { attempt, .. }) => *attempt,
+        _ => AttemptId::new(Uuid::from_u128(98)),
+    }
+}
+
+/// A record written as words.
+pub(crate) fn record(words: &str) -> Record {
+    let mut record = Record::new(CALL);
+    for word in words.split_whitespace() {
+        let entry = entry(&record, word);
+        if let Err(misplaced) = record.push(entry) {
+            panic!("`{word}` in `{words}`: {misplaced}");
+        }
+    }
+    record
+}
+
+/// What the walk says, in words.
+pub(crate) fn said(next: &Next) -> String {
+    match next {
+        Next::Do(Task::Ask(asking)) => format!("ask {:?}", asking.kind).to_lowercase(),
+        Next::Do(task) => task.name().into(),
+        Next::Wait(question) => format!("wait {:?}", question.kind).to_lowercase(),
+        Next::Settle(outcome) => match outcome.refusal() {
+            None => outcome.word().into(),
+            Some(refusal) => format!("{} {}", outcome.word(), refusal.code),
+        },
+    }
+}

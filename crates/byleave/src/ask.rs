@@ -1,0 +1,348 @@
+//! Questions: opened, shown in full, put to whoever is there, and answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave_core::admit::Misplaced;
+use byleave_core::digest::Digest;
+use byleave_core::entry::Fact;
+use byleave_core::id::{CallId, QuestionId};
+use byleave_core::leave::LeaveMatcher;
+use byleave_core::outcome::Output;
+use byleave_core::question::{Answer, Answered, Approver as By, Grade, Question, QuestionKind};
+use byleave_core::record::Closing;
+use byleave_core::refusal::{Code, Refusal, Step};
+use byleave_core::render::{Rendering, render};
+use byleave_core::sheet::Sheet;
+use byleave_core::walk::Asking;
+use serde_json::Value;
+
+use crate::approve::{Approver, ApproverFault, Reply};
+use crate::clock::fresh_id;
+use crate::desk::Desk;
+use crate::event::Event;
+use crate::guard::{Broken, guard};
+use crate::ledger::{ContentFault, LedgerFault};
+use crate::parts::Parts;
+use crate::perform::unreadable;
+use crate::settings::Unattended;
+
+/// Opens a question, if there is someone to answer it and it can be shown in full.
+pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step<Question> {
+    someone_there(parts, asking.kind)?;
+    let terms = desk.terms().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
+    let now = parts.now();
+    let expires_at = now.saturating_add(terms.limits.question_ms);
+    let id = QuestionId::new(fresh_id());
+    let question = Question { id, kind: asking.kind, binding: asking.binding, expires_at };
+    if let Some(heading) = desk.record.heading()
+        && !parts.bustle.may_ask(&heading.session, now, parts.settings.questions_per_minute)
+    {
+        return Err(Refusal::new(
+            Code::TooManyQuestions,
+            format!(
+                "this session asked more than {} questions in a minute",
+                parts.settings.questions_per_minute
+            ),
+        ));
+    }
+    let sheet = sheet(parts, desk, &question).await.map_err(unreadable)?;
+    if !render(&sheet).complete {
+        return Err(Refusal::new(
+            Code::NotShownInFull,
+            "the call is too large to be shown to a person in full; make it smaller or split it",
+        ));
+    }
+    Ok(question)
+}
+
+fn someone_there(parts: &Parts, kind: QuestionKind) -> Step<()> {
+    match kind {
+        QuestionKind::Checkpoint if parts.checkpoint.is_none() => Err(Refusal::new(
+            Code::NoCheckpoint,
+            "the tool must be released by a checkpoint and no handler is registered",
+        )),
+        QuestionKind::Checkpoint => Ok(()),
+        QuestionKind::Approval if parts.settings.unattended == Unattended::AllowWithWarning => Ok(()),
+        QuestionKind::Approval | QuestionKind::Release => {
+            if parts.approver.is_some() || parts.settings.inbox {
+                return Ok(());
+            }
+            Err(Refusal::new(
+                Code::NoApprover,
+                "a person must be asked and nobody is there: run it at a terminal, leave the question open with \
+                 `--ask inbox` and answer with `byleave inbox`, use another approver, `--mode yolo`, or `--dry-run` to \
+                 see what it would do",
+            ))
+        }
+    }
+}
+
+/// The model's own words on why.
+pub(crate) async fn reason(parts: &Parts, desk: &mut Desk) -> Result<Option<String>, ContentFault> {
+    let Some(held) = desk.record.heading().and_then(|heading| heading.reason) else { return Ok(None) };
+    let text: Arc<Value> = desk.read(&*parts.ledger, held).await?;
+    Ok(text.as_str().map(str::to_owned))
+}
+
+/// Everything a person must see to answer a question.
+pub(crate) async fn sheet(
+    parts: &Parts,
+    desk: &mut Desk,
+    question: &Question,
+) -> Result<Sheet, ContentFault> {
+    let arguments = desk.arguments(&*parts.ledger).await?;
+    let plan = desk.plan(&*parts.ledger).await?;
+    let challenge = desk.challenge(&*parts.ledger).await?;
+    let reason = reason(parts, desk).await?;
+    let output = match question.kind {
+        QuestionKind::Release => Some((*desk.output(&*parts.ledger).await?).clone()),
+        QuestionKind::Approval | QuestionKind::Checkpoint => None,
+    };
+    let heading = desk.record.heading().cloned().ok_or(ContentFault::Missing)?;
+    let terms = desk.terms().cloned().ok_or(ContentFault::Missing)?;
+    let draft = desk.record.draft().ok_or(ContentFault::Missing)?;
+    let number = draft.number;
+    let ruling =
+        draft.permitted().and_then(|step| step.as_ref().ok()).cloned().ok_or(ContentFault::Missing)?;
+    let notes = notes(desk, question.kind);
+    let first_arguments = if number > 1 {
+        let first: Arc<Value> = desk.read(&*parts.ledger, heading.arguments).await?;
+        Some((*first).clone())
+    } else {
+        None
+    };
+    Ok(Sheet {
+        question: question.clone(),
+        call: desk.call(),
+        session: heading.session,
+        agent: heading.agent,
+        cwd: heading.cwd,
+        mode: heading.mode,
+        terms,
+        draft: number,
+        arguments: (*arguments).clone(),
+        first_arguments,
+        reason,
+        plan: (*plan).clone(),
+        ruling,
+        notes,
+        challenge: challenge.map(|challenge| (*challenge).clone()),
+        output,
+    })
+}
+
+fn notes(desk: &Desk, kind: QuestionKind) -> Vec<byleave_core::review::ReviewNote> {
+    let reviews = desk.record.entries().iter().filter_map(|entry| match (&entry.fact, kind) {
+        (Fact::OutputReviewed(Ok(review)), QuestionKind::Release) => Some(review),
+        (Fact::Reviewed(Ok(review)), QuestionKind::Approval | QuestionKind::Checkpoint) => Some(review),
+        _ => None,
+    });
+    reviews.flat_map(|review| review.notes.clone()).collect()
+}
+
+/// Puts an open question to whoever is there. `None`: it stays open for someone to answer later.
+pub(crate) async fn put(parts: &Parts, desk: &mut Desk, question: &Question) -> Option<Fact> {
+    let approver = match question.kind {
+        QuestionKind::Checkpoint => parts.checkpoint.clone(),
+        QuestionKind::Approval | QuestionKind::Release => parts.approver.clone(),
+    };
+    let Some(approver) = approver else {
+        let may_pass = question.kind == QuestionKind::Approval
+            && parts.settings.unattended == Unattended::AllowWithWarning
+            && !parts.settings.inbox;
+        return may_pass.then(|| unattended(question));
+    };
+    let sheet = match sheet(parts, desk, question).await {
+        Ok(sheet) => sheet,
+        Err(fault) => return Some(Fact::Unasked { question: question.id, refusal: unreadable(fault) }),
+    };
+    let left = Duration::from_millis(question.expires_at.saturating_sub(parts.now()));
+    let limit = left.min(parts.settings.approver_timeout);
+    let by = By { name: approver.name().to_owned(), grade: approver.grade() };
+    let reply = put_to(approver, sheet, limit).await;
+    let answer = match reply {
+        Ok(reply) => answer(desk, question, reply).map_err(|why| (Broke::Nonsense, why.to_string())),
+        Err((broke, why)) => Err((broke, why)),
+    };
+    Some(match answer {
+        Ok(answer) => {
+            Fact::Answered(Answered { question: question.id, digest: question.digest(), answer, by })
+        }
+        Err((Broke::TimedOut, _)) if parts.now() >= question.expires_at => {
+            Fact::Expired { question: question.id }
+        }
+        Err((broke, why)) => {
+            let why = format!("{} could not be asked: {why}", by.name);
+            Fact::Unasked { question: question.id, refusal: Refusal::new(broke.code(question.kind), why) }
+        }
+    })
+}
+
+async fn put_to(
+    approver: Arc<dyn Approver>,
+    sheet: Sheet,
+    limit: Duration,
+) -> Result<Reply, (Broke, String)> {
+    let rendering: Rendering = render(&sheet);
+    if !rendering.complete {
+        return Err((Broke::Failed, "the question cannot be shown in full".into()));
+    }
+    let answer = guard(limit, move || async move { approver.ask(&sheet, &rendering).await }).await;
+    answer.map_err(|broken| match broken {
+        Broken::Failed(ApproverFault::Nonsense(why)) => (Broke::Nonsense, why),
+        Broken::Failed(fault @ ApproverFault::Failed(_)) => (Broke::Failed, fault.to_string()),
+        Broken::Panicked(why) => (Broke::Panicked, format!("panicked: {why}")),
+        Broken::TimedOut(limit) => (Broke::TimedOut, format!("took longer than {limit:?}")),
+    })
+}
+
+fn unattended(question: &Question) -> Fact {
+    tracing::warn!(question = %question.id, "nobody is there to ask; allowed because the settings say so");
+    let note = Some("nobody was there to ask; allowed with a warning because the settings say so".into());
+    Fact::Answered(Answered {
+        question: question.id,
+        digest: question.digest(),
+        answer: Answer::Yes { note },
+        by: By { name: "unattended".into(), grade: Grade::Program },
+    })
+}
+
+/// How an approver broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broke {
+    Failed,
+    Panicked,
+    TimedOut,
+    Nonsense,
+}
+
+impl Broke {
+    const fn code(self, kind: QuestionKind) -> Code {
+        match (kind, self) {
+            (QuestionKind::Checkpoint, Self::Failed) => Code::CheckpointFailed,
+            (QuestionKind::Checkpoint, Self::Panicked) => Code::CheckpointPanicked,
+            (QuestionKind::Checkpoint, Self::TimedOut) => Code::CheckpointTimedOut,
+            (QuestionKind::Checkpoint, Self::Nonsense) => Code::CheckpointInvalid,
+            (_, Self::Failed) => Code::ApproverFailed,
+            (_, Self::Panicked) => Code::ApproverPanicked,
+            (_, Self::TimedOut) => Code::ApproverTimedOut,
+            (_, Self::Nonsense) => Code::ApproverInvalid,
+        }
+    }
+}
+
+/// Why an answer was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerFault {
+    /// There is no such question.
+    #[error("there is no question {0}")]
+    NoSuchQuestion(QuestionId),
+    /// The answer was given for something else than this question asks now.
+    #[error("the answer belongs to another question (code answer-mismatch)")]
+    Mismatch,
+    /// The question was closed already, or is too old.
+    #[error("the question can no longer be answered: it was answered, cancelled, or is too old")]
+    Late,
+    /// The answer cannot be used.
+    #[error("the answer cannot be used: {0}")]
+    Unusable(String),
+    /// The agent that asks cannot answer itself.
+    #[error("an agent cannot answer its own question")]
+    OwnQuestion,
+    /// It could not be recorded.
+    #[error("the answer could not be recorded: {0}")]
+    NotRecorded(String),
+}
+
+impl From<LedgerFault> for AnswerFault {
+    fn from(fault: LedgerFault) -> Self {
+        Self::NotRecorded(fault.to_string())
+    }
+}
+
+impl From<Misplaced> for AnswerFault {
+    fn from(misplaced: Misplaced) -> Self {
+        match misplaced {
+            Misplaced::OtherQuestion => Self::Mismatch,
+            Misplaced::WrongAnswer => Self::Unusable("this question cannot be answered so".into()),
+            _ => Self::Late,
+        }
+    }
+}
+
+/// Turns a reply into an answer for the record; contents are kept under the record's key.
+pub(crate) fn answer(desk: &mut Desk, question: &Question, reply: Reply) -> Result<Answer, AnswerFault> {
+    let unusable = |why: &str| Err(AnswerFault::Unusable(why.to_owned()));
+    Ok(match reply {
+        Reply::Yes { note } => Answer::Yes { note },
+        Reply::No { feedback } => Answer::No { feedback },
+        Reply::Abort => Answer::Abort,
+        Reply::Edit { value, note } if question.kind == QuestionKind::Release => {
+            let Ok(output) = serde_json::from_value::<Output>(value) else {
+                return unusable("an edited result is an object with at least `text`");
+            };
+            Answer::Edit { content: desk.hold(&output), note }
+        }
+        Reply::Edit { value, note } => {
+            if !value.is_object() {
+                return unusable("edited arguments are an object");
+            }
+            Answer::Edit { content: desk.hold_json(&value), note }
+        }
+        Reply::Leave(leave) => {
+            if question.kind != QuestionKind::Approval {
+                return unusable("no leave can answer a checkpoint or release a result");
+            }
+            if desk.terms().is_none_or(|terms| terms.tool != leave.tool) {
+                return unusable("a leave is for the tool that asks");
+            }
+            if leave.scope.is_empty() {
+                return unusable("a leave names at least one effect");
+            }
+            if let Err(bad) = LeaveMatcher::new(leave.clone()) {
+                return unusable(&bad.to_string());
+            }
+            Answer::Leave(leave)
+        }
+    })
+}
+
+/// An answer from outside, for a question that is open in the book.
+#[derive(Clone, Debug)]
+pub struct GivenAnswer {
+    /// The question.
+    pub question: QuestionId,
+    /// [`Question::digest`] of the question as it was shown.
+    pub digest: Digest,
+    /// What is said.
+    pub reply: Reply,
+    /// Who says it.
+    pub by: By,
+}
+
+/// The approval as an event (R6), once the question about a plan was closed.
+pub(crate) async fn approval_event(parts: &Parts, desk: &mut Desk, facts: &[Fact]) -> Option<Event> {
+    let question = facts.iter().find_map(|fact| match fact {
+        Fact::Answered(answered) => Some(answered.question),
+        Fact::Expired { question } | Fact::Unasked { question, .. } => Some(*question),
+        _ => None,
+    })?;
+    if desk.record.question(question)?.kind == QuestionKind::Release {
+        return None;
+    }
+    let approved = match desk.record.closing(question)? {
+        Closing::Answered { answered, .. } => {
+            matches!(answered.answer, Answer::Yes { .. } | Answer::Leave(_) | Answer::Edit { .. })
+        }
+        Closing::Expired | Closing::Unasked(_) => false,
+    };
+    let tool = desk.terms()?.tool.clone();
+    let parameters = desk.arguments(&*parts.ledger).await.ok()?;
+    Some(Event::ToolApproval { call: desk.call(), tool, parameters, approved })
+}
+
+/// The call that an open question belongs to.
+pub(crate) async fn call_of(parts: &Parts, question: QuestionId) -> Result<CallId, AnswerFault> {
+    parts.ledger.call_of(question).await?.ok_or(AnswerFault::NoSuchQuestion(question))
+}

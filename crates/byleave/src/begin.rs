@@ -1,0 +1,79 @@
+//! The last look before something happens: is everything still as it was granted?
+
+use byleave_core::grant::{Claim, Grant, GrantedBy};
+use byleave_core::manifest::NeedsApproval;
+use byleave_core::policy::is_stricter;
+use byleave_core::refusal::{Code, Refusal, Step};
+use byleave_core::ruling::Ruling;
+use byleave_core::walk::{Task, durable_before};
+
+use crate::desk::Desk;
+use crate::parts::{Parts, fresh_attempt};
+use crate::perform::{pinned, rule, unreadable};
+use crate::plan::still_bound;
+
+/// Claims an attempt under a grant, if the tool, the arguments, the world and the policy are still what was granted.
+pub(crate) async fn begin(parts: &Parts, desk: &mut Desk, grant: &Grant) -> Step<Claim> {
+    if grant.is_expired(parts.now()) {
+        return Err(Refusal::new(Code::GrantExpired, "the approval is too old; make the call again"));
+    }
+    let entry = pinned(parts, desk)?;
+    // Reading them back checks them against what was approved.
+    desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
+    still_bound(&plan)?;
+
+    let then = ruled(desk)?;
+    if grant.by() != GrantedBy::Rule || then.policy != parts.policy.load().digest() {
+        let asks = entry.manifest().needs_approval != NeedsApproval::Never
+            && then.reasons.iter().any(|reason| reason.cause == Some(byleave_core::ruling::Cause::ToolAsks));
+        let now = rule(parts, desk, &entry, &plan, asks).await?;
+        if is_stricter(&now, &then) {
+            return Err(stricter(grant, &now));
+        }
+    }
+
+    let attempt = fresh_attempt();
+    let claim = grant.claim(attempt, parts.ledger.owner());
+    // What is written down first is checked by the ledger in the same step. What runs first must be checked here.
+    if !durable_before(&desk.record, &Task::Execute { attempt, grant: grant.clone() }) {
+        not_halted(parts, desk).await?;
+    }
+    desk.mine = Some(attempt);
+    Ok(claim)
+}
+
+fn ruled(desk: &Desk) -> Step<Ruling> {
+    match desk.record.draft().and_then(|draft| draft.permitted()) {
+        Some(Ok(ruling)) => Ok(ruling.clone()),
+        _ => Err(Refusal::new(Code::RecordBroken, "the call was not ruled")),
+    }
+}
+
+fn stricter(grant: &Grant, now: &Ruling) -> Refusal {
+    if let GrantedBy::Leave(_) = grant.by() {
+        return Refusal::new(
+            Code::LeaveSpent,
+            "the leave that covered this call has no use left, or was revoked",
+        );
+    }
+    let why = now.decisive().map(|reason| reason.why.clone()).unwrap_or_default();
+    Refusal::new(Code::PolicyStricter, format!("the policy has become stricter since: {why}"))
+}
+
+async fn not_halted(parts: &Parts, desk: &Desk) -> Step<()> {
+    let Some(heading) = desk.record.heading() else { return Ok(()) };
+    match parts.ledger.halted(&heading.tenant).await {
+        Ok(None) => Ok(()),
+        Ok(Some(act)) => Err(halted(&match act.deed {
+            byleave_core::act::Deed::Halt { why } => why,
+            other => other.word().to_owned(),
+        })),
+        Err(fault) => Err(Refusal::new(Code::NotRecorded, fault.to_string())),
+    }
+}
+
+/// The refusal while everything is halted.
+pub(crate) fn halted(why: &str) -> Refusal {
+    Refusal::new(Code::Halted, format!("everything is halted ({why}); lift it with `byleave halt --lift`"))
+}

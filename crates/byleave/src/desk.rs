@@ -1,0 +1,354 @@
+//! The desk: one call being worked on. Its record, the contents behind it, and what is written but not yet durable.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use byleave_core::admit::Misplaced;
+use byleave_core::call::{Call, Millis};
+use byleave_core::chain::Line;
+use byleave_core::challenge::Challenge;
+use byleave_core::digest::{Digest, Held, RecordKey, canonical};
+use byleave_core::effect::{Effect, Plan, PlanHead};
+use byleave_core::entry::{Entry, Fact, Heading, Terms};
+use byleave_core::id::{AttemptId, CallId};
+use byleave_core::outcome::Output;
+use byleave_core::record::{Attempt, Record};
+use byleave_core::refusal::{Code, Refusal, Step};
+use byleave_core::walk::{Next, WALK, next};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::ledger::{AppendFault, Batch, Begins, Content, ContentFault, Ledger, LedgerFault, Listing, Waits};
+use crate::redact::redact;
+
+/// The longest summary of a call that a list shows.
+const SUMMARY_CHARS_MAX: usize = 200;
+
+/// One call being worked on.
+pub(crate) struct Desk {
+    pub(crate) record: Record,
+    key: Option<RecordKey>,
+    /// The record as the ledger has it.
+    durable: Record,
+    lines: Vec<Line>,
+    entries: Vec<Entry>,
+    new_contents: Vec<Content>,
+    contents: HashMap<Digest, Arc<dyn std::any::Any + Send + Sync>>,
+    /// The attempt that this drive has claimed and not yet run.
+    pub(crate) mine: Option<AttemptId>,
+    /// Something has run whose end is not durable yet.
+    pub(crate) ran: bool,
+    summary: String,
+}
+
+impl Desk {
+    /// A call that nobody has seen before.
+    pub(crate) fn open(call: &Call, key: RecordKey, at: Millis) -> Result<Self, Misplaced> {
+        let mut desk = Self::around(Record::new(call.id), Some(key));
+        let arguments = desk.hold_json(&call.arguments);
+        let reason = call.reason.as_ref().map(|reason| desk.hold(&Value::from(reason.as_str())));
+        let heading = heading(call, arguments, reason);
+        desk.write(at, Fact::Received(heading))?;
+        Ok(desk)
+    }
+
+    /// A call that is in the ledger already.
+    pub(crate) fn reopen(record: Record, key: Option<RecordKey>) -> Self {
+        Self::around(record, key)
+    }
+
+    fn around(record: Record, key: Option<RecordKey>) -> Self {
+        Self {
+            durable: record.clone(),
+            record,
+            key,
+            lines: Vec::new(),
+            entries: Vec::new(),
+            new_contents: Vec::new(),
+            contents: HashMap::new(),
+            mine: None,
+            ran: false,
+            summary: String::new(),
+        }
+    }
+
+    pub(crate) const fn call(&self) -> CallId {
+        self.record.call()
+    }
+
+    /// Whether a call has the same body as the one this record was opened with.
+    pub(crate) fn is_same_call(&self, call: &Call) -> Option<bool> {
+        let key = self.key.as_ref()?;
+        let arguments = key.hold(canonical(&call.arguments).as_bytes());
+        let reason = match &call.reason {
+            None => None,
+            Some(reason) => Some(key.hold(&serde_json::to_vec(reason).ok()?)),
+        };
+        Some(self.record.heading() == Some(&heading(call, arguments, reason)))
+    }
+
+    pub(crate) fn terms(&self) -> Option<&Terms> {
+        self.record.resolved()?.as_ref().ok()
+    }
+
+    /// Keeps a content, and returns what the record says of it.
+    pub(crate) fn hold<T: Serialize + Clone + Send + Sync + 'static>(&mut self, content: &T) -> Held {
+        // Contents are our own types of strings, numbers and JSON: they always serialize.
+        let bytes = serde_json::to_vec(content).unwrap_or_default();
+        self.keep(content.clone(), bytes)
+    }
+
+    /// Keeps a JSON value in its one spelling.
+    pub(crate) fn hold_json(&mut self, value: &Value) -> Held {
+        self.keep(value.clone(), canonical(value).into_bytes())
+    }
+
+    fn keep<T: Send + Sync + 'static>(&mut self, content: T, bytes: Vec<u8>) -> Held {
+        let held = match &self.key {
+            Some(key) => key.hold(&bytes),
+            // Forgotten: what is written now can be checked, but never read again.
+            None => Held { digest: Digest::of(&bytes), bytes: bytes.len() as u64 },
+        };
+        self.contents.insert(held.digest, Arc::new(content));
+        self.new_contents.push(Content { held, bytes });
+        held
+    }
+
+    /// Keeps a plan, and returns what the record says of it.
+    pub(crate) fn hold_plan(&mut self, plan: &Plan) -> Step<PlanHead> {
+        let Some(key) = self.key.clone() else {
+            return Err(Refusal::new(Code::Forgotten, "the contents of this call were forgotten"));
+        };
+        let effects: Vec<String> = plan.effects.iter().map(ToString::to_string).collect();
+        self.summary = redact(&effects.join(", ")).chars().take(SUMMARY_CHARS_MAX).collect();
+        let held = self.hold(plan);
+        Ok(plan.head(&key, held))
+    }
+
+    /// Reads a content back, from the desk or from the ledger.
+    pub(crate) async fn read<T: DeserializeOwned + Send + Sync + 'static>(
+        &mut self,
+        ledger: &dyn Ledger,
+        held: Held,
+    ) -> Result<Arc<T>, ContentFault> {
+        if let Some(content) =
+            self.contents.get(&held.digest).cloned().and_then(|any| any.downcast::<T>().ok())
+        {
+            return Ok(content);
+        }
+        let bytes = ledger.content(self.call(), held).await?;
+        let content: T = serde_json::from_slice(&bytes).map_err(|_| ContentFault::Changed)?;
+        let content = Arc::new(content);
+        self.contents.insert(held.digest, content.clone());
+        Ok(content)
+    }
+
+    /// The arguments of the draft that counts.
+    pub(crate) async fn arguments(&mut self, ledger: &dyn Ledger) -> Result<Arc<Value>, ContentFault> {
+        let held = self.record.draft().map(|draft| draft.content).ok_or(ContentFault::Missing)?;
+        self.read(ledger, held).await
+    }
+
+    /// The plan of the draft that counts.
+    pub(crate) async fn plan(&mut self, ledger: &dyn Ledger) -> Result<Arc<Plan>, ContentFault> {
+        let planned =
+            self.record.draft().and_then(|draft| draft.planned()).and_then(|step| step.as_ref().ok());
+        let held = planned.map(|head| head.plan).ok_or(ContentFault::Missing)?;
+        self.read(ledger, held).await
+    }
+
+    /// The challenge of the draft that counts.
+    pub(crate) async fn challenge(
+        &mut self,
+        ledger: &dyn Ledger,
+    ) -> Result<Option<Arc<Challenge>>, ContentFault> {
+        let step =
+            self.record.draft().and_then(|draft| draft.challenged()).and_then(|step| step.as_ref().ok());
+        match step.map(|head| head.challenge) {
+            None => Ok(None),
+            Some(held) => self.read(ledger, held).await.map(Some),
+        }
+    }
+
+    /// What the tool put out, as the reviewers left it.
+    pub(crate) async fn output(&mut self, ledger: &dyn Ledger) -> Result<Arc<Output>, ContentFault> {
+        let Some(Attempt::Ended(end)) = self.record.attempt() else { return Err(ContentFault::Missing) };
+        let mut held = end.output;
+        if let Some(Ok(review)) = self.record.output_reviewed() {
+            held = review.change.unwrap_or(held);
+        }
+        self.read(ledger, held).await
+    }
+
+    /// Writes a fact down; it is durable only after [`Desk::flush`].
+    pub(crate) fn write(&mut self, at: Millis, fact: Fact) -> Result<(), Misplaced> {
+        let entry = Entry { at, fact };
+        let line = self.record.push(entry.clone())?;
+        self.lines.push(line);
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    pub(crate) fn is_durable(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    pub(crate) fn durable_len(&self) -> u32 {
+        self.durable.len()
+    }
+
+    /// Forgets everything that is not durable; the walk starts again from what is.
+    pub(crate) fn rewind(&mut self) {
+        self.record = self.durable.clone();
+        self.lines.clear();
+        self.entries.clear();
+        self.new_contents.clear();
+        self.mine = None;
+    }
+
+    /// Keeps only what was received, so that it can be made durable before the call has to stand back.
+    pub(crate) fn rewind_to_received(&mut self) {
+        if self.durable.is_empty() {
+            if let Some(first) = self.entries.first().cloned() {
+                let contents = std::mem::take(&mut self.new_contents);
+                self.rewind();
+                // It was taken as the first line before, so it is again.
+                drop(self.write(first.at, first.fact));
+                self.new_contents = contents;
+            }
+        } else {
+            self.rewind();
+        }
+    }
+
+    /// Takes the claim back that the ledger did not accept; everything before it stands.
+    pub(crate) fn unbegin(&mut self) {
+        if matches!(self.entries.last().map(|entry| &entry.fact), Some(Fact::Begun(Ok(_)))) {
+            self.entries.pop();
+            self.lines.pop();
+        }
+        let mut record = self.durable.clone();
+        for entry in &self.entries {
+            // Each was taken in this very place before.
+            drop(record.push(entry.clone()));
+        }
+        self.record = record;
+        self.mine = None;
+    }
+
+    /// The end of what ran here, where it is not durable yet.
+    pub(crate) fn unwritten_end(&self) -> Option<Entry> {
+        self.entries.iter().find(|entry| matches!(entry.fact, Fact::Ended { .. })).cloned()
+    }
+
+    /// Goes on from a record that someone else has written on meanwhile.
+    ///
+    /// The end of what ran here is kept, if the attempt is still open there.
+    pub(crate) fn renew(&mut self, record: Record) {
+        let ended = self.unwritten_end();
+        self.durable = record.clone();
+        self.record = record;
+        self.lines.clear();
+        self.entries.clear();
+        self.mine = None;
+        let contents = std::mem::take(&mut self.new_contents);
+        let Some(Entry { at, fact: fact @ Fact::Ended { .. } }) = ended else { return };
+        let Fact::Ended { end, .. } = &fact else { return };
+        let output = end.output;
+        if self.write(at, fact).is_ok() {
+            self.new_contents = contents.into_iter().filter(|content| content.held == output).collect();
+        }
+    }
+
+    /// Makes everything durable. What was written is returned, to be told to whoever listens.
+    pub(crate) async fn flush(&mut self, ledger: &dyn Ledger) -> Result<Vec<Entry>, AppendFault> {
+        if self.lines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(batch) = self.batch(ledger).await else {
+            return Err(
+                LedgerFault::new("cannot write on the record", "it does not begin with a call").into()
+            );
+        };
+        ledger.append(batch).await?;
+        self.durable = self.record.clone();
+        self.lines.clear();
+        self.new_contents.clear();
+        self.ran = false;
+        Ok(std::mem::take(&mut self.entries))
+    }
+
+    async fn batch(&mut self, ledger: &dyn Ledger) -> Option<Batch> {
+        let next = next(&self.record);
+        let waits = match &next {
+            Next::Wait(question) => {
+                let released = self.record.attempt().is_some();
+                let effects = if released { Vec::new() } else { self.plan_effects(ledger).await };
+                Some(Waits { question: question.clone(), effects })
+            }
+            Next::Do(_) | Next::Settle(_) => None,
+        };
+        Some(Batch {
+            call: self.call(),
+            at_len: self.durable.len(),
+            before: self.durable.head(),
+            lines: self.lines.clone(),
+            entries: self.entries.clone(),
+            contents: self.new_contents.clone(),
+            key: if self.durable.is_empty() { self.key.clone() } else { None },
+            listing: self.listing()?,
+            waits,
+            begins: self.begins(),
+            settles: self.record.settled().is_some(),
+        })
+    }
+
+    async fn plan_effects(&mut self, ledger: &dyn Ledger) -> Vec<Effect> {
+        match self.plan(ledger).await {
+            Ok(plan) => plan.effects.clone(),
+            Err(_) => vec![Effect::Unknown { why: "the plan cannot be read".into() }],
+        }
+    }
+
+    fn begins(&self) -> Option<Begins> {
+        let attempt = match self.record.attempt() {
+            Some(Attempt::Open(claim)) if Some(claim.attempt) == self.mine => claim,
+            _ => return None,
+        };
+        let ruling =
+            self.record.draft().and_then(|draft| draft.permitted()).and_then(|step| step.as_ref().ok());
+        // How often it may be used is said where it was given; the ledger looks there.
+        let leave = ruling.and_then(|ruling| ruling.leave).map(|leave| (leave, None));
+        let exclusive = !self.terms().is_some_and(|terms| terms.concurrency_safe);
+        Some(Begins { attempt: attempt.attempt, exclusive, leave })
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        let heading = self.record.heading()?;
+        let terms = self.terms();
+        Some(Listing {
+            tenant: heading.tenant.clone(),
+            session: heading.session.clone(),
+            agent: heading.agent.to_string(),
+            tool: terms.map_or_else(|| redact(&heading.tool), |terms| terms.tool.clone()),
+            operation: terms.map_or_else(|| "invoke".into(), |terms| terms.operation.clone()),
+            summary: self.summary.clone(),
+        })
+    }
+}
+
+fn heading(call: &Call, arguments: Held, reason: Option<Held>) -> Heading {
+    Heading {
+        walk: WALK,
+        tenant: call.tenant.clone(),
+        session: call.session.clone(),
+        agent: call.agent.clone(),
+        tool: call.tool.clone(),
+        arguments,
+        reason,
+        cwd: call.cwd.clone(),
+        mode: call.mode,
+        dry_run: call.dry_run,
+    }
+}

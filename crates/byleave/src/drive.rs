@@ -1,0 +1,239 @@
+//! The driver: one loop with three arms. Perform the task and write down what came of it; wait; settle.
+
+use std::time::Duration;
+
+use byleave_core::call::Call;
+use byleave_core::entry::{Entry, Fact};
+use byleave_core::id::CallId;
+use byleave_core::outcome::Outcome;
+use byleave_core::question::Question;
+use byleave_core::refusal::{Code, Refusal};
+use byleave_core::walk::{Next, Task, durable_before, next};
+
+use crate::ask;
+use crate::begin::halted;
+use crate::desk::Desk;
+use crate::event::Event;
+use crate::ledger::{AppendFault, Hindrance, Interruption, LedgerFault};
+use crate::parts::{Driving, Parts};
+use crate::perform::{Performed, perform};
+use crate::report;
+use crate::result::{CallResult, Ending, Standing};
+
+/// How often the end of something that ran is offered to a ledger that fails.
+const END_TRIES: u32 = 6;
+
+/// Drives a call as far as it goes: to its end, to a person, or behind another call.
+///
+/// The only loop in the system. Everything that it knows is on the record; what is not yet durable can be walked again.
+pub(crate) async fn drive(parts: &Parts, desk: &mut Desk, driving: &Driving) -> Standing {
+    loop {
+        let step = match next(&desk.record) {
+            Next::Do(task) => step(parts, desk, driving, task).await,
+            Next::Wait(question) => wait(parts, desk, driving, question).await,
+            Next::Settle(outcome) => settle(parts, desk, outcome).await,
+        };
+        match step {
+            Ok(()) => {}
+            Err(Stop::At(standing)) => return *standing,
+            Err(Stop::Fault(fault)) => return Standing::Settled(unrecorded(desk, &fault)),
+        }
+    }
+}
+
+/// Why the loop ends.
+enum Stop {
+    At(Box<Standing>),
+    Fault(LedgerFault),
+}
+
+impl From<Standing> for Stop {
+    fn from(standing: Standing) -> Self {
+        Self::At(Box::new(standing))
+    }
+}
+
+async fn step(parts: &Parts, desk: &mut Desk, driving: &Driving, task: Task) -> Result<(), Stop> {
+    let runs = matches!(task, Task::Execute { .. });
+    if let Some(by) = driving.cancelled_by()
+        && !runs
+        && desk.record.cancelled().is_none()
+    {
+        return write(parts, desk, Fact::Cancelled { by });
+    }
+    if durable_before(&desk.record, &task) && !desk.is_durable() && !flush(parts, desk).await? {
+        return Ok(());
+    }
+    match perform(parts, desk, task).await {
+        Performed::Fact(fact) => write(parts, desk, fact),
+        Performed::LookAgain => reload(parts, desk).await,
+        Performed::Elsewhere => Err(Standing::RunningElsewhere { call: desk.call() }.into()),
+        Performed::HeldUp(by) => {
+            // It stands back with nothing but its receipt on the record, and is walked anew when its turn comes.
+            desk.rewind_to_received();
+            flush(parts, desk).await?;
+            Err(Standing::HeldUp { call: desk.call(), by }.into())
+        }
+    }
+}
+
+async fn wait(parts: &Parts, desk: &mut Desk, driving: &Driving, question: Question) -> Result<(), Stop> {
+    if !flush(parts, desk).await? {
+        return Ok(());
+    }
+    if parts.now() >= question.expires_at {
+        return write(parts, desk, Fact::Expired { question: question.id });
+    }
+    if let Some(by) = driving.cancelled_by() {
+        return write(parts, desk, Fact::Cancelled { by });
+    }
+    let closing = tokio::select! {
+        biased;
+        () = driving.cancel.cancelled() => return Ok(()),
+        closing = ask::put(parts, desk, &question) => closing,
+    };
+    match closing {
+        None => Err(Standing::Waiting { call: desk.call(), question }.into()),
+        Some(fact) => {
+            write(parts, desk, fact)?;
+            // An answer is kept before anything is made of it. If someone else was faster, theirs counts.
+            flush(parts, desk).await.map(|_| ())
+        }
+    }
+}
+
+async fn settle(parts: &Parts, desk: &mut Desk, outcome: Outcome) -> Result<(), Stop> {
+    if desk.record.settled().is_none() && desk.record.damage().is_none() {
+        write(parts, desk, Fact::Settled(outcome.clone()))?;
+        if !flush(parts, desk).await? {
+            return Ok(());
+        }
+    }
+    Err(Standing::Settled(report::report(parts, desk, &outcome).await).into())
+}
+
+fn write(parts: &Parts, desk: &mut Desk, fact: Fact) -> Result<(), Stop> {
+    let kind = fact.kind();
+    desk.write(parts.now(), fact).map_err(|misplaced| {
+        Stop::Fault(LedgerFault::new(format!("cannot write `{kind}` on the record"), misplaced))
+    })
+}
+
+/// Makes everything durable. `false`: it could not be, and the walk must look again.
+async fn flush(parts: &Parts, desk: &mut Desk) -> Result<bool, Stop> {
+    let first = desk.durable_len();
+    let mut tries = 0;
+    loop {
+        match desk.flush(&*parts.ledger).await {
+            Ok(entries) => {
+                tell(parts, desk, first, entries).await;
+                return Ok(true);
+            }
+            // Someone else appended first. What ran here is put behind it; everything else is walked again.
+            Err(AppendFault::Stale) => {
+                reload(parts, desk).await?;
+                return Ok(false);
+            }
+            Err(AppendFault::Hindered(hindrance)) => {
+                hindered(parts, desk, hindrance).await?;
+                return Ok(false);
+            }
+            // What has run must be written down; it is worth more than one try.
+            Err(AppendFault::Fault(fault)) if desk.ran && tries < END_TRIES => {
+                tries += 1;
+                tracing::warn!(call = %desk.call(), %fault, "the end of a call could not be recorded; trying again");
+                tokio::time::sleep(Duration::from_millis(20 << tries)).await;
+            }
+            Err(AppendFault::Fault(fault)) => return Err(Stop::Fault(fault)),
+        }
+    }
+}
+
+async fn reload(parts: &Parts, desk: &mut Desk) -> Result<(), Stop> {
+    match parts.ledger.load(desk.call()).await {
+        Ok(Some(loaded)) => {
+            desk.renew(loaded.record);
+            Ok(())
+        }
+        Ok(None) => {
+            desk.rewind();
+            Ok(())
+        }
+        Err(fault) => Err(Stop::Fault(fault)),
+    }
+}
+
+/// The attempt may not begin now: say so on the record, or step back and try again.
+async fn hindered(parts: &Parts, desk: &mut Desk, hindrance: Hindrance) -> Result<(), Stop> {
+    let refusal = match hindrance {
+        Hindrance::Halted { why } => halted(&why),
+        Hindrance::LeaveSpent => {
+            // Nothing rests on it yet, so it is simply ruled again, without the leave.
+            if desk.durable_len() <= 1 {
+                desk.rewind_to_received();
+                return Ok(());
+            }
+            Refusal::new(Code::LeaveSpent, "the leave that covered this call has no use left, or was revoked")
+        }
+        Hindrance::SessionBusy { call, attempt } => {
+            match parts.ledger.interrupt(call, attempt, parts.now()).await {
+                Ok(Interruption::OwnerAlive) => tokio::time::sleep(Duration::from_millis(2)).await,
+                Ok(Interruption::Written) => parts.bustle.orphan(call),
+                Ok(Interruption::NotOpen) => {}
+                Err(fault) => return Err(Stop::Fault(fault)),
+            }
+            // What the other call has changed is planned with, unless a person has seen the plan already.
+            if desk.durable_len() <= 1 {
+                desk.rewind_to_received();
+            } else {
+                desk.unbegin();
+            }
+            return Ok(());
+        }
+    };
+    desk.unbegin();
+    write(parts, desk, Fact::Begun(Err(refusal)))
+}
+
+/// Tells whoever listens what is now on the record.
+pub(crate) async fn tell(parts: &Parts, desk: &mut Desk, first: u32, entries: Vec<Entry>) {
+    parts.bustle.ring(desk.call(), desk.durable_len());
+    if !parts.events.has_listeners() {
+        return;
+    }
+    let facts: Vec<Fact> = entries.iter().map(|entry| entry.fact.clone()).collect();
+    let call = desk.call();
+    let events = (first..).zip(entries).map(|(seq, entry)| Event::Entry { call, seq, entry: entry.into() });
+    parts.events.emit(events);
+    if let Some(event) = ask::approval_event(parts, desk, &facts).await {
+        parts.events.emit([event]);
+    }
+}
+
+/// The ledger failed: refused if nothing has run, unknown if something has. Never completed.
+fn unrecorded(desk: &Desk, fault: &LedgerFault) -> CallResult {
+    tracing::error!(call = %desk.call(), %fault, "a call could not be recorded");
+    let ending = if desk.ran || desk.record.attempts() > 0 {
+        Ending::Unknown(Refusal::new(
+            Code::EndNotRecorded,
+            format!("it ran, but its end could not be recorded: {fault}"),
+        ))
+    } else {
+        Ending::Refused(Refusal::new(
+            Code::NotRecorded,
+            format!("it could not be recorded, so it did not run: {fault}"),
+        ))
+    };
+    report::bare(desk.call(), desk.record.heading().map(|heading| heading.tool.as_str()), ending)
+}
+
+/// The result for a call that never got onto a record.
+pub(crate) fn unopened(call: &Call, code: Code, why: String) -> CallResult {
+    report::bare(call.id, Some(&call.tool), Ending::Refused(Refusal::new(code, why)))
+}
+
+/// The result for a call that nobody knows.
+pub(crate) fn unheard_of(call: CallId) -> CallResult {
+    let refusal = Refusal::new(Code::NotRecorded, format!("there is no call {call} in the book"));
+    report::bare(call, None, Ending::Refused(refusal))
+}

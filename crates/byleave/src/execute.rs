@@ -1,0 +1,161 @@
+//! Executes a claimed attempt: once, within its time, stoppable, and never failing outward (E2, E3, T3).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use byleave_core::entry::Fact;
+use byleave_core::id::AttemptId;
+use byleave_core::outcome::{End, EndStatus, Output};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::desk::Desk;
+use crate::event::Event;
+use crate::ledger::Interruption;
+use crate::parts::{Parts, site};
+use crate::perform::{Performed, pinned, unreadable};
+use crate::tool::{Progress, Run};
+
+/// Runs the attempt if it is this drive's own; else finds out what has become of it.
+pub(crate) async fn execute(parts: &Parts, desk: &mut Desk, attempt: AttemptId) -> Performed {
+    if desk.mine.take() != Some(attempt) {
+        return match parts.ledger.interrupt(desk.call(), attempt, parts.now()).await {
+            Ok(Interruption::Written | Interruption::NotOpen) => Performed::LookAgain,
+            Ok(Interruption::OwnerAlive) => Performed::Elsewhere,
+            Err(fault) => {
+                tracing::error!(call = %desk.call(), %fault, "cannot find out what has become of an attempt");
+                Performed::Elsewhere
+            }
+        };
+    }
+    desk.ran = true;
+    let started = Instant::now();
+    let (status, mut output) = run(parts, desk).await;
+    output.execution_time_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let limit = desk.terms().map_or(0, |terms| terms.limits.output_bytes);
+    cut(&mut output, usize::try_from(limit).unwrap_or(usize::MAX));
+    let end = End {
+        status,
+        ran_ms: output.execution_time_ms,
+        truncated: output.truncated,
+        undoable: output.undo.is_some(),
+        output: desk.hold(&output),
+    };
+    Performed::Fact(Fact::Ended { attempt, end })
+}
+
+async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
+    let unable = |why: String| (EndStatus::Failed, Output::failure(why));
+    // All of this was read back when the attempt was claimed, so it is at hand.
+    let (entry, site) = match (pinned(parts, desk), site(&desk.record)) {
+        (Ok(entry), Some(site)) => (entry, site),
+        (Err(refusal), _) => return unable(refusal.to_string()),
+        (_, None) => return unable("the record does not begin with a call".into()),
+    };
+    let arguments = match desk.arguments(&*parts.ledger).await {
+        Ok(arguments) => arguments,
+        Err(fault) => return unable(unreadable(fault).to_string()),
+    };
+    let plan = match desk.plan(&*parts.ledger).await {
+        Ok(plan) => plan,
+        Err(fault) => return unable(unreadable(fault).to_string()),
+    };
+    let call = desk.call();
+    let driving = parts.bustle.enter(call);
+    let stop = driving.cancel.child_token();
+    let events = parts.events.clone();
+    let progress = Arc::new(move |progress: Progress| events.emit([Event::Progress { call, progress }]));
+    let run = Run::new(call, site, plan, stop.clone(), progress);
+    let tool = entry.tool().clone();
+    let task = tokio::spawn(async move { tool.execute((*arguments).clone(), run).await }.in_current_span());
+    let timeout_ms = desk.terms().map_or(0, |terms| terms.limits.timeout_ms);
+    let ended =
+        watch(task, &driving.cancel, &stop, Duration::from_millis(timeout_ms), parts.settings.stop_grace);
+    let ended = ended.await;
+    parts.bustle.leave(call, driving);
+    ended
+}
+
+/// Waits for the tool, its time limit or a cancellation; and sees to it that the tool then really stops.
+async fn watch(
+    mut task: JoinHandle<Output>,
+    cancel: &CancellationToken,
+    stop: &CancellationToken,
+    timeout: Duration,
+    grace: Duration,
+) -> (EndStatus, Output) {
+    let (status, why) = tokio::select! {
+        biased;
+        ended = &mut task => return judge(ended),
+        () = cancel.cancelled() => (EndStatus::Stopped, "cancelled while it ran".to_owned()),
+        () = tokio::time::sleep(timeout) => {
+            (EndStatus::TimedOut, format!("timed out after {} ms and was stopped", timeout.as_millis()))
+        }
+    };
+    // A tool that listens ends its own children first; one that does not is dropped where it stands.
+    stop.cancel();
+    let said = match tokio::time::timeout(grace, &mut task).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(_)) => Output::default(),
+        Err(_) => {
+            task.abort();
+            Output::default()
+        }
+    };
+    (status, Output { is_error: true, error: Some(why), ..said })
+}
+
+fn judge(ended: Result<Output, tokio::task::JoinError>) -> (EndStatus, Output) {
+    match ended {
+        Ok(output) if output.is_error => {
+            let error = output.error.clone().or_else(|| Some("the tool failed without saying why".into()));
+            (EndStatus::Failed, Output { error, ..output })
+        }
+        Ok(output) => (EndStatus::Done, output),
+        Err(broken) => (
+            EndStatus::Panicked,
+            Output::failure(format!("the tool panicked: {}", crate::guard::words(broken))),
+        ),
+    }
+}
+
+/// Cuts an output to its limit and marks it; what was cut is said where it was.
+fn cut(output: &mut Output, limit: usize) {
+    for text in [Some(&mut output.text), output.error.as_mut()].into_iter().flatten() {
+        if text.len() > limit {
+            let whole = text.len();
+            text.truncate(text.floor_char_boundary(limit));
+            text.push_str(&format!("\n[byleave] cut: {} of {whole} bytes shown", text.len()));
+            output.truncated = true;
+        }
+    }
+    if let Some(data) = &output.data {
+        let bytes = data.to_string().len();
+        if bytes > limit {
+            output.data = None;
+            output.truncated = true;
+            output.text.push_str(&format!("\n[byleave] cut: structured data of {bytes} bytes left out"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: E3
+    #[test]
+    fn output_is_cut_at_a_character_and_marked() {
+        let mut output = Output::text("aé".repeat(100));
+        cut(&mut output, 4);
+        assert!(output.truncated);
+        assert_eq!(output.text, "aéa\n[byleave] cut: 4 of 300 bytes shown");
+        let mut output = Output::text("short").with_data(serde_json::json!("x".repeat(100)));
+        cut(&mut output, 50);
+        assert!(output.truncated && output.data.is_none());
+        let mut output = Output::text("short");
+        cut(&mut output, 5);
+        assert!(!output.truncated);
+    }
+}

@@ -1,0 +1,371 @@
+//! The gate: the one object an application holds, and the one way in for every call (E1).
+
+mod builder;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave_core::act::{Act, Deed};
+use byleave_core::call::Call;
+use byleave_core::digest::RecordKey;
+use byleave_core::entry::Fact;
+use byleave_core::id::{ActId, CallId, LeaveId, QuestionId, TenantId};
+use byleave_core::policy::Policy;
+use byleave_core::question::Answered;
+use byleave_core::refusal::Code;
+use byleave_core::sheet::Sheet;
+use byleave_core::walk::{Next, next};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::broadcast;
+use tracing::Instrument as _;
+
+pub use crate::ask::{AnswerFault, GivenAnswer};
+pub use builder::{BuildFault, GateBuilder};
+
+use crate::ask;
+use crate::catalog::Catalog;
+use crate::clock::fresh_id;
+use crate::desk::Desk;
+use crate::drive::{drive, unheard_of, unopened};
+use crate::event::Event;
+use crate::ledger::{AppendFault, ContentFault, LedgerFault};
+use crate::parts::{Driving, Parts};
+use crate::result::{CallResult, Ending, Standing};
+use crate::telemetry;
+
+/// The gate between agents and the world. Cheap to clone; all clones are one gate.
+#[derive(Clone)]
+pub struct Gate {
+    parts: Arc<Parts>,
+}
+
+impl Gate {
+    /// Begins to build a gate.
+    pub fn builder() -> GateBuilder {
+        GateBuilder::default()
+    }
+
+    /// The tools.
+    pub fn catalog(&self) -> &Catalog {
+        &self.parts.catalog
+    }
+
+    /// Puts another policy in force. Calls that were approved under a looser one are refused when they would begin.
+    pub fn set_policy(&self, policy: Policy) {
+        self.parts.policy.store(Arc::new(policy));
+    }
+
+    /// Sees every entry from now on, once it is durably on its record, and progress.
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.parts.events.subscribe()
+    }
+
+    /// Settles a call: drives it to its end, however long a person takes. Never fails outward (E1).
+    pub async fn settle(&self, call: Call) -> CallResult {
+        let id = call.id;
+        let (mut standing, mut len) = self.submit(call).await;
+        loop {
+            let other = match standing {
+                Standing::Settled(result) => return result,
+                Standing::HeldUp { by, .. } => Some(by),
+                Standing::Waiting { .. } | Standing::RunningElsewhere { .. } => None,
+            };
+            self.until_something_happens(id, len, other).await;
+            (standing, len) = self.go_on(id).await;
+        }
+    }
+
+    /// Settles the calls of one turn: concurrency-safe ones beside each other, the others alone and in order (E4).
+    ///
+    /// Results come back in the order of the calls. A person who aborts one stops all that are not yet settled.
+    pub async fn settle_all(&self, calls: Vec<Call>) -> Vec<CallResult> {
+        let ids: Vec<CallId> = calls.iter().map(|call| call.id).collect();
+        let indexed = calls
+            .into_iter()
+            .enumerate()
+            .map(|(place, call)| async move { (place, self.settle(call).await) });
+        let mut running: FuturesUnordered<_> = FuturesUnordered::new();
+        // Pushed in order and first polled in order: that fixes their places in the session.
+        let mut places = Vec::new();
+        for call in indexed {
+            let mut call = Box::pin(call);
+            match futures::poll!(&mut call) {
+                std::task::Poll::Ready(done) => places.push(done),
+                std::task::Poll::Pending => running.push(call),
+            }
+        }
+        while let Some(done) = running.next().await {
+            if done.1.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted) {
+                for id in &ids {
+                    if let Some(driving) = self.parts.bustle.find(*id) {
+                        driving.stop("a person who stopped everything");
+                    }
+                }
+            }
+            places.push(done);
+        }
+        places.sort_by_key(|(place, _)| *place);
+        places.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// Settles a call from code that is not asynchronous (E8). May be called from anywhere.
+    pub fn settle_blocking(&self, call: Call) -> CallResult {
+        let (id, tool) = (call.id, call.tool.clone());
+        let gate = self.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            runtime.map(|runtime| runtime.block_on(gate.settle(call)))
+        });
+        let why = match thread.join() {
+            Ok(Ok(result)) => return result,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the thread that drove it broke".into(),
+        };
+        let refusal = byleave_core::refusal::Refusal::new(Code::EndNotRecorded, why);
+        crate::report::bare(id, Some(&tool), Ending::Unknown(refusal))
+    }
+
+    /// Drives a call as far as it goes now: to its end, to a person, or behind another call.
+    ///
+    /// A waiting call costs nothing: [`Gate::answer`] and [`Gate::resume`] take it up again, in any process, any day.
+    pub async fn advance(&self, call: Call) -> Standing {
+        self.submit(call).await.0
+    }
+
+    /// Drives a call on that is in the book already.
+    pub async fn resume(&self, call: CallId) -> Standing {
+        self.go_on(call).await.0
+    }
+
+    /// Drives on whatever in the book can be driven: answered, expired, interrupted or never finished.
+    pub async fn resume_all(&self) -> Result<Vec<Standing>, LedgerFault> {
+        let mut standings = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        loop {
+            let calls = self.parts.ledger.drivable(self.parts.now(), 1_000).await?;
+            let fresh: Vec<CallId> = calls.into_iter().filter(|call| seen.insert(*call)).collect();
+            if fresh.is_empty() {
+                return Ok(standings);
+            }
+            for call in fresh {
+                standings.push(self.resume(call).await);
+            }
+        }
+    }
+
+    /// Gives an answer to an open question, and returns its call, which can then be resumed.
+    pub async fn answer(&self, given: GivenAnswer) -> Result<CallId, AnswerFault> {
+        let call = ask::call_of(&self.parts, given.question).await?;
+        // Someone else may append between our reading and our writing; then it is looked at again.
+        for _ in 0..3 {
+            let mut desk = self.desk(call).await?.ok_or(AnswerFault::NoSuchQuestion(given.question))?;
+            let asked = desk.record.question(given.question).cloned();
+            let asked = asked.ok_or(AnswerFault::NoSuchQuestion(given.question))?;
+            if given.digest != asked.digest() {
+                return Err(AnswerFault::Mismatch);
+            }
+            if desk.record.heading().is_some_and(|heading| heading.agent.as_str() == given.by.name) {
+                return Err(AnswerFault::OwnQuestion);
+            }
+            let answer = ask::answer(&mut desk, &asked, given.reply.clone())?;
+            let answered =
+                Answered { question: asked.id, digest: given.digest, answer, by: given.by.clone() };
+            desk.write(self.parts.now(), Fact::Answered(answered))?;
+            match self.flush(&mut desk).await {
+                Ok(()) => return Ok(call),
+                Err(AppendFault::Stale) => {}
+                Err(fault) => return Err(AnswerFault::NotRecorded(fault.to_string())),
+            }
+        }
+        Err(AnswerFault::Late)
+    }
+
+    /// Everything a person must see to answer an open question, with true contents.
+    pub async fn sheet(&self, question: QuestionId) -> Result<Sheet, AnswerFault> {
+        let call = ask::call_of(&self.parts, question).await?;
+        let mut desk = self.desk(call).await?.ok_or(AnswerFault::NoSuchQuestion(question))?;
+        let Next::Wait(open) = next(&desk.record) else { return Err(AnswerFault::Late) };
+        if open.id != question {
+            return Err(AnswerFault::Late);
+        }
+        ask::sheet(&self.parts, &mut desk, &open)
+            .await
+            .map_err(|fault: ContentFault| AnswerFault::Unusable(fault.to_string()))
+    }
+
+    /// Calls a call off. What runs is stopped; what waits is refused; what is settled stays.
+    pub async fn cancel(&self, call: CallId, by: &str) -> Result<(), LedgerFault> {
+        if let Some(driving) = self.parts.bustle.find(call) {
+            driving.stop(by);
+            return Ok(());
+        }
+        for _ in 0..3 {
+            let Some(mut desk) = self.desk(call).await? else { return Ok(()) };
+            if desk.write(self.parts.now(), Fact::Cancelled { by: by.to_owned() }).is_err() {
+                return Ok(());
+            }
+            match self.flush(&mut desk).await {
+                Ok(()) => {
+                    self.resume(call).await;
+                    return Ok(());
+                }
+                Err(AppendFault::Stale) => {}
+                Err(fault) => return Err(LedgerFault::new("cannot cancel the call", fault)),
+            }
+        }
+        Err(LedgerFault::new("cannot cancel the call", "it is being written on by others"))
+    }
+
+    /// Refuses everything from now on, in every process, until it is lifted. What runs already goes on to its end.
+    pub async fn halt(&self, tenant: &TenantId, by: &str, why: &str) -> Result<(), LedgerFault> {
+        self.act(tenant, by, Deed::Halt { why: why.to_owned() }).await
+    }
+
+    /// Lifts a halt.
+    pub async fn lift(&self, tenant: &TenantId, by: &str) -> Result<(), LedgerFault> {
+        self.act(tenant, by, Deed::Lift).await
+    }
+
+    /// Makes a leave count no longer.
+    pub async fn revoke(&self, tenant: &TenantId, by: &str, leave: LeaveId) -> Result<(), LedgerFault> {
+        self.act(tenant, by, Deed::Revoke { leave }).await
+    }
+
+    async fn act(&self, tenant: &TenantId, by: &str, deed: Deed) -> Result<(), LedgerFault> {
+        let id = ActId::new(fresh_id());
+        let act = Act { id, at: self.parts.now(), tenant: tenant.clone(), by: by.to_owned(), deed };
+        self.parts.ledger.act(act).await
+    }
+
+    async fn submit(&self, call: Call) -> (Standing, u32) {
+        let span = telemetry::span(&call);
+        let driving = self.parts.bustle.enter(call.id);
+        let id = call.id;
+        let stood = async {
+            let _wheel = driving.wheel.lock().await;
+            match self.open(&call).await {
+                Ok(mut desk) => self.take_turn(&mut desk, &driving).await,
+                Err(result) => (Standing::Settled(*result), 0),
+            }
+        };
+        let stood = stood.instrument(span).await;
+        self.parts.bustle.leave(id, driving);
+        self.look_after_orphans();
+        stood
+    }
+
+    async fn go_on(&self, call: CallId) -> (Standing, u32) {
+        let driving = self.parts.bustle.enter(call);
+        let stood = async {
+            let _wheel = driving.wheel.lock().await;
+            match self.desk(call).await {
+                Ok(Some(mut desk)) => self.take_turn(&mut desk, &driving).await,
+                Ok(None) => (Standing::Settled(unheard_of(call)), 0),
+                Err(fault) => {
+                    let refusal =
+                        byleave_core::refusal::Refusal::new(Code::EndNotRecorded, fault.to_string());
+                    (Standing::Settled(crate::report::bare(call, None, Ending::Unknown(refusal))), 0)
+                }
+            }
+        };
+        let stood = stood.instrument(telemetry::span_of(call)).await;
+        self.parts.bustle.leave(call, driving);
+        stood
+    }
+
+    /// The desk for a call that comes in: a new one, or the one that the same call was put on before.
+    async fn open(&self, call: &Call) -> Result<Desk, Box<CallResult>> {
+        let refuse = |code, why: String| Err(Box::new(unopened(call, code, why)));
+        match self.desk(call.id).await {
+            Err(fault) => refuse(Code::NotRecorded, fault.to_string()),
+            Ok(Some(desk)) => match desk.is_same_call(call) {
+                Some(true) => Ok(desk),
+                Some(false) => {
+                    refuse(Code::CallReused, format!("the id {} was used for another call", call.id))
+                }
+                None => refuse(Code::Forgotten, "the contents of this call were forgotten".into()),
+            },
+            Ok(None) => {
+                let mut key = [0_u8; 32];
+                if let Err(error) = getrandom::fill(&mut key) {
+                    return refuse(
+                        Code::NotRecorded,
+                        format!("no random numbers to make a key from: {error}"),
+                    );
+                }
+                let desk = Desk::open(call, RecordKey::from_bytes(key), self.parts.now());
+                desk.or_else(|misplaced| refuse(Code::RecordBroken, misplaced.to_string()))
+            }
+        }
+    }
+
+    async fn desk(&self, call: CallId) -> Result<Option<Desk>, LedgerFault> {
+        let loaded = self.parts.ledger.load(call).await?;
+        Ok(loaded.map(|loaded| Desk::reopen(loaded.record, loaded.key)))
+    }
+
+    /// Waits for the call's turn in its session, and drives it.
+    async fn take_turn(&self, desk: &mut Desk, driving: &Driving) -> (Standing, u32) {
+        // What needs no driving needs no turn; and a question that waits must not stand in anyone's way.
+        let heading = desk.record.heading().cloned();
+        let waits = matches!(next(&desk.record), Next::Wait(_) | Next::Settle(_));
+        let turn = match heading {
+            Some(heading) if !waits => {
+                let alone = self.parts.settings.max_concurrent <= 1;
+                let safe =
+                    self.parts.catalog.get(&heading.tool).is_ok_and(|tool| tool.manifest().concurrency_safe);
+                let turn = self.parts.schedule.turn(&heading.tenant, &heading.session, safe && !alone);
+                tokio::select! {
+                    biased;
+                    turn = turn => Some(turn),
+                    () = driving.cancel.cancelled() => None,
+                }
+            }
+            _ => None,
+        };
+        let started = self.parts.now();
+        let standing = drive(&self.parts, desk, driving).await;
+        drop(turn);
+        telemetry::stood(&standing, &desk.record, self.parts.now().saturating_sub(started));
+        (standing, desk.durable_len())
+    }
+
+    async fn flush(&self, desk: &mut Desk) -> Result<(), AppendFault> {
+        let first = desk.durable_len();
+        let entries = desk.flush(&*self.parts.ledger).await?;
+        crate::drive::tell(&self.parts, desk, first, entries).await;
+        Ok(())
+    }
+
+    /// Waits until the record has grown, here or in another process, or until the question's time is up.
+    async fn until_something_happens(&self, call: CallId, len: u32, other: Option<CallId>) {
+        let driving = self.parts.bustle.enter(call);
+        let poll = tokio::time::sleep(self.parts.settings.poll.max(Duration::from_millis(1)));
+        if let Some(other) = other {
+            let theirs = self.parts.bustle.enter(other);
+            tokio::select! {
+                () = poll => {}
+                () = driving.cancel.cancelled() => {}
+                () = theirs.grown_beyond(0) => {}
+            }
+            self.parts.bustle.leave(other, theirs);
+        } else {
+            tokio::select! {
+                () = poll => {}
+                () = driving.cancel.cancelled() => {}
+                () = driving.grown_beyond(len) => {}
+            }
+        }
+        self.parts.bustle.leave(call, driving);
+    }
+
+    /// Drives calls of dead processes that were found in the way on to their end.
+    fn look_after_orphans(&self) {
+        while let Some(orphan) = self.parts.bustle.take_orphan() {
+            let gate = self.clone();
+            tokio::spawn(async move {
+                gate.go_on(orphan).await;
+            });
+        }
+    }
+}

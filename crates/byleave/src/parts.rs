@@ -1,0 +1,179 @@
+//! The parts a gate is made of, and what is going on in this process.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use byleave_core::call::Millis;
+use byleave_core::digest::Digest;
+use byleave_core::id::{AttemptId, CallId, SessionId};
+use byleave_core::policy::Policy;
+use byleave_core::record::Record;
+use byleave_core::ruling::Ruling;
+use lru::LruCache;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::approve::Approver;
+use crate::catalog::Catalog;
+use crate::challenge::Challenger;
+use crate::clock::Clock;
+use crate::event::Events;
+use crate::ledger::Ledger;
+use crate::review::Reviewers;
+use crate::schedule::Schedule;
+use crate::settings::Settings;
+use crate::tool::Site;
+
+/// The parts a gate is made of.
+pub(crate) struct Parts {
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) catalog: Catalog,
+    pub(crate) policy: ArcSwap<Policy>,
+    pub(crate) reviewers: Reviewers,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) checkpoint: Option<Arc<dyn Approver>>,
+    pub(crate) challenger: Option<Arc<dyn Challenger>>,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) events: Events,
+    pub(crate) schedule: Schedule,
+    pub(crate) bustle: Bustle,
+    pub(crate) rulings: Rulings,
+}
+
+impl Parts {
+    pub(crate) fn now(&self) -> Millis {
+        self.clock.now()
+    }
+}
+
+/// Who asks, and where, as the record has it.
+pub(crate) fn site(record: &Record) -> Option<Site> {
+    let heading = record.heading()?;
+    let cwd = PathBuf::from(&heading.cwd);
+    Some(Site { session: heading.session.clone(), agent: heading.agent.clone(), cwd })
+}
+
+/// What is going on in this process: who drives which call, and how to stop it.
+#[derive(Debug, Default)]
+pub(crate) struct Bustle {
+    driving: Mutex<HashMap<CallId, Arc<Driving>>>,
+    asked: Mutex<HashMap<SessionId, (Millis, u32)>>,
+    orphans: Mutex<Vec<CallId>>,
+}
+
+/// A call that is being driven, or waited for, in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Driving {
+    /// Held by whoever drives it.
+    pub(crate) wheel: tokio::sync::Mutex<()>,
+    /// Stops it.
+    pub(crate) cancel: CancellationToken,
+    by: Mutex<Option<String>>,
+    /// How long its record is, as far as this process has seen.
+    len: watch::Sender<u32>,
+}
+
+impl Driving {
+    /// Who asked for it to be stopped.
+    pub(crate) fn cancelled_by(&self) -> Option<String> {
+        if !self.cancel.is_cancelled() {
+            return None;
+        }
+        Some(locked(&self.by).clone().unwrap_or_else(|| "the caller".into()))
+    }
+
+    /// Waits until the record is longer than it was.
+    pub(crate) async fn grown_beyond(&self, len: u32) {
+        // The sender is our own, so it cannot go away while we wait.
+        drop(self.len.subscribe().wait_for(|now| *now > len).await);
+    }
+
+    pub(crate) fn stop(&self, by: &str) {
+        locked(&self.by).get_or_insert_with(|| by.to_owned());
+        self.cancel.cancel();
+    }
+}
+
+impl Bustle {
+    /// The one place of a call in this process.
+    pub(crate) fn enter(&self, call: CallId) -> Arc<Driving> {
+        let mut driving = locked(&self.driving);
+        driving.entry(call).or_default().clone()
+    }
+
+    /// Forgets a call, if nobody else is at it.
+    pub(crate) fn leave(&self, call: CallId, mine: Arc<Driving>) {
+        let mut driving = locked(&self.driving);
+        drop(mine);
+        if driving.get(&call).is_some_and(|entry| Arc::strong_count(entry) == 1) {
+            driving.remove(&call);
+        }
+    }
+
+    /// The call's place, if it has one here.
+    pub(crate) fn find(&self, call: CallId) -> Option<Arc<Driving>> {
+        locked(&self.driving).get(&call).cloned()
+    }
+
+    /// Tells whoever waits for a call here how long its record now is.
+    pub(crate) fn ring(&self, call: CallId, len: u32) {
+        if let Some(driving) = self.find(call) {
+            driving.len.send_replace(len);
+        }
+    }
+
+    /// Remembers a call that was interrupted and that nobody drives.
+    pub(crate) fn orphan(&self, call: CallId) {
+        locked(&self.orphans).push(call);
+    }
+
+    /// A call that someone should drive to its end.
+    pub(crate) fn take_orphan(&self) -> Option<CallId> {
+        locked(&self.orphans).pop()
+    }
+
+    /// Counts a question of a session; false if there were too many in this minute.
+    pub(crate) fn may_ask(&self, session: &SessionId, now: Millis, per_minute: u32) -> bool {
+        let mut asked = locked(&self.asked);
+        asked.retain(|_, (since, _)| now.saturating_sub(*since) < 60_000);
+        let (_, count) = asked.entry(session.clone()).or_insert((now, 0));
+        *count = count.saturating_add(1);
+        *count <= per_minute
+    }
+}
+
+/// Rulings that were made before on the same digest (P9).
+#[derive(Debug)]
+pub(crate) struct Rulings(Option<Mutex<LruCache<Digest, Ruling>>>);
+
+impl Rulings {
+    pub(crate) fn new(entries: usize) -> Self {
+        Self(NonZeroUsize::new(entries).map(|entries| Mutex::new(LruCache::new(entries))))
+    }
+
+    pub(crate) fn get(&self, key: &Digest) -> Option<Ruling> {
+        let mut ruling = locked(self.0.as_ref()?).get(key).cloned()?;
+        ruling.cached = true;
+        Some(ruling)
+    }
+
+    pub(crate) fn put(&self, key: Digest, ruling: &Ruling) {
+        if let Some(cache) = &self.0 {
+            locked(cache).put(key, ruling.clone());
+        }
+    }
+}
+
+/// A lock that a panic cannot take away from others.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An attempt of this drive.
+pub(crate) fn fresh_attempt() -> AttemptId {
+    AttemptId::new(crate::clock::fresh_id())
+}

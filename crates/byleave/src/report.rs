@@ -1,0 +1,113 @@
+//! Reports: what the caller gets back, read off a settled record.
+
+use byleave_core::effect::Plan;
+use byleave_core::entry::Fact;
+use byleave_core::id::CallId;
+use byleave_core::outcome::{Outcome, Output};
+use byleave_core::question::{Answer, QuestionKind};
+use byleave_core::record::Record;
+use byleave_core::review::Said;
+use serde_json::Value;
+
+use crate::desk::Desk;
+use crate::forms::Report;
+use crate::parts::Parts;
+use crate::perform::unreadable;
+use crate::result::{CallResult, Change, Changed, Ending, Receipt};
+
+/// The result of a settled call.
+pub(crate) async fn report(parts: &Parts, desk: &mut Desk, outcome: &Outcome) -> CallResult {
+    let ledger = &*parts.ledger;
+    let ending = match outcome {
+        Outcome::Completed { output } => {
+            desk.read::<Output>(ledger, *output).await.map(|o| Ending::Completed((*o).clone()))
+        }
+        Outcome::Failed { output } => {
+            desk.read::<Output>(ledger, *output).await.map(|o| Ending::Failed((*o).clone()))
+        }
+        Outcome::Rehearsed { plan } => {
+            desk.read::<Plan>(ledger, *plan).await.map(|plan| Ending::Rehearsed((*plan).clone()))
+        }
+        Outcome::Withheld(refusal) => Ok(Ending::Withheld(refusal.clone())),
+        Outcome::Refused(refusal) => Ok(Ending::Refused(refusal.clone())),
+        Outcome::Unknown(refusal) => Ok(Ending::Unknown(refusal.clone())),
+    };
+    let arguments = desk.arguments(ledger).await.map(|arguments| (*arguments).clone()).unwrap_or_default();
+    let tool = match (desk.terms(), desk.record.heading()) {
+        (Some(terms), _) => terms.tool.clone(),
+        (None, Some(heading)) => heading.tool.clone(),
+        (None, None) => String::new(),
+    };
+    CallResult {
+        call: desk.call(),
+        tool,
+        arguments,
+        // It ran, but what came of it cannot be read any more.
+        ending: ending.unwrap_or_else(|fault| Ending::Withheld(unreadable(fault))),
+        changes: changes(&desk.record),
+        receipt: Some(Receipt { entries: desk.record.len(), head: desk.record.head() }),
+    }
+}
+
+/// A result without a record.
+pub(crate) fn bare(call: CallId, tool: Option<&str>, ending: Ending) -> CallResult {
+    let tool = tool.unwrap_or_default().to_owned();
+    CallResult { call, tool, arguments: Value::Null, ending, changes: Vec::new(), receipt: None }
+}
+
+/// What was changed on the way, by whom and why.
+fn changes(record: &Record) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for entry in record.entries() {
+        match &entry.fact {
+            Fact::Reviewed(Ok(review)) | Fact::OutputReviewed(Ok(review)) => {
+                let what = match &entry.fact {
+                    Fact::Reviewed(_) => Changed::Arguments,
+                    _ => Changed::Output,
+                };
+                let changed = review.notes.iter().filter(|note| note.said == Said::Changed);
+                changes.extend(changed.map(|note| Change {
+                    what,
+                    by: format!("reviewer `{}`", note.reviewer),
+                    why: note.why.clone(),
+                }));
+            }
+            Fact::Answered(answered) => {
+                let release =
+                    record.question(answered.question).is_some_and(|q| q.kind == QuestionKind::Release);
+                let edited = if release { Changed::Output } else { Changed::Arguments };
+                let (what, why) = match &answered.answer {
+                    Answer::Edit { note, .. } => (edited, note.clone()),
+                    Answer::Yes { note: Some(note) } => (Changed::Nothing, Some(note.clone())),
+                    _ => continue,
+                };
+                changes.push(Change { what, by: answered.by.name.clone(), why });
+            }
+            _ => {}
+        }
+    }
+    changes
+}
+
+impl CallResult {
+    /// The result in the form that turns into each provider's messages (L2).
+    pub fn report(&self) -> Report {
+        let (truncated, execution_time_ms, data) = match &self.ending {
+            Ending::Completed(output) | Ending::Failed(output) => {
+                (output.truncated, output.execution_time_ms, output.data.clone())
+            }
+            _ => (false, 0, None),
+        };
+        Report {
+            tool: self.tool.clone(),
+            call: self.call.to_string(),
+            arguments: self.arguments.clone(),
+            success: self.success(),
+            output: self.text(),
+            truncated,
+            execution_time_ms,
+            error: self.error(),
+            data,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a caller gets back: an outcome with true contents, and what was changed on the way.
+
+use byleave_core::effect::Plan;
+use byleave_core::id::CallId;
+use byleave_core::outcome::Output;
+use byleave_core::question::Question;
+use byleave_core::refusal::Refusal;
+use serde_json::Value;
+
+/// What a caller gets back. Always; there is no error beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallResult {
+    /// The call.
+    pub call: CallId,
+    /// The tool's own name, or what the model called it if there is none such.
+    pub tool: String,
+    /// The arguments as used.
+    pub arguments: Value,
+    /// What came of it.
+    pub ending: Ending,
+    /// What was changed on the way, and why; the model is told.
+    pub changes: Vec<Change>,
+    /// Where it stands in the book; absent only if the book failed.
+    pub receipt: Option<Receipt>,
+}
+
+/// What came of a call, with true contents.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ending {
+    /// Ran and says that it worked.
+    Completed(Output),
+    /// Ran and says that it did not work.
+    Failed(Output),
+    /// Ran; its output is not released.
+    Withheld(Refusal),
+    /// Did not run.
+    Refused(Refusal),
+    /// Did not run; this is what would have.
+    Rehearsed(Plan),
+    /// May have run; nobody can say.
+    Unknown(Refusal),
+}
+
+impl Ending {
+    /// The ending in a word.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Completed(_) => "completed",
+            Self::Failed(_) => "failed",
+            Self::Withheld(_) => "withheld",
+            Self::Refused(_) => "refused",
+            Self::Rehearsed(_) => "rehearsed",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+
+    /// Why there is no result, where there is none.
+    pub const fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Withheld(refusal) | Self::Refused(refusal) | Self::Unknown(refusal) => Some(refusal),
+            Self::Completed(_) | Self::Failed(_) | Self::Rehearsed(_) => None,
+        }
+    }
+}
+
+/// Something that was changed on the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What was changed.
+    pub what: Changed,
+    /// Who changed it.
+    pub by: String,
+    /// Why.
+    pub why: Option<String>,
+}
+
+/// What was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// The arguments.
+    Arguments,
+    /// The result.
+    Output,
+    /// Nothing: someone only added a word.
+    Nothing,
+}
+
+/// Where a call stands in the book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// How many entries its record has.
+    pub entries: u32,
+    /// The link of the last.
+    pub head: byleave_core::digest::Digest,
+}
+
+/// How far a call has come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// To its end.
+    Settled(CallResult),
+    /// To a person. Nothing is kept in memory; the answer is enough to go on.
+    Waiting {
+        /// The call.
+        call: CallId,
+        /// The question.
+        question: Question,
+    },
+    /// Behind another call of its session that waits for a person and that it conflicts with.
+    HeldUp {
+        /// The call.
+        call: CallId,
+        /// The other one.
+        by: CallId,
+    },
+    /// Another process is running it.
+    RunningElsewhere {
+        /// The call.
+        call: CallId,
+    },
+}
+
+impl Standing {
+    /// The call.
+    pub const fn call(&self) -> CallId {
+        match self {
+            Self::Settled(result) => result.call,
+            Self::Waiting { call, .. } | Self::HeldUp { call, .. } | Self::RunningElsewhere { call } => *call,
+        }
+    }
+}
+
+impl CallResult {
+    /// Whether the model can take it as done.
+    pub const fn success(&self) -> bool {
+        matches!(self.ending, Ending::Completed(_) | Ending::Rehearsed(_))
+    }
+
+    /// What the model reads: the output, a refusal, or what a dry run would do; with what was changed on the way.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for change in &self.changes {
+            text.push_str(&change.sentence(&self.arguments));
+            text.push('\n');
+        }
+        match &self.ending {
+            Ending::Completed(output) | Ending::Failed(output) => text.push_str(&output.text),
+            Ending::Withheld(_) | Ending::Refused(_) | Ending::Unknown(_) => {}
+            Ending::Rehearsed(plan) => {
+                text.push_str(&format!("[DRY-RUN] {} {}", self.tool, self.arguments));
+                for effect in &plan.effects {
+                    text.push_str(&format!("\n[DRY-RUN] would {effect}"));
+                }
+            }
+        }
+        text
+    }
+
+    /// What went wrong, for the model.
+    pub fn error(&self) -> Option<String> {
+        let said = |what: &str, refusal: &Refusal| Some(format!("{what}: {refusal}"));
+        match &self.ending {
+            Ending::Completed(_) | Ending::Rehearsed(_) => None,
+            Ending::Failed(output) => Some(output.error.clone().unwrap_or_else(|| "the tool failed".into())),
+            Ending::Refused(refusal) => said("refused", refusal),
+            Ending::Withheld(refusal) => said("it ran, but the result is withheld", refusal),
+            Ending::Unknown(refusal) => {
+                said("it may or may not have taken effect; do not repeat it unasked", refusal)
+            }
+        }
+    }
+}
+
+impl Change {
+    fn sentence(&self, arguments: &Value) -> String {
+        let why = self.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        match self.what {
+            Changed::Arguments => {
+                format!("[byleave] {} changed the arguments{why}; used were {arguments}", self.by)
+            }
+            Changed::Output => format!("[byleave] {} changed the result{why}", self.by),
+            Changed::Nothing => format!("[byleave] {} says{why}", self.by),
+        }
+    }
+}

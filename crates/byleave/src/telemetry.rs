@@ -1,0 +1,52 @@
+//! Traces and metrics: one span a call, which carries verdict, changes and refusal (A2).
+
+use byleave_core::call::Call;
+use byleave_core::id::CallId;
+use byleave_core::record::Record;
+use metrics::{counter, histogram};
+use tracing::Span;
+use tracing::field::{Empty, display};
+
+use crate::result::Standing;
+
+/// The span of a call that comes in.
+pub(crate) fn span(call: &Call) -> Span {
+    tracing::info_span!(
+        "call", call = %call.id, session = %call.session, agent = %call.agent, tool = call.tool,
+        verdict = Empty, changes = Empty, outcome = Empty, refusal = Empty,
+    )
+}
+
+/// The span of a call that is taken up again.
+pub(crate) fn span_of(call: CallId) -> Span {
+    tracing::info_span!(
+        "call", call = %call, tool = Empty, verdict = Empty, changes = Empty, outcome = Empty, refusal = Empty,
+    )
+}
+
+/// Says in the current span, and counts, how far a call has come.
+pub(crate) fn stood(standing: &Standing, record: &Record, took_ms: u64) {
+    let span = Span::current();
+    if let Some(Ok(ruling)) = record.draft().and_then(|draft| draft.permitted()) {
+        span.record("verdict", display(format_args!("{:?}", ruling.verdict)));
+    }
+    let Standing::Settled(result) = standing else {
+        let word = match standing {
+            Standing::Waiting { .. } => "waiting",
+            _ => "standing back",
+        };
+        span.record("outcome", word);
+        counter!("byleave_stops_total", "where" => word).increment(1);
+        return;
+    };
+    span.record("changes", result.changes.len());
+    span.record("outcome", result.ending.word());
+    let code = result.ending.refusal().map(|refusal| refusal.code.as_str());
+    if let Some(code) = code {
+        span.record("refusal", code);
+        counter!("byleave_refusals_total", "code" => code).increment(1);
+    }
+    counter!("byleave_calls_total", "outcome" => result.ending.word()).increment(1);
+    histogram!("byleave_call_ms").record(u32::try_from(took_ms).unwrap_or(u32::MAX));
+    tracing::info!(outcome = result.ending.word(), refusal = code, "call settled");
+}
