@@ -87,7 +87,7 @@ impl Policy {
         considered
     }
 
-    fn judge<'a>(&self, request: &Request<'a>) -> Judged<'a> {
+    fn judge(&self, request: &Request<'_>) -> Judged {
         let reads_only = reads_only(request);
         let mut scratch = Scratch::default();
         // An empty list of effects is not a proof of anything: nothing is allowed by having nothing to judge.
@@ -111,16 +111,16 @@ impl Policy {
     /// The grounds on which one effect gets its verdict; never none.
     ///
     /// Every matching ask is a ground, not the first one only: a plain ask must not hide a firm one.
-    fn judge_effect<'a>(
+    fn judge_effect(
         &self,
-        request: &Request<'a>,
+        request: &Request<'_>,
         reads_only: bool,
-        effect: &'a Effect,
+        effect: &Effect,
         found: &[RuleNo],
-    ) -> Vec<Ground<'a>> {
+    ) -> Vec<Ground> {
         match effect {
-            Effect::Unknown { why } => return vec![Ground::Unknown(why)],
-            Effect::Unconfined { guarantee } => return vec![Ground::Unconfined(guarantee)],
+            Effect::Unknown { .. } => return vec![Ground::Unknown],
+            Effect::Unconfined { .. } => return vec![Ground::Unconfined],
             // A second spelling of a path is a way around every rule on the first. The plan is at fault.
             _ if effect.path().is_some_and(|path| !is_resolved(path)) => return vec![Ground::Unresolved],
             _ => {}
@@ -137,13 +137,13 @@ impl Policy {
         rules().filter(|(_, rule)| decides(rule)).map(|(no, _)| Ground::Rule(no)).collect()
     }
 
-    fn rule_of(&self, ground: Ground<'_>) -> Option<&Rule> {
+    fn rule_of(&self, ground: Ground) -> Option<&Rule> {
         let Ground::Rule(no) = ground else { return None };
         self.ready(no).map(|ready| &ready.rule)
     }
 
     /// What a ground asks for before the mode has its say.
-    fn verdict(&self, ground: Ground<'_>) -> Verdict {
+    fn verdict(&self, ground: Ground) -> Verdict {
         match ground {
             Ground::Rule(_) => self.rule_of(ground).map_or(Verdict::Deny, |rule| rule.verdict),
             Ground::Unresolved => Verdict::Deny,
@@ -152,7 +152,7 @@ impl Policy {
         }
     }
 
-    fn reason(&self, (ground, effects): (Ground<'_>, Vec<u32>), mode: Mode) -> Reason {
+    fn reason(&self, (ground, effects): (Ground, Vec<u32>), mode: Mode) -> Reason {
         let ready = if let Ground::Rule(no) = ground { self.ready(no) } else { None };
         let cause = ground.cause().or_else(|| ready.and_then(|ready| ready.rule.cause()));
         let said = self.verdict(ground);
@@ -164,7 +164,7 @@ impl Policy {
         let mut why = match ready {
             Some(ready) if ready.rule.why.is_empty() => format!("the rule `{}` says so", ready.rule.id),
             Some(ready) => ready.rule.why.clone(),
-            None => ground.why(),
+            None => ground.why().to_owned(),
         };
         if verdict < said {
             why.push_str("; the mode `");
@@ -184,7 +184,7 @@ impl Policy {
 
 /// Why an effect or a call gets its verdict. Effects with the same ground share one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ground<'a> {
+enum Ground {
     /// A rule says so.
     Rule(RuleNo),
     /// The plan names a path that could be another.
@@ -194,9 +194,9 @@ enum Ground<'a> {
     /// No rule covers it.
     Default,
     /// It could not be worked out.
-    Unknown(&'a str),
+    Unknown,
     /// It gives up a guarantee of the sandbox.
-    Unconfined(&'a str),
+    Unconfined,
     /// The plan has no effects.
     Empty,
     /// The tool is sensitive, for one of three reasons.
@@ -209,14 +209,14 @@ enum Ground<'a> {
     Mode,
 }
 
-impl Ground<'_> {
+impl Ground {
     /// The cause with which it asks; a rule knows its own.
     const fn cause(self) -> Option<Cause> {
         match self {
             Self::Rule(_) | Self::Unresolved | Self::Readonly => None,
             Self::Default => Some(Cause::Default),
-            Self::Unknown(_) | Self::Empty => Some(Cause::NotUnderstood),
-            Self::Unconfined(_) => Some(Cause::Dangerous),
+            Self::Unknown | Self::Empty => Some(Cause::NotUnderstood),
+            Self::Unconfined => Some(Cause::Dangerous),
             Self::Sensitive(_) => Some(Cause::Sensitive),
             Self::ToolAsks => Some(Cause::ToolAsks),
             Self::Irreversible => Some(Cause::Irreversible),
@@ -224,10 +224,11 @@ impl Ground<'_> {
         }
     }
 
-    fn why(self) -> String {
-        let text = match self {
-            Self::Unknown(why) => return format!("could not be worked out: {why}"),
-            Self::Unconfined(guarantee) => return format!("leaves the sandbox: {guarantee}"),
+    /// In words, and in none of the plan's: a ruling stands on the record in clear, where nothing can be forgotten.
+    const fn why(self) -> &'static str {
+        match self {
+            Self::Unknown => "could not be worked out",
+            Self::Unconfined => "leaves the sandbox",
             Self::Rule(_) => "a rule says so",
             Self::Unresolved => "the plan names a path that is not absolute and resolved",
             Self::Readonly => "the tool only reads, by its class",
@@ -237,15 +238,14 @@ impl Ground<'_> {
             Self::ToolAsks => "the tool asks for an approval of this call",
             Self::Irreversible => "it cannot be taken back",
             Self::Mode => "the mode asks for every call",
-        };
-        text.to_owned()
+        }
     }
 }
 
 /// What was found out about a call.
 #[derive(Default)]
-struct Judged<'a> {
-    grounds: Vec<(Ground<'a>, Vec<u32>)>,
+struct Judged {
+    grounds: Vec<(Ground, Vec<u32>)>,
     guarantees: Vec<String>,
     /// There is no effect but reads.
     reads_only: bool,
@@ -255,8 +255,8 @@ struct Judged<'a> {
     all_explicit: bool,
 }
 
-impl<'a> Judged<'a> {
-    fn add(&mut self, ground: Ground<'a>, effect: Option<u32>) {
+impl Judged {
+    fn add(&mut self, ground: Ground, effect: Option<u32>) {
         match self.grounds.iter_mut().find(|(known, _)| *known == ground) {
             Some((_, effects)) => effects.extend(effect),
             None => self.grounds.push((ground, effect.into_iter().collect())),

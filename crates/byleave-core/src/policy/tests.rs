@@ -242,9 +242,15 @@ fn classes_have_their_own_fallback() {
     check(Class::Undeclared, &[invoke("t")], Ask, &[Cause::Default, Cause::Sensitive]);
     check(Class::File, &[read("/w/a")], Allow, &[]);
 
-    let mut lying = Case::new(tool(Class::Readonly, Some(false)), &[invoke("t"), write("/w/a")]);
-    lying.plan.reads_only = true;
-    lying.check(&policy(vec![]), Ask, &[Cause::Default]);
+    // The plan's own word on reading is not enough, even where the write itself is allowed.
+    let ours = || vec![rule("w", Layer::Builtin, Allow, globs(&["/w/**"]))];
+    let lying = |class, sensitive, effects: &[Effect], cause| {
+        let mut case = Case::new(tool(class, sensitive), effects);
+        case.plan.reads_only = true;
+        case.check(&policy(ours()), Ask, &[cause]);
+    };
+    lying(Class::Readonly, Some(false), &[invoke("t"), write("/w/a")], Cause::Default);
+    lying(Class::File, None, &[read("/w/a"), write("/w/a")], Cause::Sensitive);
 
     let named = |verdict| rule("named", Layer::User, verdict, vec![Pattern::Invoke("t".into())]);
     for (class, verdict) in [(Class::Readonly, Deny), (Class::Generic, Allow), (Class::Undeclared, Allow)] {
@@ -310,6 +316,10 @@ fn what_is_not_understood_is_covered_by_no_rule() {
     check(&[write("/w/a"), unknown("`$X`")], Ask, &[Cause::NotUnderstood]);
     check(&[write("/w/a"), unconfined()], Ask, &[Cause::Dangerous]);
     check(&[], Ask, &[Cause::NotUnderstood]);
+    let silent = Case::new(tool(Class::File, None), &[]);
+    silent.check(&policy, Ask, &[Cause::Sensitive, Cause::NotUnderstood]);
+    let told = Case::new(plain(), &[unknown("s3cret"), unconfined(), write("/w/s3cret/")]).ruled(&policy);
+    assert!(!format!("{told:?}").contains("s3cret"), "a ruling repeats nothing of the plan: {told:#?}");
     check(&[unknown("a"), read("/w/.env")], Deny, &[Cause::NotUnderstood]);
     // A second spelling of a path would get around rules on the first.
     for path in ["", "w/a", "/w/../home/u/.ssh/id", "/w//a", "/w/a/", "/w/./a"] {
@@ -348,7 +358,7 @@ fn modes_and_causes() {
     }
     let passed = Case::new(plain(), &[unknown("x")]).mode(Mode::Yolo).ruled(&policy);
     assert_eq!(passed.reasons[0].cause, Some(Cause::NotUnderstood), "what would have asked is still told");
-    assert_eq!(passed.reasons[0].why, "could not be worked out: x; the mode `yolo` lets it pass");
+    assert_eq!(passed.reasons[0].why, "could not be worked out; the mode `yolo` lets it pass");
     let mut gone = Case::new(plain(), &[write("/w/ok")]);
     gone.plan.irreversible = true;
     gone.check(&policy, Ask, &[Cause::Irreversible]);
