@@ -168,7 +168,7 @@ fn the_built_in_rules_guard_secrets_and_our_state_and_open_the_workspace() {
 #[test]
 fn directories_are_taken_literally() {
     let check = |workspace: &str, path: &str, verdict: Verdict| {
-        let policy = Policy::builtin(&Places { workspace, state: None }).unwrap();
+        let policy = Policy::builtin(&Places { workspace: Some(workspace), state: None }).unwrap();
         let ruling = Case::new(plain(), &[read(path)]).ruled(&policy);
         assert_eq!(ruling.verdict, verdict, "{workspace} / {path}");
     };
@@ -181,7 +181,7 @@ fn directories_are_taken_literally() {
     check("/", "/x/y", Allow);
     check("/", "/", Allow);
     for workspace in ["", "w", "/w/", "/w/../x"] {
-        let fault = Policy::builtin(&Places { workspace, state: None }).unwrap_err();
+        let fault = Policy::builtin(&Places { workspace: Some(workspace), state: None }).unwrap_err();
         assert!(fault.to_string().contains("workspace"), "{fault}");
         assert!(Policy::builtin(&Places { workspace: Some("/w"), state: Some(workspace) }).is_err());
     }
