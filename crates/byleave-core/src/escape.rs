@@ -81,7 +81,6 @@ impl Escaper {
         if !text.is_ascii() {
             fate::settle_clusters(&mut units);
             alike::mark(&mut units, care);
-            fate::follow_bases(&mut units);
             fate::fence_rtl(&mut units, care);
         }
         count(&units, &mut self.tally);
@@ -364,6 +363,9 @@ mod tests {
         both("docs.python.org∕x", "docs.python.org⟨∕ U+2215⟩x");
         // Marks, and two spellings of one shape.
         both("cafe\u{301}", "caf⟨e\u{301} U+0065 U+0301⟩");
+        both("א\u{307}b", "⟨א\u{307} U+05D0 U+0307⟩b");
+        both("א\u{307}", "⟨rtl א\u{307} rtl⟩");
+        both("a\u{5b0}", "a⟨U+05B0⟩");
         both("\u{301}x", "⟨U+0301⟩x");
         both("Å \u{212b}", "Å ⟨\u{212b} U+212B⟩");
         both("\u{1112}\u{1161}\u{11ab}", "⟨\u{1112}\u{1161}\u{11ab} U+1112 U+1161 U+11AB⟩");
@@ -391,6 +393,7 @@ mod tests {
             prop::char::range('\u{2000}', '\u{2bff}'),
             prop::char::range('\u{3000}', '\u{30ff}'),
             prop::char::range('\u{fe00}', '\u{ffff}'),
+            prop::sample::select(vec!['\u{301}', '\u{307}', '\u{5b0}', '\u{64b}', 'é', 'ا']),
             prop::sample::select(vec![' ', '\t', '\n', '⟨', '⟩', '⇥', '×', 'U', '+', '0', 'а', 'a', 'א']),
         ]
     }
@@ -426,6 +429,8 @@ mod tests {
                 let plain = part.split_once(CLOSE).map_or(part, |(_, plain)| plain);
                 prop_assert!(unicode_normalization::is_nfc(plain), "{:?} in {:?}", plain, shown);
                 prop_assert!(!plain.starts_with(is_mark), "{:?}", shown);
+                let inside = part.strip_prefix("rtl ").unwrap_or(part);
+                prop_assert!(!inside.starts_with(is_mark), "{:?}", shown);
             }
         }
     }

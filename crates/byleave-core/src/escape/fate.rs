@@ -89,17 +89,6 @@ fn settle_cluster(base: &mut Unit, marks: &mut [Unit]) {
     }
 }
 
-/// Lets marks share the fate of the base they stand on.
-pub(super) fn follow_bases(units: &mut [Unit]) {
-    let mut before = Fate::Hidden;
-    for unit in units {
-        if unit.fate == Fate::Plain && unit.traits.mark {
-            unit.fate = before;
-        }
-        before = unit.fate;
-    }
-}
-
 /// Puts right-to-left runs behind a fence: in prose over several words, in names one word each.
 pub(super) fn fence_rtl(units: &mut [Unit], care: Care) {
     for unit in units.iter_mut() {
@@ -107,6 +96,7 @@ pub(super) fn fence_rtl(units: &mut [Unit], care: Care) {
             unit.fate = Fate::Rtl;
         }
     }
+    follow_bases(units);
     if care == Care::Name {
         return;
     }
@@ -119,6 +109,17 @@ pub(super) fn fence_rtl(units: &mut [Unit], care: Care) {
             }
         }
         rest = tail;
+    }
+}
+
+/// Lets marks share the fate of the base they stand on; one that cannot is named, so that none stands on a sign of ours.
+fn follow_bases(units: &mut [Unit]) {
+    let mut before = Fate::Hidden;
+    for unit in units {
+        if unit.traits.mark && unit.fate != before {
+            unit.fate = if unit.fate == Fate::Plain { before } else { Fate::Hidden };
+        }
+        before = unit.fate;
     }
 }
 
