@@ -16,13 +16,16 @@
 
 mod alike;
 mod fate;
+mod glyph;
 
 use std::fmt::Write as _;
 
 use unicode_properties::UnicodeEmoji as _;
 
-pub use fate::{CLOSE, Care, OPEN, TAB, is_mark, is_printable};
+pub use fate::Care;
 use fate::{Fate, Unit};
+use glyph::Lookup;
+pub use glyph::{CLOSE, OPEN, TAB, is_mark, is_printable};
 
 /// Spaces in a row before they are counted instead of shown: at the start of a line.
 const INDENT_MAX: usize = 64;
@@ -51,25 +54,38 @@ pub struct Tally {
 /// The text with everything in it visible, on one line.
 pub fn visible(text: &str, care: Care) -> String {
     let mut out = String::with_capacity(text.len());
-    write_visible(text, care, &mut out, &mut Tally::default());
+    Escaper::default().write(text, care, &mut out);
     out
 }
 
-/// The same into a buffer, counting what was met.
-pub fn write_visible(text: &str, care: Care, out: &mut String, tally: &mut Tally) {
-    if is_plain_ascii(text) {
-        out.push_str(text);
-        return;
+/// Makes many texts visible, and counts what was met in all of them.
+#[derive(Default)]
+pub struct Escaper {
+    tally: Tally,
+    lookup: Lookup,
+}
+
+impl Escaper {
+    /// What was met so far.
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
     }
-    let mut units: Vec<Unit> = text.chars().map(Unit::new).collect();
-    fate::settle_clusters(&mut units);
-    if !text.is_ascii() {
-        alike::mark(&mut units, care);
-        fate::follow_bases(&mut units);
-        fate::fence_rtl(&mut units, care);
+
+    /// Writes the text with everything in it visible, on one line.
+    pub fn write(&mut self, text: &str, care: Care, out: &mut String) {
+        if is_plain_ascii(text) {
+            out.push_str(text);
+            return;
+        }
+        let mut units: Vec<Unit> = text.chars().map(|c| Unit::new(c, self.lookup.of(c))).collect();
+        if !text.is_ascii() {
+            fate::settle_clusters(&mut units);
+            alike::mark(&mut units, care);
+            fate::fence_rtl(&mut units, care);
+        }
+        count(&units, &mut self.tally);
+        write_units(&units, out);
     }
-    count(&units, tally);
-    write_units(&units, out);
 }
 
 /// Whether the text is already all that a person needs to see.
@@ -118,7 +134,7 @@ fn is_expected(before: Option<char>, c: char, is_last: bool) -> bool {
         '\t' | '\n' | TAB => true,
         '\r' => is_last,
         '\u{200d}' | '\u{fe0f}' | '\u{20e3}' => before.is_some_and(|b| b.is_emoji_char() || b == '\u{fe0f}'),
-        other => fate::is_bracket(other),
+        other => glyph::is_bracket(other),
     }
 }
 
@@ -204,7 +220,7 @@ fn write_alike(run: &[Unit], out: &mut String) {
 fn runs(mut group: &[Unit], most: usize) -> Vec<&[Unit]> {
     let mut pieces = Vec::new();
     while group.len() > most {
-        let extra = group.iter().skip(most).take_while(|unit| is_mark(unit.c)).count();
+        let extra = group.iter().skip(most).take_while(|unit| unit.traits.mark).count();
         let Some((head, tail)) = group.split_at_checked(most + extra) else { break };
         pieces.push(head);
         group = tail;
@@ -347,6 +363,9 @@ mod tests {
         both("docs.python.org∕x", "docs.python.org⟨∕ U+2215⟩x");
         // Marks, and two spellings of one shape.
         both("cafe\u{301}", "caf⟨e\u{301} U+0065 U+0301⟩");
+        both("א\u{307}b", "⟨א\u{307} U+05D0 U+0307⟩b");
+        both("א\u{307}", "⟨rtl א\u{307} rtl⟩");
+        both("a\u{5b0}", "a⟨U+05B0⟩");
         both("\u{301}x", "⟨U+0301⟩x");
         both("Å \u{212b}", "Å ⟨\u{212b} U+212B⟩");
         both("\u{1112}\u{1161}\u{11ab}", "⟨\u{1112}\u{1161}\u{11ab} U+1112 U+1161 U+11AB⟩");
@@ -374,6 +393,7 @@ mod tests {
             prop::char::range('\u{2000}', '\u{2bff}'),
             prop::char::range('\u{3000}', '\u{30ff}'),
             prop::char::range('\u{fe00}', '\u{ffff}'),
+            prop::sample::select(vec!['\u{301}', '\u{307}', '\u{5b0}', '\u{64b}', 'é', 'ا']),
             prop::sample::select(vec![' ', '\t', '\n', '⟨', '⟩', '⇥', '×', 'U', '+', '0', 'а', 'a', 'א']),
         ]
     }
@@ -409,6 +429,8 @@ mod tests {
                 let plain = part.split_once(CLOSE).map_or(part, |(_, plain)| plain);
                 prop_assert!(unicode_normalization::is_nfc(plain), "{:?} in {:?}", plain, shown);
                 prop_assert!(!plain.starts_with(is_mark), "{:?}", shown);
+                let inside = part.strip_prefix("rtl ").unwrap_or(part);
+                prop_assert!(!inside.starts_with(is_mark), "{:?}", shown);
             }
         }
     }

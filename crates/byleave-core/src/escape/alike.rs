@@ -3,9 +3,9 @@
 //! A word all in one script is honest, unless every letter of it passes for an ASCII one. A word that mixes scripts is not.
 
 use unicode_security::mixed_script::AugmentedScriptSet;
-use unicode_security::{GeneralSecurityProfile as _, skeleton};
 
-use super::fate::{Care, Fate, Unit, is_mark};
+use super::fate::{Care, Fate, Unit};
+use super::glyph::shares;
 
 /// What a word is, as far as look-alikes go; or what stands between two words.
 #[derive(Clone, Copy)]
@@ -33,13 +33,13 @@ pub(super) fn mark(units: &mut [Unit], care: Care) {
     }
     for (group, part) in groups.iter_mut().zip(parts) {
         if matches!(part, Part::Masked(_)) {
-            set_alike(group, |c| !c.is_ascii());
+            set_alike(group, |_| true);
         }
     }
 }
 
 fn is_word(unit: &Unit) -> bool {
-    unit.fate != Fate::Hidden && (unit.c.is_alphanumeric() || is_mark(unit.c))
+    unit.fate != Fate::Hidden && (unit.traits.word || unit.traits.mark)
 }
 
 /// In a sentence of a script, a short word like `с` or `а` is just that.
@@ -69,41 +69,37 @@ fn judge(group: &mut [Unit], care: Care) -> Part {
     if group.iter().all(|unit| unit.c.is_ascii()) {
         return Part::Word;
     }
-    set_alike(group, |c| !c.is_ascii() && !c.identifier_allowed() && passes_for_ascii(c));
-    let latin = AugmentedScriptSet::for_char('a');
-    let is_latin = |c: char| {
-        let set = AugmentedScriptSet::for_char(c);
-        !set.is_all() && shares(set, latin)
-    };
-    let has_latin = group.iter().any(|unit| is_latin(unit.c));
-    let script = resolve(group.iter().map(|unit| unit.c));
+    set_alike(group, |unit| unit.traits.odd && unit.traits.like_ascii);
+    let has_latin = group.iter().any(|unit| unit.traits.latin);
+    let script = resolve(group.iter());
     if script.is_empty() {
-        let others = resolve(group.iter().map(|unit| unit.c).filter(|c| !is_latin(*c)));
+        let others = resolve(group.iter().filter(|unit| !unit.traits.latin));
         if has_latin && (others.hanb || others.jpan || others.kore) {
-            set_alike(group, |c| !c.is_ascii() && passes_for_ascii(c));
+            set_alike(group, |unit| unit.traits.like_ascii);
         } else if has_latin {
-            set_alike(group, |c| !c.is_ascii() && (!is_latin(c) || passes_for_letter(c)));
+            set_alike(group, |unit| !unit.traits.latin || unit.traits.like_letter);
         } else {
-            set_alike(group, |c| !c.is_ascii());
+            set_alike(group, |_| true);
         }
         return Part::Word;
     }
     if has_latin {
         if care == Care::Name {
-            set_alike(group, |c| !c.is_ascii() && passes_for_letter(c));
+            set_alike(group, |unit| unit.traits.like_letter);
         }
         return Part::Word;
     }
     if script.is_all() {
         return Part::Word;
     }
-    let masked = group.iter().all(|unit| unit.c.is_ascii() || passes_for_ascii(unit.c));
+    let masked = group.iter().all(|unit| unit.c.is_ascii() || unit.traits.like_ascii);
     if masked { Part::Masked(script) } else { Part::Honest(script) }
 }
 
-fn set_alike(group: &mut [Unit], which: impl Fn(char) -> bool) {
+/// Marks those outside ASCII that are meant.
+fn set_alike(group: &mut [Unit], which: impl Fn(&Unit) -> bool) {
     for unit in group {
-        if unit.fate != Fate::Hidden && which(unit.c) {
+        if unit.fate != Fate::Hidden && !unit.c.is_ascii() && which(unit) {
             unit.fate = Fate::Alike;
         }
     }
@@ -118,7 +114,7 @@ fn mark_symbols(units: &mut [Unit], care: Care) {
             let at_home = care == Care::Text
                 && (is_typographic(unit.c)
                     || is_wide_form(unit.c) && (before.is_some_and(is_wide) || after.is_some_and(is_wide)));
-            if !at_home && passes_for_ascii(unit.c) {
+            if !at_home && unit.traits.like_ascii {
                 unit.fate = Fate::Alike;
             }
         }
@@ -162,32 +158,10 @@ const fn is_wide(c: char) -> bool {
         || matches!(c, '\u{3001}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{20000}'..='\u{3ffff}')
 }
 
-fn resolve(chars: impl Iterator<Item = char>) -> AugmentedScriptSet {
+fn resolve<'a>(units: impl Iterator<Item = &'a Unit>) -> AugmentedScriptSet {
     let mut set = AugmentedScriptSet::default();
-    for c in chars {
-        set.intersect_with(AugmentedScriptSet::for_char(c));
+    for unit in units {
+        set.intersect_with(unit.traits.script);
     }
     set
-}
-
-fn shares(mut a: AugmentedScriptSet, b: AugmentedScriptSet) -> bool {
-    a.intersect_with(b);
-    !a.is_empty()
-}
-
-/// Whether a character outside ASCII can be taken for ASCII.
-fn passes_for_ascii(c: char) -> bool {
-    // Close enough in most fonts, and not in the tables.
-    if matches!(c, 'к' | 'κ' | 'τ' | 'ι' | 'η' | 'п' | 'г') {
-        return true;
-    }
-    let mut buffer = [0; 4];
-    skeleton(c.encode_utf8(&mut buffer)).all(|s| s.is_ascii())
-}
-
-/// Whether a letter can be taken for a single ASCII one: `ı` can, `æ` cannot.
-fn passes_for_letter(c: char) -> bool {
-    let mut buffer = [0; 4];
-    let mut shape = skeleton(c.encode_utf8(&mut buffer));
-    shape.next().is_some_and(|first| first.is_ascii()) && shape.next().is_none()
 }

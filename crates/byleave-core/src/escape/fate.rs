@@ -1,15 +1,6 @@
 //! What becomes of each character: shown, shown with its code point, or shown as its code point.
 
-use unicode_normalization::is_nfc;
-use unicode_properties::{GeneralCategory as Gc, UnicodeGeneralCategory as _};
-use unicode_security::mixed_script::AugmentedScriptSet;
-
-/// Opens a mark of ours; in the text it is itself written as a code point.
-pub const OPEN: char = '⟨';
-/// Closes a mark of ours.
-pub const CLOSE: char = '⟩';
-/// Stands for a tab.
-pub const TAB: char = '⇥';
+use super::glyph::{Traits, is_normal};
 
 /// Marks on one base before they only pile up.
 const MARKS_MAX: usize = 4;
@@ -41,73 +32,13 @@ pub(super) enum Fate {
 pub(super) struct Unit {
     pub(super) c: char,
     pub(super) fate: Fate,
+    pub(super) traits: Traits,
 }
 
 impl Unit {
-    pub(super) fn new(c: char) -> Self {
-        let shown = is_printable(c) && !is_bracket(c) && c != TAB;
-        Self { c, fate: if shown { Fate::Plain } else { Fate::Hidden } }
+    pub(super) const fn new(c: char, traits: Traits) -> Self {
+        Self { c, fate: if traits.shown { Fate::Plain } else { Fate::Hidden }, traits }
     }
-}
-
-/// Whether a character has a shape of its own, moves nothing about, and is no odd space.
-pub fn is_printable(c: char) -> bool {
-    if c.is_ascii() {
-        return !c.is_ascii_control();
-    }
-    let shapeless = matches!(
-        c.general_category(),
-        Gc::Control
-            | Gc::Format
-            | Gc::Surrogate
-            | Gc::PrivateUse
-            | Gc::Unassigned
-            | Gc::SpaceSeparator
-            | Gc::LineSeparator
-            | Gc::ParagraphSeparator
-    );
-    // Letters, marks and symbols by category, blank on the screen.
-    let blank = matches!(
-        c,
-        '\u{34f}'
-            | '\u{115f}'
-            | '\u{1160}'
-            | '\u{17b4}'
-            | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
-            | '\u{2800}'
-            | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffc}'
-            | '\u{16fe4}'
-            | '\u{1d159}'
-            | '\u{e0000}'..='\u{e0fff}'
-    );
-    !shapeless && !blank
-}
-
-/// Whether a character is drawn onto the one before it.
-pub fn is_mark(c: char) -> bool {
-    !c.is_ascii() && matches!(c.general_category(), Gc::NonspacingMark | Gc::SpacingMark | Gc::EnclosingMark)
-}
-
-/// Whether a character is one of our brackets, or would pass for one.
-pub(super) const fn is_bracket(c: char) -> bool {
-    matches!(
-        c,
-        OPEN | CLOSE
-            | '\u{2329}'
-            | '\u{232a}'
-            | '\u{3008}'
-            | '\u{3009}'
-            | '\u{276c}'
-            | '\u{276d}'
-            | '\u{2770}'
-            | '\u{2771}'
-            | '\u{29fc}'
-            | '\u{29fd}'
-    )
 }
 
 /// Decides on marks and the bases they stand on.
@@ -116,7 +47,7 @@ pub(super) const fn is_bracket(c: char) -> bool {
 pub(super) fn settle_clusters(units: &mut [Unit]) {
     let mut rest = units;
     while let Some((base, tail)) = rest.split_first_mut() {
-        let marks = tail.iter().take_while(|unit| is_mark(unit.c)).count();
+        let marks = tail.iter().take_while(|unit| unit.traits.mark).count();
         let (marks, tail) = tail.split_at_mut(marks);
         settle_cluster(base, marks);
         rest = tail;
@@ -128,12 +59,12 @@ fn settle_cluster(base: &mut Unit, marks: &mut [Unit]) {
         return;
     }
     // A mark at the very start, or on a blank, has nothing of its own to stand on.
-    let carries = base.fate == Fate::Plain && base.c.is_alphanumeric() && !is_mark(base.c);
-    if is_mark(base.c) {
+    let carries = base.fate == Fate::Plain && base.traits.word && !base.traits.mark;
+    if base.traits.mark {
         base.fate = Fate::Hidden;
     }
     for (place, mark) in marks.iter_mut().enumerate() {
-        if !carries || place >= MARKS_MAX || mark.c.general_category() == Gc::EnclosingMark {
+        if !carries || place >= MARKS_MAX || mark.traits.enclosing {
             mark.fate = Fate::Hidden;
         }
     }
@@ -144,9 +75,13 @@ fn settle_cluster(base: &mut Unit, marks: &mut [Unit]) {
     if base.fate != Fate::Plain {
         return;
     }
-    let general = marks.iter().take(shown).any(|mark| AugmentedScriptSet::for_char(mark.c).is_all());
-    let text = std::iter::once(base.c).chain(marks.iter().take(shown).map(|mark| mark.c));
-    if general || is_conjoining(base.c) || !is_nfc_all(text) {
+    let general = marks.iter().take(shown).any(|mark| mark.traits.script.is_all());
+    let normal = if shown == 0 {
+        base.traits.normal
+    } else {
+        is_normal(std::iter::once(base.c).chain(marks.iter().take(shown).map(|mark| mark.c)))
+    };
+    if general || !normal {
         base.fate = Fate::Alike;
         for mark in marks.iter_mut().take(shown) {
             mark.fate = Fate::Alike;
@@ -154,34 +89,14 @@ fn settle_cluster(base: &mut Unit, marks: &mut [Unit]) {
     }
 }
 
-fn is_nfc_all(text: impl Iterator<Item = char>) -> bool {
-    let text: String = text.collect();
-    is_nfc(&text)
-}
-
-/// The parts of Hangul syllables, which are drawn as if they were the syllable.
-const fn is_conjoining(c: char) -> bool {
-    matches!(c, '\u{1100}'..='\u{11ff}' | '\u{a960}'..='\u{a97f}' | '\u{d7b0}'..='\u{d7ff}')
-}
-
-/// Lets marks share the fate of the base they stand on.
-pub(super) fn follow_bases(units: &mut [Unit]) {
-    let mut before = Fate::Hidden;
-    for unit in units {
-        if unit.fate == Fate::Plain && is_mark(unit.c) {
-            unit.fate = before;
-        }
-        before = unit.fate;
-    }
-}
-
 /// Puts right-to-left runs behind a fence: in prose over several words, in names one word each.
 pub(super) fn fence_rtl(units: &mut [Unit], care: Care) {
     for unit in units.iter_mut() {
-        if unit.fate == Fate::Plain && is_rtl(unit.c) {
+        if unit.fate == Fate::Plain && unit.traits.rtl {
             unit.fate = Fate::Rtl;
         }
     }
+    follow_bases(units);
     if care == Care::Name {
         return;
     }
@@ -194,6 +109,17 @@ pub(super) fn fence_rtl(units: &mut [Unit], care: Care) {
             }
         }
         rest = tail;
+    }
+}
+
+/// Lets marks share the fate of the base they stand on; one that cannot is named, so that none stands on a sign of ours.
+fn follow_bases(units: &mut [Unit]) {
+    let mut before = Fate::Hidden;
+    for unit in units {
+        if unit.traits.mark && unit.fate != before {
+            unit.fate = if unit.fate == Fate::Plain { before } else { Fate::Hidden };
+        }
+        before = unit.fate;
     }
 }
 
@@ -211,16 +137,4 @@ fn glue(after: &[Unit]) -> usize {
         }
         _ => 0,
     }
-}
-
-/// The ranges that Unicode sets aside for right-to-left scripts, their digits and signs included.
-const fn is_rtl(c: char) -> bool {
-    matches!(
-        c,
-        '\u{590}'..='\u{8ff}'
-            | '\u{fb1d}'..='\u{fdff}'
-            | '\u{fe70}'..='\u{feff}'
-            | '\u{10800}'..='\u{10fff}'
-            | '\u{1e800}'..='\u{1efff}'
-    )
 }

@@ -16,14 +16,9 @@ pub struct Rendering {
 }
 
 impl Rendering {
-    /// All of it as plain text, a line each.
+    /// All of it as plain text: a line each, and an empty one before each part.
     pub fn to_text(&self) -> String {
-        let mut text = String::new();
-        for line in &self.lines {
-            text.push_str(&line.text);
-            text.push('\n');
-        }
-        text
+        self.to_string()
     }
 
     /// The lines for a screen of so many columns: what is broken keeps its gutter.
@@ -36,7 +31,13 @@ impl Rendering {
 
 impl fmt::Display for Rendering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.lines.iter().try_for_each(|line| writeln!(f, "{}", line.text))
+        for line in &self.lines {
+            if line.role == LineRole::Heading && line.gutter == 0 {
+                writeln!(f)?;
+            }
+            writeln!(f, "{}", line.text)?;
+        }
+        Ok(())
     }
 }
 

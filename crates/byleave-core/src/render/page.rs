@@ -1,6 +1,6 @@
 //! The page being written: keeps the bounds, escapes what comes from outside, counts what must be warned of.
 
-use crate::escape::{Care, Tally, visible, write_visible};
+use crate::escape::{Care, Escaper, visible};
 
 use super::line::{LineRole, RenderLine, Rendering, continued, split};
 
@@ -23,7 +23,7 @@ pub(super) struct Page {
     missing: Option<String>,
     warnings_at: usize,
     warnings: Vec<String>,
-    tally: Tally,
+    escaper: Escaper,
 }
 
 impl Page {
@@ -87,7 +87,7 @@ impl Page {
             return String::new();
         }
         let mut out = String::with_capacity(text.len() + 8);
-        write_visible(text, care, &mut out, &mut self.tally);
+        self.escaper.write(text, care, &mut out);
         out
     }
 
@@ -104,26 +104,23 @@ impl Page {
                 .push(format!("CANNOT BE SHOWN IN FULL: {why}; approving is not possible, only refusing"));
         }
         warnings.append(&mut self.warnings);
+        let tally = *self.escaper.tally();
         let example = |c: Option<char>| visible(&c.unwrap_or_default().to_string(), Care::Name);
-        if self.tally.hidden > 0 {
-            let first = example(self.tally.first_hidden);
+        if tally.hidden > 0 {
+            let first = example(tally.first_hidden);
+            let places = counted(tally.hidden, "place", "places");
             warnings.push(format!(
-                "contains {}; each is shown in brackets, the first is {first}",
-                counted(self.tally.hidden, "character that cannot be seen", "characters that cannot be seen")
+                "contains characters that cannot be seen, shown in brackets in {places} below; the first is {first}"
             ));
         }
-        if self.tally.alike > 0 {
-            let code = self.tally.first_alike.map_or(0, u32::from);
+        if tally.alike > 0 {
+            let first = tally.first_alike.map_or(0, u32::from);
+            let places = counted(tally.alike, "place", "places");
             warnings.push(format!(
-                "contains {}; each is shown in brackets with its code point, the first is U+{code:04X}",
-                counted(
-                    self.tally.alike,
-                    "character that looks like another",
-                    "characters that look like others"
-                )
+                "contains characters that look like others, shown in brackets in {places} below; the first is U+{first:04X}"
             ));
         }
-        if self.tally.rtl > 0 {
+        if tally.rtl > 0 {
             warnings.push("contains text that runs from right to left, shown as ⟨rtl … rtl⟩".into());
         }
         let complete = self.missing.is_none();

@@ -45,7 +45,7 @@ pub(super) fn effects(page: &mut Page, sheet: &Sheet) {
     } else if sheet.plan.reads_only {
         page.line(LineRole::Effect, "  ", "only reads: there is nothing to undo");
     } else {
-        page.line(LineRole::Effect, "  ", "nothing in it is known to be impossible to undo");
+        page.line(LineRole::Effect, "  ", "not marked as impossible to undo");
     }
     if sheet.terms.destructive {
         page.line(LineRole::Warning, WARNING_GUTTER, "the tool says of itself that it destroys");
@@ -257,7 +257,8 @@ fn write_reason(page: &mut Page, reason: &Reason) {
     if !reason.effects.is_empty() {
         let places: Vec<String> =
             reason.effects.iter().map(|place| (u64::from(*place) + 1).to_string()).collect();
-        text.push_str(&format!("; about effect {}", places.join(", ")));
+        let word = if places.len() == 1 { "effect" } else { "effects" };
+        text.push_str(&format!("; about {word} {}", places.join(", ")));
     }
     page.line(LineRole::Reason, "  ", &text);
     if reason.why.contains('\n') {

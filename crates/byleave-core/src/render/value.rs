@@ -16,8 +16,8 @@ pub(super) const GUTTER: &str = "  │ ";
 const DEPTH_MAX: usize = 128;
 /// A text of one line that is longer says how long it is.
 const SHORT_BYTES: usize = 200;
-/// Empty lines in a row before they are counted instead of shown.
-const EMPTY_MAX: usize = 3;
+/// How often a line is repeated before the repetitions are counted instead of shown: padding does not push the rest away.
+const SAME_MAX: usize = 4;
 
 /// Writes a value, whole.
 pub(super) fn write(page: &mut Page, role: LineRole, value: &Value) {
@@ -115,27 +115,23 @@ fn numbered(page: &mut Page, role: LineRole, depth: usize, text: &str) {
         if !page.is_open() {
             return;
         }
-        if line.is_empty() {
-            let mut last = number;
-            while let Some((_, number)) = lines.next_if(|(next, _)| next.is_empty()) {
-                last = number;
-            }
-            if last - number >= EMPTY_MAX {
-                let empty = last - number + 1;
-                page.line(
-                    role,
-                    &format!("{gutter}{number:>digits$}–{last} ┃ "),
-                    &format!("⟨{empty} empty lines⟩"),
-                );
-            } else {
-                for number in number..=last {
-                    page.line(role, &format!("{gutter}{number:>digits$} ┃"), "");
-                }
-            }
-            continue;
+        let mut last = number;
+        while let Some((_, same)) = lines.next_if(|(next, _)| *next == line) {
+            last = same;
         }
         let shown = page.escaped(line, Care::Text);
-        page.line(role, &format!("{gutter}{number:>digits$} ┃ "), &shown);
+        let one = |number: usize| match line {
+            "" => format!("{gutter}{number:>digits$} ┃"),
+            _ => format!("{gutter}{number:>digits$} ┃ "),
+        };
+        page.line(role, &one(number), &shown);
+        let more = last - number;
+        if more > SAME_MAX {
+            let range = format!("{gutter}{:>digits$}–{last} ┃ ", number + 1);
+            page.line(role, &range, &format!("⟨the same line {more} more times⟩"));
+        } else {
+            (number + 1..=last).for_each(|number| page.line(role, &one(number), &shown));
+        }
     }
 }
 

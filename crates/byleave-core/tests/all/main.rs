@@ -4,5 +4,6 @@
 mod every_record;
 mod policy;
 mod purity;
+mod render;
 mod walk;
 mod words;
