@@ -160,11 +160,12 @@ fn what_a_tool_says_later_does_not_matter() {
 #[test]
 fn readers_go_on_while_a_writer_registers() {
     let catalog = Catalog::new();
-    // Always registered and taken out in one step, so a reader must see both or none.
+    // Always registered in one step, so a reader must see both or none.
     let pair = |i: usize| -> [Arc<dyn Tool>; 2] {
         [Arc::new(Plain::named(&format!("left_{i}"))), Arc::new(Plain::named(&format!("right_{i}")))]
     };
     let done = AtomicBool::new(false);
+    let half_way = AtomicUsize::new(0);
     let reads = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..4)
             .map(|_| {
@@ -176,6 +177,9 @@ fn readers_go_on_while_a_writer_registers() {
                         assert_eq!(tools.len() % 2, 0, "half a registration was seen");
                         assert!(tools.len() >= largest, "the catalog went back");
                         assert!(tools.is_sorted_by_key(|entry| entry.name().to_owned()));
+                        if largest < 1_000 && tools.len() >= 1_000 {
+                            half_way.fetch_add(1, Ordering::AcqRel);
+                        }
                         largest = tools.len();
                         if let Some(last) = tools.last() {
                             assert!(snapshot.get(last.name()).is_ok() && catalog.has(last.name()));
@@ -188,6 +192,10 @@ fn readers_go_on_while_a_writer_registers() {
             .collect();
         for i in 0..1_000 {
             catalog.register_all(pair(i)).unwrap();
+            // Every reader gets there in the middle of it, and not only afterwards.
+            while i == 600 && half_way.load(Ordering::Acquire) < 4 {
+                std::thread::yield_now();
+            }
         }
         done.store(true, Ordering::Release);
         readers.into_iter().map(|reader| reader.join().unwrap()).collect::<Vec<_>>()
@@ -215,4 +223,31 @@ fn a_reader_within_a_registration_is_not_blocked() {
     let manifest = Plain::named("inward").0;
     catalog.register(Inward(manifest, catalog.clone())).unwrap();
     assert!(catalog.has("inward"));
+}
+
+// req: G2
+#[test]
+fn a_tool_that_uses_the_catalog_when_it_goes_is_not_blocked() {
+    struct Parting(Plain, Catalog, &'static str);
+    impl Tool for Parting {
+        fn manifest(&self) -> &Manifest {
+            self.0.manifest()
+        }
+        fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
+            self.0.execute(arguments, run)
+        }
+    }
+    impl Drop for Parting {
+        fn drop(&mut self) {
+            assert!(!self.1.has("parting"));
+            self.1.register(Plain::named(self.2)).unwrap();
+        }
+    }
+    let catalog = Catalog::new();
+    let parting = |heir| Parting(Plain::named("parting"), catalog.clone(), heir);
+    catalog.register(parting("first")).unwrap();
+    catalog.clear();
+    catalog.register(parting("second")).unwrap();
+    drop(catalog.unregister("parting").unwrap());
+    assert_eq!(names(&catalog), ["first", "second"]);
 }
