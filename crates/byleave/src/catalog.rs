@@ -121,7 +121,7 @@ impl Catalog {
     /// Registers many tools at once: all of them, or none.
     pub fn register_all(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), NotRegistered> {
         let entries = tools.into_iter().map(Entry::new).collect::<Result<Vec<_>, _>>()?;
-        self.change(|next| entries.into_iter().try_for_each(|entry| next.add(entry)))
+        self.change(|next| entries.iter().try_for_each(|entry| next.add(Arc::clone(entry))))
     }
 
     /// Registers a tool in place of the one with the same name, which is returned.
@@ -131,7 +131,7 @@ impl Catalog {
         let entry = Entry::new(Arc::new(tool))?;
         self.change(|next| {
             let old = next.remove(&entry.name);
-            next.add(entry)?;
+            next.add(Arc::clone(&entry))?;
             Ok(old)
         })
     }
@@ -143,8 +143,10 @@ impl Catalog {
 
     /// Takes all tools out.
     pub fn clear(&self) {
-        let _writing = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.shared.snapshot.store(Arc::default());
+        let writing = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.shared.snapshot.swap(Arc::default());
+        drop(writing);
+        drop(old);
     }
 
     /// The tools at this moment.
@@ -193,10 +195,13 @@ impl Catalog {
     /// Makes the next snapshot from the present one; after an error the present one stays.
     fn change<R, E>(&self, edit: impl FnOnce(&mut Snapshot) -> Result<R, E>) -> Result<R, E> {
         // The lock guards no data, so a writer that panicked leaves nothing half done.
-        let _writing = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let writing = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = Snapshot::clone(&self.shared.snapshot.load());
         let made = edit(&mut next)?;
-        self.shared.snapshot.store(Arc::new(next));
+        let old = self.shared.snapshot.swap(Arc::new(next));
+        // Letting go of the last of a tool runs code that is not ours: not while the lock is held.
+        drop(writing);
+        drop(old);
         Ok(made)
     }
 }

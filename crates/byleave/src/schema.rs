@@ -15,6 +15,7 @@ use jsonschema::{PatternOptions, ValidationOptions};
 use serde_json::Value;
 
 pub use limits::{Limits, Size, TooLarge};
+use survey::Survey;
 pub(crate) use survey::has_argument;
 
 /// How many errors the model is told at once.
@@ -27,6 +28,8 @@ const ERROR_CHARS_MAX: usize = 300;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// The steps back of one match, for patterns that no linear engine takes.
 const BACKTRACKS_MAX: usize = 10_000;
+/// How deep checking may go, counted in subschemas, where a schema comes back to itself; bounds the stack.
+const DESCENT_MAX: usize = 1_000;
 /// The steps that looking for all errors may take, where a schema comes back to itself.
 const ERROR_STEPS_MAX: u64 = 200_000;
 
@@ -70,7 +73,7 @@ pub enum BadSchema {
 pub struct Validator {
     compiled: jsonschema::Validator,
     required: Vec<String>,
-    loops: u64,
+    survey: Survey,
 }
 
 impl Validator {
@@ -85,14 +88,14 @@ impl Validator {
             .map_err(|_| BadSchema::Invalid { why: "it cannot be compiled".into() })??;
         let required = schema.get("required").and_then(Value::as_array);
         let required = required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-        Ok(Self { compiled, required, loops: survey.loops })
+        Ok(Self { compiled, required, survey })
     }
 
     /// Checks the arguments of a call; the refusal says what is wrong where, for the model to do better.
     pub fn check(&self, arguments: &Value, limits: &Limits) -> Result<(), Refusal> {
-        let size = limits
-            .measure(arguments)
-            .map_err(|why| Refusal::new(Code::ArgumentsTooLarge, format!("the arguments are {why}")))?;
+        let too_large =
+            |why: TooLarge| Refusal::new(Code::ArgumentsTooLarge, format!("the arguments are {why}"));
+        let size = self.bounded(limits).measure(arguments).map_err(too_large)?;
         if !arguments.is_object() {
             let why = format!("the arguments must be a JSON object, not {}", kind(arguments));
             return Err(Refusal::new(Code::ArgumentsInvalid, why));
@@ -113,7 +116,7 @@ impl Validator {
     /// Some models write null for an argument they do not give. For callers that ask for it; check the result.
     pub fn without_nulls(&self, mut arguments: Value, limits: &Limits) -> Value {
         let has_nulls = arguments.as_object().is_some_and(|fields| fields.values().any(Value::is_null));
-        let Ok(size) = limits.measure(&arguments) else { return arguments };
+        let Ok(size) = self.bounded(limits).measure(&arguments) else { return arguments };
         if !has_nulls || self.is_endless(&size) {
             return arguments;
         }
@@ -131,10 +134,19 @@ impl Validator {
         arguments
     }
 
+    /// The limits, with no more depth than this schema can be followed down to.
+    fn bounded(&self, limits: &Limits) -> Limits {
+        let depth_max = match self.survey.loops {
+            0 => limits.depth_max,
+            _ => limits.depth_max.min(DESCENT_MAX / self.survey.step),
+        };
+        Limits { depth_max, ..*limits }
+    }
+
     /// Whether collecting every error could take too long: each loop may be gone round once per level.
     fn is_endless(&self, size: &Size) -> bool {
         let levels = u32::try_from(size.depth).unwrap_or(u32::MAX);
-        self.loops > 1 && self.loops.saturating_pow(levels) > ERROR_STEPS_MAX
+        self.survey.loops > 1 && self.survey.loops.saturating_pow(levels) > ERROR_STEPS_MAX
     }
 
     fn account(&self, arguments: &Value, size: &Size) -> String {

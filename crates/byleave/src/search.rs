@@ -28,8 +28,10 @@ const TEXT_CHARS_MAX: usize = 4_096;
 /// The words of one tool, ready to be searched.
 #[derive(Debug)]
 pub(crate) struct Document {
+    /// Which beginnings of words there are; most documents are passed over by this alone.
+    beginnings: u128,
     /// The words, sorted, one after the other.
-    text: Box<str>,
+    text: Box<[u8]>,
     words: Box<[Word]>,
     length: f32,
     /// The names, in lower case.
@@ -65,7 +67,9 @@ impl Document {
         let mut text = String::new();
         let mut marks = Vec::with_capacity(words.len());
         let mut length = 0.0;
+        let mut beginnings = 0;
         for (word, weight) in words {
+            beginnings |= beginning(word.as_bytes());
             let start = u32::try_from(text.len()).unwrap_or(u32::MAX);
             text.push_str(&word);
             let end = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -74,7 +78,8 @@ impl Document {
         }
         let names = std::iter::once(&manifest.name).chain(&manifest.aliases);
         Self {
-            text: text.into(),
+            beginnings,
+            text: text.into_bytes().into(),
             words: marks.into(),
             length,
             names: names.map(|name| name.to_lowercase().into()).collect(),
@@ -82,18 +87,20 @@ impl Document {
     }
 
     /// How much of a query word is in here: whole words count in full, beginnings of words less.
-    fn frequency(&self, query: &str) -> f32 {
+    fn frequency(&self, query: &QueryWord) -> f32 {
+        if self.beginnings & query.beginning == 0 {
+            return 0.0;
+        }
         let mut sum = 0.0;
         for word in &self.words {
             let Some(text) = self.text.get(word.start as usize..word.end as usize) else { continue };
-            if text.starts_with(query) {
-                if text.len() == query.len() {
-                    sum += word.weight;
-                } else if query.len() >= PREFIX_CHARS_MIN {
-                    sum += word.weight * PREFIX;
-                }
-            } else if text > query {
-                break;
+            match text.strip_prefix(query.text.as_bytes()) {
+                Some([]) => sum += word.weight,
+                Some(_) if query.text.len() >= PREFIX_CHARS_MIN => sum += word.weight * PREFIX,
+                Some(_) => {}
+                // The words are sorted: from here on they only get farther away.
+                None if text > query.text.as_bytes() => break,
+                None => {}
             }
         }
         sum
@@ -122,6 +129,7 @@ pub(crate) fn rank<'a>(
     words.sort();
     words.dedup();
     words.truncate(QUERY_WORDS_MAX);
+    let words: Vec<QueryWord> = words.into_iter().map(QueryWord::new).collect();
     if name.is_empty() {
         return Vec::new();
     }
@@ -142,7 +150,7 @@ pub(crate) fn rank<'a>(
             found |= frequency > 0.0;
         }
         if found {
-            hits.push(Hit { place, length: document.length, bonus, frequencies, score: 0.0 });
+            hits.push(Hit { place, length: document.length, bonus, frequencies });
         }
     }
     let mean_length = (total_length / as_f32(count)).max(1.0);
@@ -153,14 +161,22 @@ pub(crate) fn rank<'a>(
             (1.0 + (as_f32(count) - holders + 0.5) / (holders + 0.5)).ln()
         })
         .collect();
-    for hit in &mut hits {
-        let held_back = SATURATION * (1.0 - LENGTH + LENGTH * hit.length / mean_length);
-        let words = hit.frequencies.iter().zip(&rarity);
-        let sum: f32 = words.map(|(f, rarity)| rarity * f * (SATURATION + 1.0) / (f + held_back)).sum();
-        hit.score = hit.bonus + sum;
+    let mut scores: Vec<(f32, usize)> = hits
+        .iter()
+        .map(|hit| {
+            let held_back = SATURATION * (1.0 - LENGTH + LENGTH * hit.length / mean_length);
+            let words = hit.frequencies.iter().zip(&rarity);
+            let sum: f32 = words.map(|(f, rarity)| rarity * f * (SATURATION + 1.0) / (f + held_back)).sum();
+            (hit.bonus + sum, hit.place)
+        })
+        .collect();
+    let order = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+    if limit < scores.len() {
+        scores.select_nth_unstable_by(limit, order);
+        scores.truncate(limit);
     }
-    hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
-    hits.into_iter().take(limit).map(|hit| hit.place).collect()
+    scores.sort_unstable_by(order);
+    scores.into_iter().map(|(_, place)| place).collect()
 }
 
 struct Hit {
@@ -168,7 +184,23 @@ struct Hit {
     length: f32,
     bonus: f32,
     frequencies: [f32; QUERY_WORDS_MAX],
-    score: f32,
+}
+
+struct QueryWord {
+    text: String,
+    beginning: u128,
+}
+
+impl QueryWord {
+    fn new(text: String) -> Self {
+        Self { beginning: beginning(text.as_bytes()), text }
+    }
+}
+
+/// One bit for the first two bytes of a word.
+fn beginning(word: &[u8]) -> u128 {
+    let byte = |at: usize| u32::from(word.get(at).copied().unwrap_or(0));
+    1 << ((byte(0) * 31 + byte(1)) % u128::BITS)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ranking does not care for the last digit of a count")]

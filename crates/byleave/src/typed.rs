@@ -27,6 +27,8 @@ type Describer = Box<dyn Fn(&Site) -> String + Send + Sync>;
 /// A tool made of a struct for its arguments and a function.
 ///
 /// ```
+/// use std::io::Write;
+///
 /// use byleave::core::manifest::{Class, Role};
 /// use byleave::tool::Run;
 /// use byleave::typed::Typed;
@@ -40,7 +42,9 @@ type Describer = Box<dyn Fn(&Site) -> String + Send + Sync>;
 /// }
 ///
 /// let tool = Typed::new("append_line", "Appends a line to a file", |args: AppendLine, _run: Run| async move {
-///     std::fs::write(args.path, args.line).map(|()| "appended")
+///     let mut file = std::fs::OpenOptions::new().append(true).open(args.path)?;
+///     writeln!(file, "{}", args.line)?;
+///     Ok::<_, std::io::Error>("appended")
 /// })
 /// .class(Class::File)
 /// .role("/path", Role::EditPath)

@@ -60,6 +60,8 @@ enum Holds {
 pub(super) struct Survey {
     /// In how many places the schema, written out, comes back to itself.
     pub(super) loops: u64,
+    /// The longest way down within one level of the value.
+    pub(super) step: usize,
 }
 
 /// Looks a schema over; its size must have been measured before.
@@ -70,12 +72,11 @@ pub(super) fn survey(root: &Value) -> Result<Survey, BadSchema> {
     }
     let mut whole = Unfolding { document: &document, beneath: true, seen: HashMap::new() };
     let mut in_place = Unfolding { document: &document, beneath: false, seen: HashMap::new() };
-    let loops = whole.visit(root, 0)?.loops;
+    let mut step = 1;
     for schema in all_schemas(root) {
-        whole.visit(schema, 0)?;
-        in_place.visit(schema, 0)?;
+        step = step.max(in_place.visit(schema, 0)?.height);
     }
-    Ok(Survey { loops })
+    Ok(Survey { loops: whole.visit(root, 0)?.loops, step })
 }
 
 /// Finds what a pointer into the arguments names in the schema; references and alternatives are followed.

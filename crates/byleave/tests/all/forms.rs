@@ -1,0 +1,265 @@
+//! Tools and results in the forms of others.
+
+use std::sync::Arc;
+
+use byleave::catalog::{Catalog, Entry};
+use byleave::core::manifest::Class;
+use byleave::core::outcome::Output;
+use byleave::forms::{
+    Form, Report, Unfit, anthropic_messages, gemini_messages, mcp_result, openai_messages, result_json,
+    schema, schemas,
+};
+use byleave::tool::Run;
+use byleave::typed::Typed;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::support::{Plain, site};
+
+/// A bit of everything that forms treat differently.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is looked at")]
+struct Edit {
+    /// The file
+    path: String,
+    /// What to do
+    kind: Kind,
+    /// Where
+    at: Option<Place>,
+    /// How far
+    reach: Option<u32>,
+    tags: Vec<String>,
+    pair: (i64, i64),
+    extra: Value,
+    tree: Tree,
+    target: Target,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Insert,
+    Remove,
+}
+
+/// A place in a file
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its schema is looked at")]
+struct Place {
+    line: u32,
+    column: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its schema is looked at")]
+struct Tree {
+    name: String,
+    children: Vec<Tree>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its schema is looked at")]
+enum Target {
+    File { path: String },
+    Line { number: u32 },
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+fn catalog() -> Catalog {
+    let catalog = Catalog::new();
+    let edit = Typed::new("edit", "Edits a file", |_: Edit, _: Run| async {})
+        .class(Class::File)
+        .destructive()
+        .describe_by(|site| format!("Edits a file beneath {}", site.cwd.display()));
+    catalog.register(edit).unwrap();
+    let now = Typed::new("now", "Tells the time", |_: Nothing, _: Run| async {}).read_only().repeatable();
+    catalog.register(now).unwrap();
+    catalog
+}
+
+fn in_form(form: Form) -> Vec<Value> {
+    schemas(form, &catalog().list(), &site()).unwrap()
+}
+
+// req: T9
+#[test]
+fn schemas_for_openai() {
+    insta::assert_json_snapshot!(in_form(Form::OpenAi));
+}
+
+// req: T9
+#[test]
+fn schemas_for_anthropic() {
+    insta::assert_json_snapshot!(in_form(Form::Anthropic));
+}
+
+// req: T9
+#[test]
+fn schemas_for_gemini() {
+    insta::assert_json_snapshot!(in_form(Form::Gemini));
+}
+
+// req: T9
+#[test]
+fn schemas_for_mcp() {
+    insta::assert_json_snapshot!(in_form(Form::Mcp));
+}
+
+// req: T9, G1
+#[test]
+fn schemas_for_an_allowed_set() {
+    let allowed = catalog().filter(["now"]).unwrap();
+    let schemas = schemas(Form::Anthropic, &allowed, &site()).unwrap();
+    assert_eq!(schemas.len(), 1);
+    assert_eq!(schemas[0]["name"], "now");
+    assert!(catalog().filter(["never"]).is_err());
+}
+
+fn entry(name: &str, schema: Value) -> Arc<Entry> {
+    Catalog::new().register(Plain::with_schema(name, schema)).unwrap()
+}
+
+// req: T9
+#[test]
+fn names_must_fit_the_provider() {
+    let object = || json!({"type": "object"});
+    let check = |name: &str, takers: &[Form]| {
+        for form in Form::ALL {
+            let made = schema(form, &entry(name, object()), &site());
+            assert_eq!(made.is_ok(), takers.contains(&form), "{name} for {form}: {made:?}");
+        }
+    };
+    check("read_file-2", &Form::ALL);
+    check("a.b", &[Form::Gemini, Form::Mcp]);
+    check("2fa", &[Form::OpenAi, Form::Anthropic, Form::Mcp]);
+    check("a/b", &[Form::Mcp]);
+    check(&"x".repeat(63), &Form::ALL);
+    check(&"x".repeat(64), &[Form::OpenAi, Form::Anthropic, Form::Mcp]);
+    check(&"x".repeat(65), &[Form::Mcp]);
+    let unfit = schema(Form::OpenAi, &entry("a.b", object()), &site()).unwrap_err();
+    assert_eq!(
+        unfit.to_string(),
+        "OpenAI does not take the name `a.b`: it takes 1 to 64 letters, digits, `_` and `-`; \
+         register the tool under another"
+    );
+}
+
+// req: T9
+#[test]
+fn what_a_provider_would_refuse_is_said_here() {
+    let either = json!({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
+    for form in [Form::OpenAi, Form::Anthropic] {
+        let unfit = schema(form, &entry("either", either.clone()), &site()).unwrap_err();
+        assert_eq!(unfit, Unfit::Top { form, tool: "either".into(), keyword: "oneOf" });
+    }
+    let many: serde_json::Map<String, Value> =
+        (0..6_000).map(|i| (format!("p{i}"), json!({"type": "string"}))).collect();
+    let unfit = schema(Form::Gemini, &entry("many", json!({"properties": many})), &site()).unwrap_err();
+    assert_eq!(unfit, Unfit::TooLarge { form: Form::Gemini, tool: "many".into() });
+}
+
+// req: T9
+#[test]
+fn gemini_gets_what_it_can_take() {
+    let check = |given: Value, wanted: Value| {
+        let schema = json!({"type": "object", "properties": {"x": given}, "$defs": {
+            "word": {"type": "string", "description": "a word"},
+            "list": {"type": "array", "items": {"$ref": "#/$defs/list"}},
+        }});
+        let made = byleave::forms::schema(Form::Gemini, &entry("t", schema), &site()).unwrap();
+        assert_eq!(made["parameters"]["properties"]["x"], wanted, "{given}");
+    };
+    check(json!({"type": ["string", "null"]}), json!({"type": "STRING", "nullable": true}));
+    check(json!({"const": "a"}), json!({"type": "STRING", "enum": ["a"]}));
+    check(json!({"const": 7}), json!({"type": "INTEGER", "minimum": 7, "maximum": 7}));
+    check(json!({"enum": ["a", null]}), json!({"type": "STRING", "enum": ["a"], "nullable": true}));
+    check(
+        json!({"type": "integer", "enum": [1, 2], "description": "n"}),
+        json!({"type": "INTEGER", "description": "n (one of: 1, 2)"}),
+    );
+    check(
+        json!({"oneOf": [{"type": "integer"}, {"type": "string"}]}),
+        json!({"anyOf": [{"type": "INTEGER"}, {"type": "STRING"}]}),
+    );
+    check(json!({"oneOf": [{"const": "a"}, {"const": "b"}]}), json!({"type": "STRING", "enum": ["a", "b"]}));
+    check(
+        json!({"anyOf": [{"$ref": "#/$defs/word"}, {"type": "null"}]}),
+        json!({"type": "STRING", "description": "a word", "nullable": true}),
+    );
+    check(
+        json!({"$ref": "#/$defs/word", "description": "my word"}),
+        json!({"type": "STRING", "description": "my word"}),
+    );
+    check(json!({"$ref": "#/$defs/list"}), json!({"type": "ARRAY", "items": {"type": "OBJECT"}}));
+    check(
+        json!({"type": ["integer", "string"]}),
+        json!({"anyOf": [{"type": "INTEGER"}, {"type": "STRING"}]}),
+    );
+    check(
+        json!({"allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]},
+                         {"properties": {"b": {"type": "string"}}, "required": ["b", "c"]}]}),
+        json!({"type": "OBJECT", "properties": {"a": {"type": "STRING"}, "b": {"type": "STRING"}},
+               "required": ["a", "b"]}),
+    );
+    check(
+        json!({"type": "object", "additionalProperties": false, "title": "T", "default": {}, "$comment": "c"}),
+        json!({"type": "OBJECT"}),
+    );
+    check(json!({"type": "string", "format": "uri"}), json!({"type": "STRING"}));
+    check(json!({"type": "string", "format": "date-time"}), json!({"type": "STRING", "format": "date-time"}));
+}
+
+fn reports() -> Vec<Report> {
+    let done = Output {
+        data: Some(json!([1, 2])),
+        truncated: true,
+        execution_time_ms: 12,
+        ..Output::text("two lines\nof text")
+    };
+    let failed = Output { text: "got so far".into(), execution_time_ms: 3, ..Output::failure("disk full") };
+    vec![
+        Report::of("read_file", "call_1", json!({"path": "a"}), done),
+        Report::of("write_file", "call_2", json!({"path": "b"}), failed),
+        Report::refused(
+            "bash",
+            "call_3",
+            json!("rm -rf /"),
+            "the arguments must be a JSON object (arguments-invalid)",
+        ),
+    ]
+}
+
+// req: L2
+#[test]
+fn results_as_json() {
+    insta::assert_json_snapshot!(reports().iter().map(result_json).collect::<Vec<_>>());
+}
+
+// req: L2
+#[test]
+fn results_for_openai() {
+    insta::assert_json_snapshot!(openai_messages(&reports()));
+}
+
+// req: L2
+#[test]
+fn results_for_anthropic() {
+    insta::assert_json_snapshot!(anthropic_messages(&reports()));
+}
+
+// req: L2
+#[test]
+fn results_for_gemini() {
+    insta::assert_json_snapshot!(gemini_messages(&reports()));
+}
+
+// req: L2
+#[test]
+fn results_for_mcp() {
+    insta::assert_json_snapshot!(reports().iter().map(mcp_result).collect::<Vec<_>>());
+}
