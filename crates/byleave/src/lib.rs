@@ -1,6 +1,7 @@
 //! Drives: the gate between an AI agent and the world.
 
 pub mod approve;
+pub mod book;
 pub mod challenge;
 pub mod ledger;
 pub mod pending;
