@@ -147,7 +147,8 @@ impl Store {
         let key = match batch.key {
             Some(key) => Some(key),
             None if opens => None,
-            None => self.key_of(batch.call)?,
+            // No record, no key: someone is far ahead of what is there.
+            None => self.key_of(batch.call)?.ok_or(AppendFault::Stale)?,
         };
         let (wrapped, contents) = match &key {
             None if batch.contents.is_empty() => (None, Vec::new()),
@@ -194,19 +195,22 @@ impl Store {
         })
     }
 
-    fn key_of(&self, call: CallId) -> Result<Option<RecordKey>, LedgerFault> {
+    /// The key of a record, where there is such a record, as far as it is still there.
+    fn key_of(&self, call: CallId) -> Result<Option<Option<RecordKey>>, LedgerFault> {
         if let Some(key) = self.keys.lock().unwrap_or_else(PoisonError::into_inner).get(&call) {
-            return Ok(Some(key.clone()));
+            return Ok(Some(Some(key.clone())));
         }
-        Ok(self.wrapped_key(call)?.and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped)))
+        let wrapped = self.wrapped_key(call)?;
+        Ok(wrapped.map(|wrapped| wrapped.and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped))))
     }
 
-    pub(super) fn wrapped_key(&self, call: CallId) -> Result<Option<Vec<u8>>, LedgerFault> {
+    /// The wrapped key of a record, where there is such a record, as it is stored.
+    pub(super) fn wrapped_key(&self, call: CallId) -> Result<Option<Option<Vec<u8>>>, LedgerFault> {
         self.readers.read("cannot read the key of a record", |connection| {
             let sql = "SELECT key FROM line WHERE call = ?1 AND seq = 0";
             let mut statement = connection.prepare_cached(sql)?;
             let found = statement.query_row([call.as_bytes()], |row| row.get::<_, Option<Vec<u8>>>(0));
-            found.optional().map(Option::flatten)
+            found.optional()
         })
     }
 
@@ -224,7 +228,7 @@ impl Store {
     }
 
     fn content(&self, call: CallId, held: Held) -> Result<Vec<u8>, ContentFault> {
-        let Some(wrapped) = self.wrapped_key(call)? else { return Err(ContentFault::Missing) };
+        let Some(Some(wrapped)) = self.wrapped_key(call)? else { return Err(ContentFault::Missing) };
         if vault::is_destroyed(&wrapped) {
             return Err(ContentFault::Forgotten);
         }

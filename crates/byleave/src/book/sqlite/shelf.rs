@@ -111,7 +111,8 @@ impl Store {
     }
 
     fn contents(&self, call: CallId) -> Result<Vec<Content>, LedgerFault> {
-        let key = self.wrapped_key(call)?.and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped));
+        let key =
+            self.wrapped_key(call)?.flatten().and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped));
         let Some(key) = key else { return Ok(Vec::new()) };
         let batches = self
             .readers

@@ -41,6 +41,9 @@ pub(super) fn verify(
     Ok(found)
 }
 
+/// Named only where nothing in the book itself is.
+const LAST: i64 = i64::MAX;
+
 struct Check<'a> {
     connection: &'a Connection,
     vault: &'a Vault,
@@ -131,7 +134,7 @@ impl Check<'_> {
             self.flaw(row.pos, Place::Key { call }, "it stands on a line where none belongs");
         }
         let key = self.record_key(first, forgotten.contains(&call));
-        self.contents(rows, key.as_ref(), forgotten.contains(&call))?;
+        self.contents(rows, key.as_ref(), first.key.is_some())?;
         self.uses(&record, first.pos)
     }
 
@@ -141,7 +144,8 @@ impl Check<'_> {
         match (vault::is_destroyed(wrapped), forgotten) {
             (true, true) => return None,
             (true, false) => {
-                self.flaw(first.pos, Place::Key { call }, "it was destroyed, but no act says so");
+                // The act that said so may be what is missing or damaged: then that comes first.
+                self.flaw(LAST, Place::Key { call }, "it was destroyed, but no act says so");
                 return None;
             }
             (false, true) => {
@@ -160,7 +164,7 @@ impl Check<'_> {
         &mut self,
         rows: &[LineRow],
         key: Option<&RecordKey>,
-        gone: bool,
+        had_key: bool,
     ) -> Result<(), rusqlite::Error> {
         for row in rows {
             let sql = "SELECT contents FROM line WHERE pos = ?1";
@@ -172,7 +176,8 @@ impl Check<'_> {
                 continue;
             };
             match key {
-                None if gone || items.is_empty() => {}
+                // Of a key that is destroyed or damaged was spoken already.
+                None if had_key || items.is_empty() => {}
                 None => self.flaw(row.pos, place, "their key is missing"),
                 Some(key) => {
                     let whole = vault::note(&items, key, row.call, row.seq).is_ok()
@@ -279,13 +284,13 @@ impl Check<'_> {
 
     fn anchor(&mut self, anchor: &Anchor) -> Result<(), rusqlite::Error> {
         if anchor.key != seal::hex(self.key.as_bytes()) {
-            self.flaw(i64::MAX, Place::Anchor, "it names another signing key");
+            self.flaw(LAST, Place::Anchor, "it names another signing key");
         }
         match seal::segment_at(self.connection, anchor.number)? {
-            None => self.flaw(i64::MAX, Place::Anchor, OLDER),
+            None => self.flaw(LAST, Place::Anchor, OLDER),
             Some(segment) if seal::digest_of(&segment.body) != anchor.digest => {
                 let why = format!("segment {} is not the one that was anchored", anchor.number);
-                self.flaw(i64::MAX, Place::Anchor, why);
+                self.flaw(LAST, Place::Anchor, why);
             }
             Some(_) => {}
         }

@@ -145,7 +145,9 @@ fn any_changed_number_shows() {
         let column = ["seq", "count", "kind", "pos"][column];
         let peer = sealed.peer();
         let moved = if column == "pos" { by + 1_000 } else { 0 };
-        peer.execute(&format!("UPDATE line SET {column} = {column} + ?2 WHERE pos = ?1"), [pos, by + moved]).unwrap();
+        let sql = format!("UPDATE line SET {column} = {column} + ?2 WHERE pos = ?1");
+        // Two rows cannot claim the same place; that much SQLite sees to.
+        prop_assume!(peer.execute(&sql, [pos, by + moved]).is_ok());
         let flaw = runtime.block_on(sealed.flaw());
         let now_at = if column == "pos" { pos + by + moved } else { pos };
         peer.execute(&format!("UPDATE line SET {column} = {column} - ?2 WHERE pos = ?1"), [now_at, by + moved]).unwrap();
@@ -291,7 +293,7 @@ async fn an_old_copy_put_back_shows_against_the_anchor() {
 #[tokio::test]
 async fn a_damaged_act_stops_everything() {
     let sealed = sealed().await;
-    sealed.peer().execute("UPDATE line SET body = body || x'20' WHERE kind = 1", []).unwrap();
+    sealed.peer().execute("UPDATE line SET body = zeroblob(length(body)) WHERE kind = 1", []).unwrap();
     let book = open(sealed.dir.path());
     assert!(
         book.halted(&super::scribe::tenant()).await.is_err(),
