@@ -6,6 +6,7 @@
 pub mod approve;
 mod ask;
 mod begin;
+pub mod book;
 pub mod catalog;
 pub mod challenge;
 pub mod clock;

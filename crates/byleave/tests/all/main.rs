@@ -13,5 +13,6 @@ mod gate;
 mod ledger;
 mod schema;
 mod search;
+mod sqlite_book;
 mod support;
 mod typed;

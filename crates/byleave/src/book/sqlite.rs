@@ -1,0 +1,185 @@
+//! A ledger and a book in one SQLite file, in a state directory that only its owner can look into.
+//!
+//! ```text
+//! book.sqlite   the lines, the segments, and the projections to find things by
+//! book.key      wraps the keys of records
+//! book.sign     signs segments
+//! anchor.json   what the newest segment was; meant to be kept elsewhere
+//! owners/       one lock per process that may hold claims
+//! sealer.lock   held while someone seals
+//! ```
+//!
+//! Several processes may share the directory. What an append returns from is on the disk. Nothing here may believe a
+//! projection where it matters: permissions, answers and what is in force come from lines that verify.
+
+mod acts;
+mod files;
+mod holds;
+mod keeper;
+mod leaves;
+mod ledger;
+mod owners;
+mod projections;
+mod queries;
+mod reader;
+mod row;
+mod schema;
+mod seal;
+mod shelf;
+mod vault;
+mod verify;
+mod work;
+mod writer;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use byleave_core::digest::RecordKey;
+use byleave_core::id::{CallId, OwnerId};
+use ed25519_dalek::SigningKey;
+use lru::LruCache;
+use rusqlite::Connection;
+use uuid::Uuid;
+
+use self::keeper::Keeper;
+use self::owners::OwnerLock;
+use self::reader::Readers;
+use self::schema::SchemaFault;
+use self::seal::Sealer;
+use self::vault::Vault;
+use self::work::Bench;
+use self::writer::Writer;
+use crate::ledger::LedgerFault;
+
+/// How a book is kept.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the anchor is kept; `None`: in the state directory, where it is of little use against who can write there.
+    pub anchor: Option<PathBuf>,
+    /// How long something may stay unsealed; `None`: until [`crate::book::Book::seal`] is called.
+    pub seal_every: Option<Duration>,
+    /// How long to wait for another process that is writing.
+    pub busy: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { anchor: None, seal_every: Some(Duration::from_secs(1)), busy: Duration::from_secs(10) }
+    }
+}
+
+/// A ledger and a book in one SQLite file.
+pub struct SqliteBook {
+    // Dropped in this order: the last seal needs the store, and the claims of this owner last until nothing is written.
+    keeper: Option<Keeper>,
+    store: Arc<Store>,
+    _lock: OwnerLock,
+}
+
+/// What the ledger, the book and the keeper share.
+struct Store {
+    owner: OwnerId,
+    owners: PathBuf,
+    path: PathBuf,
+    busy: Duration,
+    readers: Readers,
+    writer: Writer,
+    bench: Arc<Bench>,
+    sealer: Sealer,
+    /// The keys of calls that this process drives.
+    keys: Mutex<LruCache<CallId, RecordKey>>,
+}
+
+const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_024 - 1);
+
+impl SqliteBook {
+    /// Opens the book in a state directory; makes both if they are not there.
+    pub fn open(dir: &Path, options: &Options) -> Result<Self, LedgerFault> {
+        files::private_dir(dir)?;
+        let owners = dir.join("owners");
+        files::private_dir(&owners)?;
+        // One at a time: two who open a new book at once must not make two keys.
+        let opening = owners::open_lock(&dir.join("open.lock"))
+            .and_then(|file| file.lock().map(|()| file))
+            .map_err(|error| LedgerFault::new(format!("cannot lock `{}`", dir.display()), error))?;
+
+        let path = dir.join("book.sqlite");
+        files::private_file(&path)?;
+        let cannot_open =
+            |error: SchemaFault| LedgerFault::new(format!("cannot open `{}`", path.display()), error);
+        let connection =
+            schema::connect(&path, options.busy).map_err(|error| cannot_open(SchemaFault::Sqlite(error)))?;
+        let is_new = schema::is_blank(&connection).map_err(cannot_open)?;
+        let master = files::key(&dir.join("book.key"), is_new)?;
+        let sign = files::key(&dir.join("book.sign"), is_new)?;
+        schema::prepare(&connection).map_err(cannot_open)?;
+        let vault = Vault::new(master);
+        let sign = SigningKey::from_bytes(&sign);
+        belongs(&connection, "key", &vault.mark())?;
+        belongs(&connection, "sign", sign.verifying_key().as_bytes())?;
+
+        let cannot_lock = |error| LedgerFault::new(format!("cannot lock in `{}`", owners.display()), error);
+        owners::sweep(&owners).map_err(cannot_lock)?;
+        let owner = OwnerId::new(Uuid::now_v7());
+        let lock = owners::take(&owners, owner)
+            .map_err(cannot_lock)?
+            .ok_or_else(|| LedgerFault::new("cannot become an owner", "the id is taken"))?;
+        drop(opening);
+
+        let anchor = options.anchor.clone().unwrap_or_else(|| dir.join("anchor.json"));
+        let bell = Arc::new(keeper::Bell::default());
+        let bench = Arc::new(Bench { vault, acts: acts::Acts::default(), leaves: leaves::Leaves::default() });
+        let on_write = Box::new({
+            let bell = Arc::clone(&bell);
+            move || bell.ring()
+        });
+        let writer = Writer::start(path.clone(), options.busy, connection, Arc::clone(&bench), on_write)?;
+        let store = Arc::new(Store {
+            owner,
+            owners,
+            readers: Readers::new(path.clone(), options.busy),
+            path,
+            busy: options.busy,
+            writer,
+            bench,
+            sealer: Sealer::new(sign, dir.join("sealer.lock"), anchor),
+            keys: Mutex::new(LruCache::new(KEYS_MAX)),
+        });
+        let keeper = match options.seal_every {
+            None => None,
+            Some(every) => Some(Keeper::start(Arc::clone(&store), bell, every)?),
+        };
+        Ok(Self { keeper, store, _lock: lock })
+    }
+}
+
+impl Drop for SqliteBook {
+    fn drop(&mut self) {
+        // Seals once more, and is joined, before anything else goes.
+        drop(self.keeper.take());
+    }
+}
+
+impl Store {
+    fn forget_key(&self, call: CallId) {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).pop(&call);
+    }
+}
+
+/// Checks that a key is the one this book was made with.
+fn belongs(connection: &Connection, name: &str, mark: &[u8; 32]) -> Result<(), LedgerFault> {
+    let find = || -> Result<Vec<u8>, rusqlite::Error> {
+        connection.execute(
+            "INSERT INTO meta(name, value) VALUES(?1, ?2) ON CONFLICT DO NOTHING",
+            rusqlite::params![name, mark],
+        )?;
+        connection.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
+    };
+    let found = find().map_err(|error| LedgerFault::new("cannot open the book", error))?;
+    if found == mark {
+        return Ok(());
+    }
+    Err(LedgerFault::new("cannot open the book", format!("`book.{name}` is not the one it was made with")))
+}

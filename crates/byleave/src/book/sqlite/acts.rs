@@ -1,0 +1,130 @@
+//! Acts: what administrators did, read from their own lines. What does not verify stops everything rather than nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use byleave_core::act::{Act, Deed};
+use byleave_core::chain::Line;
+use byleave_core::digest::Digest;
+use byleave_core::id::{ActId, CallId, LeaveId, TenantId};
+use rusqlite::Connection;
+
+use super::row::{LINE_COLUMNS, LineRow, unframe};
+use super::schema::ACT;
+use crate::ledger::LedgerFault;
+
+/// What is in force.
+#[derive(Clone, Default)]
+pub(super) struct Force {
+    upto: i64,
+    halted: HashMap<TenantId, Act>,
+    revoked: HashSet<LeaveId>,
+}
+
+impl Force {
+    /// The newest halt of a tenant, where it has not been lifted.
+    pub(super) fn halted(&self, tenant: &TenantId) -> Option<&Act> {
+        self.halted.get(tenant)
+    }
+
+    pub(super) fn is_revoked(&self, leave: LeaveId) -> bool {
+        self.revoked.contains(&leave)
+    }
+
+    fn take(&mut self, pos: i64, act: Act) {
+        self.upto = pos;
+        match &act.deed {
+            Deed::Halt { .. } => {
+                self.halted.insert(act.tenant.clone(), act);
+            }
+            Deed::Lift => {
+                self.halted.remove(&act.tenant);
+            }
+            Deed::Revoke { leave } => {
+                self.revoked.insert(*leave);
+            }
+            Deed::Forget { .. } => {}
+        }
+    }
+}
+
+/// What is in force, remembered up to a place in the book so that only newer acts are read.
+#[derive(Default)]
+pub(super) struct Acts {
+    known: Mutex<Arc<Force>>,
+}
+
+impl Acts {
+    /// What is in force by everything this connection sees, and remembers it.
+    ///
+    /// Must not be called with something written and not yet committed: that could still be taken back.
+    pub(super) fn refresh(&self, connection: &Connection) -> Result<Arc<Force>, LedgerFault> {
+        let force = self.peek(connection)?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if force.upto > known.upto {
+            *known = Arc::clone(&force);
+        }
+        Ok(force)
+    }
+
+    /// What is in force by everything this connection sees, also of its own transaction.
+    pub(super) fn peek(&self, connection: &Connection) -> Result<Arc<Force>, LedgerFault> {
+        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let rows = newer(connection, known.upto)
+            .map_err(|error| LedgerFault::new("cannot read the acts of the book", error))?;
+        if rows.is_empty() {
+            return Ok(known);
+        }
+        let mut force = Force::clone(&known);
+        for row in rows {
+            let act =
+                read(&row).map_err(|why| LedgerFault::new(format!("act {} is damaged", row.call), why))?;
+            force.take(row.pos, act);
+        }
+        Ok(Arc::new(force))
+    }
+}
+
+fn newer(connection: &Connection, than: i64) -> Result<Vec<LineRow>, rusqlite::Error> {
+    // The literal is what lets SQLite use the partial index.
+    let sql = format!(
+        "SELECT {LINE_COLUMNS} FROM line INDEXED BY line_act WHERE kind = {ACT} AND pos > ?1 ORDER BY pos"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map([than], LineRow::read)?;
+    rows.collect()
+}
+
+/// Every act in the book, the oldest first.
+pub(super) fn all(connection: &Connection) -> Result<Vec<LineRow>, rusqlite::Error> {
+    newer(connection, 0)
+}
+
+/// An act as its line.
+pub(super) fn line_of(act: &Act) -> Result<Line, LedgerFault> {
+    let body = serde_json::to_string(act).map_err(|error| LedgerFault::new("cannot write an act", error))?;
+    let link = link(act.id, &body);
+    Ok(Line { seq: 0, body, link })
+}
+
+/// The act of a row, if it is as it was written.
+pub(super) fn read(row: &LineRow) -> Result<Act, String> {
+    let mut lines = Vec::new();
+    unframe(row, &mut lines);
+    let [line] = lines.as_slice() else { return Err("an act has one line".into()) };
+    let id = ActId::new(row.call.uuid());
+    if row.seq != 0 || row.key.is_some() || link(id, &line.body) != line.link {
+        return Err("its line does not fit its link".into());
+    }
+    let act: Act = serde_json::from_str(&line.body).map_err(|error| error.to_string())?;
+    if act.id == id { Ok(act) } else { Err("it has another's id".into()) }
+}
+
+/// The place of an act among the lines: its id is that of a record of its own.
+pub(super) const fn place_of(act: ActId) -> CallId {
+    CallId::new(act.uuid())
+}
+
+fn link(id: ActId, body: &str) -> Digest {
+    Digest::of_parts("byleave.act", &[id.as_bytes(), body.as_bytes()])
+}

@@ -1,0 +1,108 @@
+//! The keeper: a thread that seals what was written, soon after it was written, and once more when the book is closed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::{Store, seal};
+use crate::ledger::LedgerFault;
+
+/// Rung after every write.
+#[derive(Default)]
+pub(super) struct Bell {
+    rung: AtomicBool,
+    closed: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Bell {
+    pub(super) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // The lock makes sure that the keeper is either before its look at `rung` or already waiting.
+            drop(self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+            self.wake.notify_all();
+        }
+    }
+
+    fn close(&self) {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    /// Waits until something was written and a while has passed. Returns whether to go on.
+    fn wait(&self, a_while: Duration) -> bool {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*closed && !self.rung.load(Ordering::Acquire) {
+            closed = self.wake.wait(closed).unwrap_or_else(PoisonError::into_inner);
+        }
+        let (closed, _) = self
+            .wake
+            .wait_timeout_while(closed, a_while, |closed| !*closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        !*closed
+    }
+}
+
+/// The thread that seals.
+pub(super) struct Keeper {
+    bell: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(super) fn start(store: Arc<Store>, bell: Arc<Bell>, every: Duration) -> Result<Self, LedgerFault> {
+        // What another process left unsealed when it died is sealed too.
+        bell.ring();
+        let thread = std::thread::Builder::new()
+            .name("byleave-sealer".into())
+            .spawn({
+                let bell = Arc::clone(&bell);
+                move || keep(&store, &bell, every)
+            })
+            .map_err(|error| LedgerFault::new("cannot start the sealer of the book", error))?;
+        Ok(Self { bell, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.bell.close();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the sealer of the book panicked");
+        }
+    }
+}
+
+fn keep(store: &Store, bell: &Bell, every: Duration) {
+    let mut last_fault = String::new();
+    loop {
+        let go_on = bell.wait(every);
+        bell.rung.store(false, Ordering::Release);
+        let sealed = store
+            .sealer
+            .seal_if_free(&store.readers, &store.writer)
+            .and_then(|_| store.readers.read("cannot tell what is not sealed", seal::is_behind));
+        match sealed {
+            Ok(behind) => {
+                last_fault.clear();
+                if behind {
+                    bell.rung.store(true, Ordering::Release);
+                }
+            }
+            Err(fault) => {
+                bell.rung.store(true, Ordering::Release);
+                let fault = fault.to_string();
+                if fault != last_fault {
+                    tracing::error!(%fault, "the book could not be sealed");
+                    last_fault = fault;
+                }
+            }
+        }
+        if !go_on {
+            return;
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The ledger: appends, claims and what is in force.
+
+use std::sync::{Arc, PoisonError};
+
+use byleave_core::act::{Act, Deed};
+use byleave_core::call::Millis;
+use byleave_core::digest::{Held, RecordKey};
+use byleave_core::effect::Plan;
+use byleave_core::entry::{Entry, Fact};
+use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_core::leave::Leave;
+use byleave_core::record::{Attempt, Record};
+use rusqlite::{OptionalExtension, params};
+
+use super::projections::{Change, Marks, Note, listing_of, owner_of};
+use super::row::{frame, id_at, lines_of, rows_of, signed};
+use super::work::{Append, NewAct, Work};
+use super::{SqliteBook, Store, acts, holds, owners, queries, vault};
+use crate::book::CallState;
+use crate::ledger::{AppendFault, Batch, ContentFault, Interruption, Ledger, LedgerFault, Listing, Loaded};
+use crate::pending::Pending;
+
+/// One append may not be larger than that. SQLite's own limit lies above it.
+const APPEND_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+impl Ledger for SqliteBook {
+    fn owner(&self) -> OwnerId {
+        self.store.owner
+    }
+
+    fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
+        Box::pin(async move { self.store.load(call) })
+    }
+
+    fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
+        Box::pin(async move {
+            let append = self.store.prepare(batch)?;
+            self.store.writer.submit(Work::Append(Box::new(append))).await
+        })
+    }
+
+    fn content(&self, call: CallId, held: Held) -> Pending<'_, Result<Vec<u8>, ContentFault>> {
+        Box::pin(async move { self.store.content(call, held) })
+    }
+
+    fn interrupt(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> Pending<'_, Result<Interruption, LedgerFault>> {
+        Box::pin(self.store.interrupt(call, attempt, at))
+    }
+
+    fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async move { self.store.act(&act).await.map(|_| ()) })
+    }
+
+    fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
+        let tenant = tenant.clone();
+        Box::pin(async move {
+            let force = self.store.readers.with(|connection| self.store.bench.acts.refresh(connection))??;
+            Ok(force.halted(&tenant).cloned())
+        })
+    }
+
+    fn leaves(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+        now: Millis,
+    ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
+        let (tenant, tool) = (tenant.clone(), tool.to_owned());
+        Box::pin(async move {
+            self.store.readers.with(|connection| {
+                let bench = &self.store.bench;
+                let force = bench.acts.refresh(connection)?;
+                bench
+                    .leaves
+                    .standing(connection, &force, &tenant, &tool, now)
+                    .map_err(|error| LedgerFault::new("cannot read the leaves", error))
+            })?
+        })
+    }
+
+    fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        Box::pin(async move {
+            self.store.readers.read("cannot look a question up", |connection| {
+                let sql = "SELECT call.id FROM question JOIN call ON call.pos = question.call WHERE question.id = ?1";
+                let mut statement = connection.prepare_cached(sql)?;
+                let found = statement.query_row([question.as_bytes()], |row| id_at(row, 0)).optional()?;
+                Ok(found.map(CallId::new))
+            })
+        })
+    }
+
+    fn held_up_by(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+    ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        let found = self.store.readers.read("cannot look up who waits", |connection| {
+            holds::held_up_by(connection, tenant.as_str(), session.as_str(), call, plan)
+        });
+        Box::pin(async move { found })
+    }
+
+    fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
+        Box::pin(async move {
+            self.store.readers.read("cannot list what can be driven on", |connection| {
+                let sql = "SELECT id FROM call WHERE due <= ?1 ORDER BY due, pos LIMIT ?2";
+                let mut statement = connection.prepare_cached(sql)?;
+                let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+                let rows = statement.query_map(params![signed(now), limit], |row| id_at(row, 0))?;
+                rows.map(|id| id.map(CallId::new)).collect()
+            })
+        })
+    }
+}
+
+impl Store {
+    pub(super) fn load(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {
+        let rows = self.readers.read("cannot read a record", |connection| rows_of(connection, call))?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let record = Record::read(call, &lines_of(&rows));
+        let wrapped = rows.first().and_then(|row| row.key.as_deref());
+        let key = wrapped.and_then(|wrapped| self.bench.vault.unwrap(call, wrapped));
+        Ok(Some(Loaded { record, key }))
+    }
+
+    /// Turns a batch into what is written: framed, encrypted, with everything that the writer need not work out.
+    fn prepare(&self, batch: Batch) -> Result<Append, AppendFault> {
+        let cannot = |why: &str| AppendFault::Fault(LedgerFault::new("cannot append to a record", why));
+        let in_order = (batch.at_len..).zip(&batch.lines).all(|(seq, line)| line.seq == seq);
+        if !in_order || batch.lines.len() != batch.entries.len() {
+            return Err(cannot("the lines are not those that come next"));
+        }
+        let body = frame(&batch.lines).ok_or_else(|| cannot("there are no lines, or one is too long"))?;
+        let head = batch.lines.last().map(|line| line.link).ok_or_else(|| cannot("there are no lines"))?;
+        let count = u32::try_from(batch.lines.len()).map_err(|_| cannot("there are too many lines"))?;
+
+        let opens = batch.at_len == 0;
+        let key = match batch.key {
+            Some(key) => Some(key),
+            None if opens => None,
+            // No record, no key: someone is far ahead of what is there.
+            None => self.key_of(batch.call)?.ok_or(AppendFault::Stale)?,
+        };
+        let (wrapped, contents) = match &key {
+            None if batch.contents.is_empty() => (None, Vec::new()),
+            None => return Err(cannot("its key is gone, so contents cannot be kept")),
+            Some(key) => {
+                let unsealable = |error: vault::VaultFault| cannot(&error.to_string());
+                let note = Note::text(&batch.listing);
+                let packed = vault::pack(key, batch.call, batch.at_len, &note, &batch.contents);
+                let wrapped = opens.then(|| self.bench.vault.wrap(batch.call, key)).transpose();
+                (wrapped.map_err(unsealable)?, packed.map_err(unsealable)?)
+            }
+        };
+        if body.len().saturating_add(contents.len()) > APPEND_BYTES_MAX {
+            return Err(cannot("it is too large"));
+        }
+        self.remember_key(batch.call, key, batch.settles);
+
+        let state = match (batch.settles, &batch.waits) {
+            (true, _) => CallState::Settled,
+            (false, Some(_)) => CallState::Waiting,
+            (false, None) => CallState::Open,
+        };
+        let exclusive = batch.begins.filter(|begins| begins.exclusive);
+        let seat = exclusive
+            .map(|begins| (begins.attempt, owner_of(&batch.entries, begins.attempt).unwrap_or(self.owner)));
+        Ok(Append {
+            at_len: batch.at_len,
+            before: batch.before,
+            count,
+            head,
+            key: wrapped,
+            body,
+            contents,
+            begins: batch.begins,
+            change: Change {
+                call: batch.call,
+                opens,
+                listing: batch.listing,
+                waits: batch.waits,
+                seat,
+                state,
+                marks: Marks::of(&batch.entries),
+            },
+        })
+    }
+
+    /// The key of a record, where there is such a record, as far as it is still there.
+    fn key_of(&self, call: CallId) -> Result<Option<Option<RecordKey>>, LedgerFault> {
+        if let Some(key) = self.keys.lock().unwrap_or_else(PoisonError::into_inner).get(&call) {
+            return Ok(Some(Some(key.clone())));
+        }
+        let wrapped = self.wrapped_key(call)?;
+        Ok(wrapped.map(|wrapped| wrapped.and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped))))
+    }
+
+    /// The wrapped key of a record, where there is such a record, as it is stored.
+    pub(super) fn wrapped_key(&self, call: CallId) -> Result<Option<Option<Vec<u8>>>, LedgerFault> {
+        self.readers.read("cannot read the key of a record", |connection| {
+            let sql = "SELECT key FROM line WHERE call = ?1 AND seq = 0";
+            let mut statement = connection.prepare_cached(sql)?;
+            let found = statement.query_row([call.as_bytes()], |row| row.get::<_, Option<Vec<u8>>>(0));
+            found.optional()
+        })
+    }
+
+    /// A call that is settled needs its key no more.
+    fn remember_key(&self, call: CallId, key: Option<RecordKey>, settles: bool) {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        match key {
+            Some(key) if !settles => {
+                keys.put(call, key);
+            }
+            _ => {
+                keys.pop(&call);
+            }
+        }
+    }
+
+    fn content(&self, call: CallId, held: Held) -> Result<Vec<u8>, ContentFault> {
+        let Some(Some(wrapped)) = self.wrapped_key(call)? else { return Err(ContentFault::Missing) };
+        if vault::is_destroyed(&wrapped) {
+            return Err(ContentFault::Forgotten);
+        }
+        let key = self.bench.vault.unwrap(call, &wrapped).ok_or(ContentFault::Changed)?;
+        let batches = self
+            .readers
+            .read("cannot read a content", |connection| queries::packed_contents(connection, call))?;
+        for (_, packed) in &batches {
+            let items = vault::items(packed).map_err(|_| ContentFault::Changed)?;
+            if let Some(item) = items.iter().find(|item| item.is_content() && item.digest() == held.digest) {
+                let content = item.content(&key, call)?;
+                let whole = content.held == held;
+                return if whole { Ok(content.bytes) } else { Err(ContentFault::Changed) };
+            }
+        }
+        Err(ContentFault::Missing)
+    }
+
+    async fn interrupt(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> Result<Interruption, LedgerFault> {
+        loop {
+            let Some(Loaded { mut record, key }) = self.load(call)? else { return Ok(Interruption::NotOpen) };
+            let owner = match record.attempt() {
+                Some(Attempt::Open(claim)) if claim.attempt == attempt => claim.owner,
+                _ => return Ok(Interruption::NotOpen),
+            };
+            let _lock = if owner == self.owner {
+                None
+            } else {
+                let taken = owners::take(&self.owners, owner)
+                    .map_err(|error| LedgerFault::new("cannot look at the lock of an owner", error))?;
+                match taken {
+                    Some(lock) => Some(lock),
+                    None => return Ok(Interruption::OwnerAlive),
+                }
+            };
+            let (at_len, before) = (record.len(), record.head());
+            let entry = Entry { at, fact: Fact::Interrupted { attempt } };
+            let line = match record.push(entry.clone()) {
+                Ok(line) => line,
+                Err(misplaced) => return Err(LedgerFault::new("cannot interrupt an attempt", misplaced)),
+            };
+            let batch = Batch {
+                call,
+                at_len,
+                before,
+                lines: vec![line],
+                entries: vec![entry],
+                contents: Vec::new(),
+                key,
+                listing: self.listing(call, &record)?,
+                waits: None,
+                begins: None,
+                settles: false,
+            };
+            let written = match self.prepare(batch) {
+                Ok(append) => self.writer.submit(Work::Append(Box::new(append))).await,
+                Err(fault) => Err(fault),
+            };
+            match written {
+                Ok(()) => return Ok(Interruption::Written),
+                // Someone else was quicker: it may be open no more.
+                Err(AppendFault::Stale) => {}
+                Err(AppendFault::Fault(fault)) => return Err(fault),
+                Err(AppendFault::Hindered(hindrance)) => {
+                    return Err(LedgerFault::new("cannot interrupt an attempt", hindrance));
+                }
+            }
+        }
+    }
+
+    /// What a list shows of a call as it stands.
+    fn listing(&self, call: CallId, record: &Record) -> Result<Listing, LedgerFault> {
+        let known =
+            self.readers.read("cannot look a call up", |connection| queries::listing(connection, call))?;
+        known
+            .or_else(|| listing_of(record, None))
+            .ok_or_else(|| LedgerFault::new("cannot look a call up", "its record does not begin with a call"))
+    }
+
+    /// Writes an act down and carries it out. Returns whether nothing is left of what it destroys.
+    pub(super) async fn act(&self, act: &Act) -> Result<bool, LedgerFault> {
+        let line = acts::line_of(act)?;
+        let body = frame(std::slice::from_ref(&line))
+            .ok_or_else(|| LedgerFault::new("cannot write an act", "it is too long"))?;
+        let new = NewAct { place: acts::place_of(act.id), head: line.link, body, deed: act.deed.clone() };
+        match self.writer.submit(Work::Act(Box::new(new))).await {
+            Ok(()) => {}
+            Err(AppendFault::Fault(fault)) => return Err(fault),
+            Err(other) => return Err(LedgerFault::new("cannot write an act", other)),
+        }
+        match &act.deed {
+            Deed::Forget { call } => {
+                self.forget_key(*call);
+                self.scrub()
+            }
+            Deed::Halt { .. } | Deed::Lift | Deed::Revoke { .. } => Ok(true),
+        }
+    }
+
+    /// Empties the write-ahead log, in which old pages live on. Returns whether that could be done.
+    fn scrub(&self) -> Result<bool, LedgerFault> {
+        let busy = self.writer.aside(|connection| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+        });
+        let busy = busy.map_err(|error| LedgerFault::new("cannot empty the log of the book", error))?;
+        if busy != 0 {
+            tracing::warn!(
+                "the key is destroyed, but another process still reads an old copy of it; forget again later"
+            );
+        }
+        Ok(busy == 0)
+    }
+}

@@ -1,0 +1,87 @@
+//! Owners: who holds claims, known by a lock that the kernel drops when its process dies.
+//!
+//! A lock file that is missing is a lock that nobody holds. So a file may be removed by whoever has its lock.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use byleave_core::id::OwnerId;
+
+/// A lock that is held until it is dropped. Dropping removes its file.
+#[derive(Debug)]
+pub(super) struct OwnerLock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Drop for OwnerLock {
+    fn drop(&mut self) {
+        // Removed before the lock goes, so that nobody can have taken it meanwhile.
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "cannot remove a lock file");
+        }
+    }
+}
+
+/// Takes the lock of an owner; `None` where it is held, that is: where the owner lives.
+pub(super) fn take(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
+    let path = dir.join(format!("{owner}.lock"));
+    loop {
+        let file = open_lock(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // Between opening and locking someone may have removed the file; then this is a lock on nothing.
+        if is_same(&file, &path)? {
+            return Ok(Some(OwnerLock { path, _file: file }));
+        }
+    }
+}
+
+/// Removes the lock files of owners that are gone.
+pub(super) fn sweep(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_suffix(".lock")).and_then(|id| id.parse().ok());
+        if let Some(owner) = owner {
+            drop(take(dir, owner)?);
+        }
+    }
+    Ok(())
+}
+
+/// Opens a lock file, for its owner only.
+pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+fn is_same(file: &File, path: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(there) => Ok(ours.ino() == there.ino() && ours.dev() == there.dev()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_by_one_and_gone_when_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let owner = OwnerId::new(uuid::Uuid::from_u128(1));
+        let held = take(dir.path(), owner).unwrap().unwrap();
+        assert!(take(dir.path(), owner).unwrap().is_none());
+        sweep(dir.path()).unwrap();
+        assert!(take(dir.path(), owner).unwrap().is_none(), "a sweep leaves the living alone");
+        drop(held);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(take(dir.path(), owner).unwrap().is_some(), "a missing file is a dead owner");
+    }
+}

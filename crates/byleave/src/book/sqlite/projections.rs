@@ -1,0 +1,415 @@
+//! Projections: what lists, questions and orders are looked up in. Made from the lines, and made again by `rebuild`.
+
+use byleave_core::call::Millis;
+use byleave_core::digest::RecordKey;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::entry::{Entry, Fact};
+use byleave_core::grant::GrantedBy;
+use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId};
+use byleave_core::question::{Answer, Question, QuestionKind};
+use byleave_core::record::{Attempt, Record};
+use byleave_core::walk::{Next, next};
+use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
+
+use super::holds;
+use super::row::{LineRow, id_at, lines_of, rows_of, signed};
+use super::schema::{PROJECTION_TABLES, PROJECTIONS, RECORD};
+use super::vault::{self, Vault};
+use crate::book::CallState;
+use crate::ledger::{Listing, Waits};
+
+/// What one append changes in the projections.
+pub(super) struct Change {
+    pub(super) call: CallId,
+    /// It is the first append of its record.
+    pub(super) opens: bool,
+    pub(super) listing: Listing,
+    pub(super) waits: Option<Waits>,
+    /// An attempt that runs alone is open at the end.
+    pub(super) seat: Option<(AttemptId, OwnerId)>,
+    pub(super) state: CallState,
+    pub(super) marks: Marks,
+}
+
+/// What the entries of one append say by themselves.
+#[derive(Default)]
+pub(super) struct Marks {
+    pub(super) opened_at: Millis,
+    pub(super) changed_at: Millis,
+    outcome: Option<(&'static str, Option<&'static str>)>,
+    asked_at: Millis,
+    /// An attempt ended or was interrupted.
+    ends: bool,
+    leaves_given: Vec<(LeaveId, String)>,
+    pub(super) leaves_used: Vec<(LeaveId, AttemptId)>,
+}
+
+impl Marks {
+    pub(super) fn of(entries: &[Entry]) -> Self {
+        let mut marks = Self {
+            opened_at: entries.first().map_or(0, |entry| entry.at),
+            changed_at: entries.last().map_or(0, |entry| entry.at),
+            ..Self::default()
+        };
+        for entry in entries {
+            match &entry.fact {
+                Fact::Asked(Ok(_)) => marks.asked_at = entry.at,
+                Fact::Answered(answered) => {
+                    if let Answer::Leave(leave) = &answered.answer {
+                        marks.leaves_given.push((leave.id, leave.tool.clone()));
+                    }
+                }
+                Fact::Begun(Ok(claim)) => {
+                    if let GrantedBy::Leave(leave) = claim.by {
+                        marks.leaves_used.push((leave, claim.attempt));
+                    }
+                }
+                Fact::Ended { .. } | Fact::Interrupted { .. } => marks.ends = true,
+                Fact::Settled(outcome) => {
+                    let code = outcome.refusal().map(|refusal| refusal.code.as_str());
+                    marks.outcome = Some((outcome.word(), code));
+                }
+                _ => {}
+            }
+        }
+        marks
+    }
+}
+
+/// Who owns an attempt that these entries begin.
+pub(super) fn owner_of(entries: &[Entry], attempt: AttemptId) -> Option<OwnerId> {
+    entries.iter().find_map(|entry| match &entry.fact {
+        Fact::Begun(Ok(claim)) if claim.attempt == attempt => Some(claim.owner),
+        _ => None,
+    })
+}
+
+/// Writes down what an append at `pos` changes; `first` is the first row of its record.
+pub(super) fn project(
+    connection: &Connection,
+    first: i64,
+    pos: i64,
+    change: &Change,
+) -> Result<(), rusqlite::Error> {
+    if !change.opens {
+        clear_waiting(connection, first)?;
+    }
+    write_call(connection, first, change)?;
+    if let Some(waits) = &change.waits {
+        open_question(connection, first, pos, change, &waits.question)?;
+        holds::write(connection, first, &change.listing, &waits.effects)?;
+    }
+    write_seat(connection, change)?;
+    write_leaves(connection, change)
+}
+
+fn write_call(connection: &Connection, first: i64, change: &Change) -> Result<(), rusqlite::Error> {
+    let Change { listing, marks, .. } = change;
+    let due = match change.state {
+        CallState::Open => Some(0),
+        CallState::Waiting => change.waits.as_ref().map(|waits| signed(waits.question.expires_at)),
+        CallState::Settled | CallState::Damaged => None,
+    };
+    let (outcome, code) = marks.outcome.map_or((None, None), |(word, code)| (Some(word), code));
+    let state = state_number(change.state);
+    if change.opens {
+        let sql = "INSERT INTO call(pos, id, tenant, session, agent, tool, operation, summary, opened_at,
+                changed_at, state, outcome, code, due)
+             VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+        connection.prepare_cached(sql)?.execute(params![
+            first,
+            change.call.as_bytes(),
+            listing.tenant.as_str(),
+            listing.session.as_str(),
+            listing.agent,
+            listing.tool,
+            listing.operation,
+            listing.summary,
+            signed(marks.opened_at),
+            signed(marks.changed_at),
+            state,
+            outcome,
+            code,
+            due,
+        ])?;
+        return Ok(());
+    }
+    let sql =
+        "UPDATE call SET tool = ?2, operation = ?3, summary = ?4, changed_at = ?5, state = ?6, outcome = ?7,
+            code = ?8, due = ?9
+         WHERE pos = ?1";
+    connection.prepare_cached(sql)?.execute(params![
+        first,
+        listing.tool,
+        listing.operation,
+        listing.summary,
+        signed(marks.changed_at),
+        state,
+        outcome,
+        code,
+        due,
+    ])?;
+    Ok(())
+}
+
+/// Closes the question a call waited at, if it did.
+fn clear_waiting(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
+    let waiting = state_number(CallState::Waiting);
+    let mut statement = connection.prepare_cached("SELECT 1 FROM call WHERE pos = ?1 AND state = ?2")?;
+    if !statement.exists(params![first, waiting])? {
+        return Ok(());
+    }
+    connection
+        .prepare_cached("UPDATE question SET open = 0 WHERE call = ?1 AND open = 1")?
+        .execute([first])?;
+    holds::clear(connection, first)
+}
+
+fn open_question(
+    connection: &Connection,
+    first: i64,
+    pos: i64,
+    change: &Change,
+    question: &Question,
+) -> Result<(), rusqlite::Error> {
+    // The id of a question is the asker's; one used twice would be a way to hide another's.
+    let sql = "INSERT INTO question(pos, id, call, tenant, session, kind, asked_at, expires_at, open)
+         VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1) ON CONFLICT DO NOTHING";
+    connection.prepare_cached(sql)?.execute(params![
+        pos,
+        question.id.as_bytes(),
+        first,
+        change.listing.tenant.as_str(),
+        change.listing.session.as_str(),
+        kind_number(question.kind),
+        signed(change.marks.asked_at),
+        signed(question.expires_at),
+    ])?;
+    Ok(())
+}
+
+fn write_seat(connection: &Connection, change: &Change) -> Result<(), rusqlite::Error> {
+    let Listing { tenant, session, .. } = &change.listing;
+    if !change.opens && (change.marks.ends || change.state == CallState::Settled) {
+        let sql = "DELETE FROM seat WHERE tenant = ?1 AND session = ?2 AND call = ?3";
+        connection.prepare_cached(sql)?.execute(params![
+            tenant.as_str(),
+            session.as_str(),
+            change.call.as_bytes()
+        ])?;
+    }
+    if let Some((attempt, owner)) = &change.seat {
+        let sql =
+            "INSERT OR REPLACE INTO seat(tenant, session, call, attempt, owner) VALUES(?1, ?2, ?3, ?4, ?5)";
+        connection.prepare_cached(sql)?.execute(params![
+            tenant.as_str(),
+            session.as_str(),
+            change.call.as_bytes(),
+            attempt.as_bytes(),
+            owner.as_bytes(),
+        ])?;
+    }
+    Ok(())
+}
+
+fn write_leaves(connection: &Connection, change: &Change) -> Result<(), rusqlite::Error> {
+    for (leave, tool) in &change.marks.leaves_given {
+        let sql = "INSERT INTO leave(tenant, tool, id, call) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+        let tenant = change.listing.tenant.as_str();
+        connection.prepare_cached(sql)?.execute(params![
+            tenant,
+            tool,
+            leave.as_bytes(),
+            change.call.as_bytes()
+        ])?;
+    }
+    for (leave, attempt) in &change.marks.leaves_used {
+        let sql = "INSERT INTO leave_use(leave, call, attempt) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
+        connection.prepare_cached(sql)?.execute(params![
+            leave.as_bytes(),
+            change.call.as_bytes(),
+            attempt.as_bytes()
+        ])?;
+    }
+    Ok(())
+}
+
+/// Takes what a list shows of a forgotten call away, beyond what its lines say.
+pub(super) fn forget(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
+    connection.execute("UPDATE call SET summary = '' WHERE pos = ?1", [first])?;
+    holds::clear(connection, first)
+}
+
+/// Throws all projections away and makes them again from the lines.
+pub(super) fn rebuild(connection: &Connection, vault: &Vault) -> Result<(), rusqlite::Error> {
+    for table in PROJECTION_TABLES {
+        connection.execute_batch(&format!("DROP TABLE IF EXISTS {table};"))?;
+    }
+    connection.execute_batch(PROJECTIONS)?;
+    let mut calls = connection
+        .prepare(&format!("SELECT call FROM line WHERE kind = {RECORD} AND seq = 0 ORDER BY pos"))?;
+    let mut calls = calls.query([])?;
+    while let Some(row) = calls.next()? {
+        let call = CallId::new(id_at(row, 0)?);
+        rebuild_call(connection, vault, &rows_of(connection, call)?)?;
+    }
+    Ok(())
+}
+
+fn rebuild_call(connection: &Connection, vault: &Vault, rows: &[LineRow]) -> Result<(), rusqlite::Error> {
+    let Some(first) = rows.first() else { return Ok(()) };
+    let key = first.key.as_deref().and_then(|wrapped| vault.unwrap(first.call, wrapped));
+    let lines = lines_of(rows);
+    let mut written: usize = 0;
+    let mut noted = None;
+    for row in rows {
+        let upto = written.saturating_add(usize::try_from(row.count).unwrap_or(usize::MAX));
+        let record = Record::read(row.call, lines.get(..upto).unwrap_or(&lines));
+        let packed = contents_at(connection, row.pos)?;
+        if let Some(note) = key.as_ref().and_then(|key| note_in(&packed, key, row)) {
+            noted = Some(note);
+        }
+        let Some(listing) = listing_of(&record, noted.as_ref()) else { return Ok(()) };
+        let question = match next(&record) {
+            Next::Wait(question) => Some(question),
+            Next::Do(_) | Next::Settle(_) => None,
+        };
+        let effects = match (&question, &key) {
+            (Some(question), Some(key)) if question.kind != QuestionKind::Release => {
+                planned_effects(connection, &record, rows, key)?
+            }
+            _ => Vec::new(),
+        };
+        let state = match (&question, record.damage(), record.settled()) {
+            (_, Some(_), _) => CallState::Damaged,
+            (_, None, Some(_)) => CallState::Settled,
+            (Some(_), None, None) => CallState::Waiting,
+            (None, None, None) => CallState::Open,
+        };
+        let change = Change {
+            call: row.call,
+            opens: row.seq == 0,
+            listing,
+            waits: question.map(|question| Waits { question, effects }),
+            seat: seat_of(&record),
+            state,
+            marks: Marks::of(record.entries().get(written..).unwrap_or_default()),
+        };
+        project(connection, first.pos, row.pos, &change)?;
+        written = upto;
+    }
+    Ok(())
+}
+
+fn contents_at(connection: &Connection, pos: i64) -> Result<Vec<u8>, rusqlite::Error> {
+    connection.prepare_cached("SELECT contents FROM line WHERE pos = ?1")?.query_row([pos], |row| row.get(0))
+}
+
+/// What stands in a list of calls and cannot be read off the record; kept with the contents.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Note {
+    tool: String,
+    operation: String,
+    summary: String,
+}
+
+impl Note {
+    /// The note on a listing, as it is kept.
+    pub(super) fn text(listing: &Listing) -> String {
+        let Listing { tool, operation, summary, .. } = listing.clone();
+        serde_json::to_string(&Self { tool, operation, summary }).unwrap_or_default()
+    }
+}
+
+fn note_in(packed: &[u8], key: &RecordKey, row: &LineRow) -> Option<Note> {
+    let items = vault::items(packed).ok()?;
+    let text = vault::note(&items, key, row.call, row.seq).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// What a list shows of a call: who and where from its record, the rest as it was noted, while it can be read.
+pub(super) fn listing_of(record: &Record, noted: Option<&Note>) -> Option<Listing> {
+    let heading = record.heading()?;
+    let (tool, operation, summary) = match (noted, record.resolved()) {
+        (Some(note), _) => (note.tool.clone(), note.operation.clone(), note.summary.clone()),
+        (None, Some(Ok(terms))) => (terms.tool.clone(), terms.operation.clone(), String::new()),
+        (None, _) => (heading.tool.clone(), String::new(), String::new()),
+    };
+    Some(Listing {
+        tenant: heading.tenant.clone(),
+        session: heading.session.clone(),
+        agent: heading.agent.as_str().to_owned(),
+        tool,
+        operation,
+        summary,
+    })
+}
+
+/// The effects of the plan that a question is about.
+fn planned_effects(
+    connection: &Connection,
+    record: &Record,
+    rows: &[LineRow],
+    key: &RecordKey,
+) -> Result<Vec<Effect>, rusqlite::Error> {
+    let Some(Ok(head)) = record.draft().and_then(|draft| draft.planned()) else { return Ok(Vec::new()) };
+    for row in rows {
+        let packed = contents_at(connection, row.pos)?;
+        let found = vault::items(&packed).ok().and_then(|items| {
+            let item =
+                items.into_iter().find(|item| item.is_content() && item.digest() == head.plan.digest)?;
+            let content = item.content(key, row.call).ok()?;
+            serde_json::from_slice::<Plan>(&content.bytes).ok()
+        });
+        if let Some(plan) = found {
+            return Ok(plan.effects);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The open attempt of a record whose tool may not run beside others.
+fn seat_of(record: &Record) -> Option<(AttemptId, OwnerId)> {
+    let Some(Attempt::Open(claim)) = record.attempt() else { return None };
+    let Some(Ok(terms)) = record.resolved() else { return None };
+    (!terms.concurrency_safe && record.settled().is_none()).then_some((claim.attempt, claim.owner))
+}
+
+/// A state as it is stored.
+pub(super) const fn state_number(state: CallState) -> i64 {
+    match state {
+        CallState::Open => 0,
+        CallState::Waiting => 1,
+        CallState::Settled => 2,
+        CallState::Damaged => 3,
+    }
+}
+
+/// A state as it was stored. What is none counts as damaged.
+pub(super) const fn state_from(number: i64) -> CallState {
+    match number {
+        0 => CallState::Open,
+        1 => CallState::Waiting,
+        2 => CallState::Settled,
+        _ => CallState::Damaged,
+    }
+}
+
+/// A kind of question as it is stored.
+pub(super) const fn kind_number(kind: QuestionKind) -> i64 {
+    match kind {
+        QuestionKind::Approval => 0,
+        QuestionKind::Checkpoint => 1,
+        QuestionKind::Release => 2,
+    }
+}
+
+/// A kind of question as it was stored.
+pub(super) const fn kind_from(number: i64) -> QuestionKind {
+    match number {
+        0 => QuestionKind::Approval,
+        1 => QuestionKind::Checkpoint,
+        _ => QuestionKind::Release,
+    }
+}

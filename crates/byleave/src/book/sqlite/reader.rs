@@ -1,0 +1,51 @@
+//! Readers: connections that only read, kept for the next who needs one.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::schema;
+use crate::ledger::LedgerFault;
+
+/// So many connections are kept; more are opened when needed and closed again.
+const KEPT_MAX: usize = 4;
+
+/// Connections that only read.
+pub(super) struct Readers {
+    path: PathBuf,
+    busy: Duration,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(super) const fn new(path: PathBuf, busy: Duration) -> Self {
+        Self { path, busy, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Reads with a connection of its own.
+    pub(super) fn with<T>(&self, read: impl FnOnce(&Connection) -> T) -> Result<T, LedgerFault> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => schema::connect_reader(&self.path, self.busy)
+                .map_err(|error| LedgerFault::new("cannot open the book", error))?,
+        };
+        let value = read(&connection);
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < KEPT_MAX {
+            idle.push(connection);
+        }
+        Ok(value)
+    }
+
+    /// The same for reads that can fail; `what` says what could not be done.
+    pub(super) fn read<T>(
+        &self,
+        what: &str,
+        read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, LedgerFault> {
+        self.with(read)?.map_err(|error| LedgerFault::new(what, error))
+    }
+}

@@ -1,0 +1,312 @@
+//! Verifying: every line, every content that can still be read, every segment, the anchor.
+//!
+//! Goes by the lines themselves and never by an index or a projection, which could hide what they do not name.
+
+use std::collections::HashSet;
+
+use byleave_core::act::Deed;
+use byleave_core::digest::{Digest, RecordKey};
+use byleave_core::id::{ActId, CallId};
+use byleave_core::record::Record;
+use ed25519_dalek::VerifyingKey;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+
+use super::acts;
+use super::projections::Marks;
+use super::row::{LINE_COLUMNS, LineRow, lines_of, unsigned};
+use super::schema::{ACT, RECORD};
+use super::seal::{self, OLDER, Seal, SealedRow};
+use super::vault::{self, Vault};
+use crate::book::{Anchor, Flaw, Place, Verification};
+
+/// Checks the whole book as one connection sees it at one moment.
+pub(super) fn verify(
+    connection: &Connection,
+    vault: &Vault,
+    key: &VerifyingKey,
+    anchor: Option<Anchor>,
+) -> Result<Verification, rusqlite::Error> {
+    let moment = connection.unchecked_transaction()?;
+    let mut check = Check { connection, vault, key, found: Verification::default(), first: None };
+    match check.everything(anchor.as_ref()) {
+        Ok(()) => {}
+        // What SQLite itself cannot make sense of was not written by us.
+        Err(error) if is_damage(&error) => check.flaw(0, Place::File, error.to_string()),
+        Err(error) => return Err(error),
+    }
+    moment.finish()?;
+    let Check { mut found, first, .. } = check;
+    found.anchor = anchor;
+    found.flaw = first.map(|(_, flaw)| flaw);
+    Ok(found)
+}
+
+/// Named only where nothing in the book itself is.
+const LAST: i64 = i64::MAX;
+
+struct Check<'a> {
+    connection: &'a Connection,
+    vault: &'a Vault,
+    key: &'a VerifyingKey,
+    found: Verification,
+    /// The first flaw by its place in the book.
+    first: Option<(i64, Flaw)>,
+}
+
+impl Check<'_> {
+    fn everything(&mut self, anchor: Option<&Anchor>) -> Result<(), rusqlite::Error> {
+        let forgotten = self.acts()?;
+        self.records(&forgotten)?;
+        let sealed_until = self.segments()?;
+        self.unsealed(sealed_until)?;
+        if let Some(anchor) = anchor {
+            self.anchor(anchor)?;
+        }
+        Ok(())
+    }
+
+    fn flaw(&mut self, pos: i64, place: Place, why: impl Into<String>) {
+        if self.first.as_ref().is_none_or(|(first, _)| pos < *first) {
+            self.first = Some((pos, Flaw { place, why: why.into() }));
+        }
+    }
+
+    /// Checks the acts, and returns the calls that were forgotten.
+    fn acts(&mut self) -> Result<HashSet<CallId>, rusqlite::Error> {
+        let sql = format!("SELECT {LINE_COLUMNS} FROM line NOT INDEXED WHERE kind = {ACT} ORDER BY pos");
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        let mut forgotten = HashSet::new();
+        while let Some(row) = rows.next()? {
+            let row = LineRow::read(row)?;
+            self.found.acts += 1;
+            match acts::read(&row) {
+                Ok(act) => {
+                    if let Deed::Forget { call } = act.deed {
+                        forgotten.insert(call);
+                    }
+                }
+                Err(why) => self.flaw(row.pos, Place::Act { act: ActId::new(row.call.uuid()) }, why),
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// Checks every record: its lines from the first to the last, its key, its contents.
+    fn records(&mut self, forgotten: &HashSet<CallId>) -> Result<(), rusqlite::Error> {
+        let sql =
+            format!("SELECT call, pos FROM line NOT INDEXED WHERE kind <> {ACT} ORDER BY call, seq, pos");
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut places = statement.query([])?;
+        let mut rows: Vec<LineRow> = Vec::new();
+        while let Some(place) = places.next()? {
+            let row = self.row(place.get(1)?)?;
+            if rows.first().is_some_and(|first| first.call != row.call) {
+                self.record(&rows, forgotten)?;
+                rows.clear();
+            }
+            rows.push(row);
+        }
+        self.record(&rows, forgotten)
+    }
+
+    fn row(&self, pos: i64) -> Result<LineRow, rusqlite::Error> {
+        let sql = format!("SELECT {LINE_COLUMNS} FROM line WHERE pos = ?1");
+        self.connection.prepare_cached(&sql)?.query_row([pos], LineRow::read)
+    }
+
+    fn record(&mut self, rows: &[LineRow], forgotten: &HashSet<CallId>) -> Result<(), rusqlite::Error> {
+        let Some(first) = rows.first() else { return Ok(()) };
+        let call = first.call;
+        let lines = lines_of(rows);
+        self.found.records += 1;
+        self.found.lines += lines.len() as u64;
+        if let Some(row) = rows.iter().find(|row| row.kind != RECORD) {
+            self.flaw(row.pos, Place::Line { call, seq: row.seq }, "it is neither of a record nor an act");
+        }
+        let record = Record::read(call, &lines);
+        if let Some(damage) = record.damage() {
+            let seq = damage.seq();
+            let row = rows.iter().rev().find(|row| row.seq <= seq).unwrap_or(first);
+            self.flaw(row.pos, Place::Line { call, seq }, damage.to_string());
+        }
+        for row in rows.iter().skip(1).filter(|row| row.key.is_some()) {
+            self.flaw(row.pos, Place::Key { call }, "it stands on a line where none belongs");
+        }
+        let key = self.record_key(first, forgotten.contains(&call));
+        self.contents(rows, key.as_ref(), first.key.is_some())?;
+        self.uses(&record, first.pos)
+    }
+
+    fn record_key(&mut self, first: &LineRow, forgotten: bool) -> Option<RecordKey> {
+        let call = first.call;
+        let wrapped = first.key.as_deref()?;
+        match (vault::is_destroyed(wrapped), forgotten) {
+            (true, true) => return None,
+            (true, false) => {
+                // The act that said so may be what is missing or damaged: then that comes first.
+                self.flaw(LAST, Place::Key { call }, "it was destroyed, but no act says so");
+                return None;
+            }
+            (false, true) => {
+                self.flaw(first.pos, Place::Key { call }, "the call was forgotten, but it is still there")
+            }
+            (false, false) => {}
+        }
+        let key = self.vault.unwrap(call, wrapped);
+        if key.is_none() {
+            self.flaw(first.pos, Place::Key { call }, "it is not what was written");
+        }
+        key
+    }
+
+    fn contents(
+        &mut self,
+        rows: &[LineRow],
+        key: Option<&RecordKey>,
+        had_key: bool,
+    ) -> Result<(), rusqlite::Error> {
+        for row in rows {
+            let sql = "SELECT contents FROM line WHERE pos = ?1";
+            let packed: Vec<u8> =
+                self.connection.prepare_cached(sql)?.query_row([row.pos], |found| found.get(0))?;
+            let place = Place::Content { call: row.call, seq: row.seq };
+            let Ok(items) = vault::items(&packed) else {
+                self.flaw(row.pos, place, "they are not laid out as they were written");
+                continue;
+            };
+            match key {
+                // Of a key that is destroyed or damaged was spoken already.
+                None if had_key || items.is_empty() => {}
+                None => self.flaw(row.pos, place, "their key is missing"),
+                Some(key) => {
+                    let whole = vault::note(&items, key, row.call, row.seq).is_ok()
+                        && items
+                            .iter()
+                            .skip(1)
+                            .all(|item| item.is_content() && item.content(key, row.call).is_ok());
+                    if !whole {
+                        self.flaw(row.pos, place, "they are not what was written");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A use of a leave that cannot be found is a use that could be had again.
+    fn uses(&mut self, record: &Record, pos: i64) -> Result<(), rusqlite::Error> {
+        for (leave, attempt) in Marks::of(record.entries()).leaves_used {
+            let sql = "SELECT 1 FROM leave_use WHERE leave = ?1 AND call = ?2 AND attempt = ?3";
+            let call = record.call();
+            let listed = self.connection.prepare_cached(sql)?.exists(params![
+                leave.as_bytes(),
+                call.as_bytes(),
+                attempt.as_bytes()
+            ])?;
+            if !listed {
+                let why = format!("its use of leave {leave} is not listed; rebuild the projections");
+                self.flaw(pos, Place::Line { call, seq: 0 }, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the segments and what they sealed. Returns the place after the last sealed row.
+    fn segments(&mut self) -> Result<i64, rusqlite::Error> {
+        let mut statement =
+            self.connection.prepare("SELECT number, body, signature FROM segment ORDER BY number")?;
+        let mut rows = statement.query([])?;
+        let (mut number, mut before, mut place) = (1_u64, Digest::from_bytes([0; 32]), 1_i64);
+        while let Some(row) = rows.next()? {
+            let segment = seal::read_segment(row)?;
+            self.found.segments += 1;
+            if segment.number != number {
+                self.flaw(place, Place::Segment { number }, "it is missing");
+                number = segment.number;
+            }
+            let here = Place::Segment { number };
+            let digest = seal::digest_of(&segment.body);
+            let signed = seal::is_signed(self.key, &segment.body, &segment.signature);
+            match Seal::parse(&segment.body).filter(|_| signed) {
+                None => self.flaw(place, here, "its signature does not fit"),
+                Some(seal) if (seal.number, seal.before, seal.first) != (number, before, place) => {
+                    self.flaw(place, here, "it does not follow the one before it");
+                    place = seal.end();
+                }
+                Some(seal) => {
+                    self.sealed_rows(&seal)?;
+                    place = seal.end();
+                }
+            }
+            before = digest;
+            number = number.saturating_add(1);
+        }
+        Ok(place)
+    }
+
+    fn sealed_rows(&mut self, seal: &Seal) -> Result<(), rusqlite::Error> {
+        let sql = "SELECT call, seq, count, head FROM line WHERE pos = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        for (pos, sealed) in (seal.first..).zip(&seal.rows) {
+            let found = statement.query_row([pos], SealedRow::read).optional()?;
+            if found.as_ref() == Some(sealed) {
+                continue;
+            }
+            let how = if found.is_none() { "is missing" } else { "is not the one" };
+            let why = format!("it {how} that segment {} sealed", seal.number);
+            self.flaw(pos, Place::Line { call: sealed.call, seq: sealed.seq }, why);
+        }
+        Ok(())
+    }
+
+    /// Counts what is not yet sealed, and looks for holes in it.
+    fn unsealed(&mut self, from: i64) -> Result<(), rusqlite::Error> {
+        let sql = "SELECT pos, count, call, seq FROM line WHERE pos >= ?1 OR pos < 1 ORDER BY pos";
+        let mut statement = self.connection.prepare(sql)?;
+        let mut rows = statement.query([from])?;
+        let mut expected = from;
+        while let Some(row) = rows.next()? {
+            let pos: i64 = row.get(0)?;
+            self.found.unsealed += unsigned(row.get(1)?);
+            if pos != expected {
+                let call = CallId::new(super::row::id_at(row, 2)?);
+                self.flaw(
+                    expected.min(pos),
+                    Place::Line { call, seq: row.get(3)? },
+                    "what stood before it is missing",
+                );
+            }
+            expected = pos.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn anchor(&mut self, anchor: &Anchor) -> Result<(), rusqlite::Error> {
+        if anchor.key != seal::hex(self.key.as_bytes()) {
+            self.flaw(LAST, Place::Anchor, "it names another signing key");
+        }
+        match seal::segment_at(self.connection, anchor.number)? {
+            None => self.flaw(LAST, Place::Anchor, OLDER),
+            Some(segment) if seal::digest_of(&segment.body) != anchor.digest => {
+                let why = format!("segment {} is not the one that was anchored", anchor.number);
+                self.flaw(LAST, Place::Anchor, why);
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error says that the file holds something that was never written.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        }
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,253 @@
+//! Work: what is written in one transaction, and the checks that stand right before it.
+//!
+//! Everything that can be said no to is said before the first row is written, so that one piece of work can be turned
+//! down without spoiling what is committed beside it.
+
+use byleave_core::act::Deed;
+use byleave_core::digest::Digest;
+use byleave_core::id::{AttemptId, CallId};
+use byleave_core::record::Attempt;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::acts::Acts;
+use super::leaves::{self, Leaves};
+use super::projections::{self, Change};
+use super::row::{id_at, signed};
+use super::schema::{ACT, RECORD};
+use super::seal::Segment;
+use super::vault::{Vault, WRAPPED_BYTES};
+use crate::ledger::{AppendFault, Begins, Hindrance, LedgerFault};
+
+/// Something to write.
+pub(super) enum Work {
+    /// Lines of a record.
+    Append(Box<Append>),
+    /// An act.
+    Act(Box<NewAct>),
+    /// A segment.
+    Segment(Segment),
+    /// All projections, anew.
+    Rebuild,
+}
+
+/// Lines of a record, ready to be written.
+pub(super) struct Append {
+    pub(super) at_len: u32,
+    pub(super) before: Digest,
+    pub(super) count: u32,
+    pub(super) head: Digest,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) body: Vec<u8>,
+    pub(super) contents: Vec<u8>,
+    pub(super) begins: Option<Begins>,
+    pub(super) change: Change,
+}
+
+/// An act, ready to be written.
+pub(super) struct NewAct {
+    pub(super) place: CallId,
+    pub(super) head: Digest,
+    pub(super) body: Vec<u8>,
+    pub(super) deed: Deed,
+}
+
+/// What work is done with.
+pub(super) struct Bench {
+    pub(super) vault: Vault,
+    pub(super) acts: Acts,
+    pub(super) leaves: Leaves,
+}
+
+/// What came of a piece of work, provided that the transaction commits.
+pub(super) type Done = Result<(), AppendFault>;
+
+impl Work {
+    /// Whether what is in force must be known.
+    pub(super) fn begins(&self) -> bool {
+        matches!(self, Self::Append(append) if append.begins.is_some())
+    }
+
+    /// Does it within the transaction that is open. An outer error takes the whole transaction back.
+    pub(super) fn perform(&self, connection: &Connection, bench: &Bench) -> Result<Done, rusqlite::Error> {
+        match self {
+            Self::Append(append) => append.perform(connection, bench),
+            Self::Act(act) => act.perform(connection),
+            Self::Segment(segment) => {
+                let sql = "INSERT INTO segment(number, body, signature) VALUES(?1, ?2, ?3)";
+                connection.execute(sql, params![signed(segment.number), segment.body, segment.signature])?;
+                Ok(Ok(()))
+            }
+            Self::Rebuild => projections::rebuild(connection, &bench.vault).map(Ok),
+        }
+    }
+}
+
+impl Append {
+    fn perform(&self, connection: &Connection, bench: &Bench) -> Result<Done, rusqlite::Error> {
+        let mut first = None;
+        if self.at_len > 0 {
+            first = self.fits(connection)?;
+            if first.is_none() {
+                return Ok(Err(AppendFault::Stale));
+            }
+        } else if self.before != byleave_core::chain::GENESIS {
+            return Ok(Err(AppendFault::Stale));
+        }
+        if let Some(begins) = &self.begins {
+            // A record that is already there is stale before it is hindered.
+            if first.is_none() && exists(connection, self.change.call)? {
+                return Ok(Err(AppendFault::Stale));
+            }
+            match self.hindrance(connection, bench, begins) {
+                Ok(None) => {}
+                Ok(Some(hindrance)) => return Ok(Err(AppendFault::Hindered(hindrance))),
+                Err(CheckFault::Sqlite(error)) => return Err(error),
+                Err(CheckFault::Ledger(fault)) => return Ok(Err(AppendFault::Fault(fault))),
+            }
+        }
+        let sql = "INSERT INTO line(call, kind, seq, count, head, key, body, contents)
+             VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+        let written = connection.prepare_cached(sql)?.execute(params![
+            self.change.call.as_bytes(),
+            RECORD,
+            self.at_len,
+            self.count,
+            self.head.as_bytes(),
+            self.key,
+            self.body,
+            self.contents,
+        ])?;
+        if written == 0 {
+            return Ok(Err(AppendFault::Stale));
+        }
+        let pos = connection.last_insert_rowid();
+        projections::project(connection, first.unwrap_or(pos), pos, &self.change)?;
+        Ok(Ok(()))
+    }
+
+    /// The first row of the record, if the record is as long as it must be and ends as it must.
+    fn fits(&self, connection: &Connection) -> Result<Option<i64>, rusqlite::Error> {
+        let sql = "SELECT seq + count, head, kind FROM line WHERE call = ?1 ORDER BY seq DESC LIMIT 1";
+        let end = connection
+            .prepare_cached(sql)?
+            .query_row([self.change.call.as_bytes()], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?, row.get::<_, i64>(2)?))
+            })
+            .optional()?;
+        if end != Some((i64::from(self.at_len), *self.before.as_bytes(), RECORD)) {
+            return Ok(None);
+        }
+        let sql = "SELECT pos FROM line WHERE call = ?1 AND seq = 0";
+        connection.prepare_cached(sql)?.query_row([self.change.call.as_bytes()], |row| row.get(0)).optional()
+    }
+
+    fn hindrance(
+        &self,
+        connection: &Connection,
+        bench: &Bench,
+        begins: &Begins,
+    ) -> Result<Option<Hindrance>, CheckFault> {
+        let listing = &self.change.listing;
+        let force = bench.acts.peek(connection)?;
+        if let Some(halt) = force.halted(&listing.tenant) {
+            let why = match &halt.deed {
+                Deed::Halt { why } => why.clone(),
+                _ => String::new(),
+            };
+            return Ok(Some(Hindrance::Halted { why }));
+        }
+        if let Some((leave, uses_max)) = begins.leave
+            && (force.is_revoked(leave) || bench.leaves.is_spent(connection, leave, uses_max)?)
+        {
+            return Ok(Some(Hindrance::LeaveSpent));
+        }
+        if begins.exclusive {
+            let taken =
+                taken_seat(connection, listing.tenant.as_str(), listing.session.as_str(), self.change.call)?;
+            return Ok(taken.map(|(call, attempt)| Hindrance::SessionBusy { call, attempt }));
+        }
+        Ok(None)
+    }
+}
+
+/// Who runs alone in the session, if anyone really does.
+fn taken_seat(
+    connection: &Connection,
+    tenant: &str,
+    session: &str,
+    but: CallId,
+) -> Result<Option<(CallId, AttemptId)>, rusqlite::Error> {
+    let sql = "SELECT call, attempt FROM seat WHERE tenant = ?1 AND session = ?2 AND call <> ?3";
+    let seats: Vec<(CallId, AttemptId)> = connection
+        .prepare_cached(sql)?
+        .query_map(params![tenant, session, but.as_bytes()], |row| {
+            Ok((CallId::new(id_at(row, 0)?), AttemptId::new(id_at(row, 1)?)))
+        })?
+        .collect::<Result<_, _>>()?;
+    for (call, attempt) in seats {
+        // A seat that no record speaks of would block the session for good.
+        let record = leaves::read(connection, call)?;
+        let open = matches!(record.attempt(), Some(Attempt::Open(claim)) if claim.attempt == attempt);
+        if open && record.settled().is_none() {
+            return Ok(Some((call, attempt)));
+        }
+        let sql = "DELETE FROM seat WHERE tenant = ?1 AND session = ?2 AND call = ?3";
+        connection.prepare_cached(sql)?.execute(params![tenant, session, call.as_bytes()])?;
+    }
+    Ok(None)
+}
+
+fn exists(connection: &Connection, call: CallId) -> Result<bool, rusqlite::Error> {
+    connection.prepare_cached("SELECT 1 FROM line WHERE call = ?1 LIMIT 1")?.exists([call.as_bytes()])
+}
+
+impl NewAct {
+    fn perform(&self, connection: &Connection) -> Result<Done, rusqlite::Error> {
+        let sql = "INSERT INTO line(call, kind, seq, count, head, body, contents)
+             VALUES(?1, ?2, 0, 1, ?3, ?4, x'') ON CONFLICT DO NOTHING";
+        let place = self.place.as_bytes();
+        let written =
+            connection.prepare_cached(sql)?.execute(params![place, ACT, self.head.as_bytes(), self.body])?;
+        if written == 0 && !self.is_there(connection)? {
+            let fault = LedgerFault::new("cannot write an act", "its id is taken");
+            return Ok(Err(AppendFault::Fault(fault)));
+        }
+        if let Deed::Forget { call } = &self.deed {
+            destroy_key(connection, *call)?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn is_there(&self, connection: &Connection) -> Result<bool, rusqlite::Error> {
+        let sql = "SELECT 1 FROM line WHERE call = ?1 AND kind = ?2 AND head = ?3";
+        connection.prepare_cached(sql)?.exists(params![self.place.as_bytes(), ACT, self.head.as_bytes()])
+    }
+}
+
+/// Overwrites the wrapped key of a record. Zeros of the same length are written over the very same bytes of the file.
+fn destroy_key(connection: &Connection, call: CallId) -> Result<(), rusqlite::Error> {
+    let sql = format!("SELECT pos FROM line WHERE call = ?1 AND seq = 0 AND kind = {RECORD}");
+    let first = connection.query_row(&sql, [call.as_bytes()], |row| row.get::<_, i64>(0)).optional()?;
+    let Some(first) = first else { return Ok(()) };
+    let zeros = [0_u8; WRAPPED_BYTES];
+    connection
+        .execute("UPDATE line SET key = ?2 WHERE pos = ?1 AND key IS NOT NULL", params![first, zeros])?;
+    projections::forget(connection, first)
+}
+
+enum CheckFault {
+    Sqlite(rusqlite::Error),
+    Ledger(LedgerFault),
+}
+
+impl From<rusqlite::Error> for CheckFault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<LedgerFault> for CheckFault {
+    fn from(fault: LedgerFault) -> Self {
+        Self::Ledger(fault)
+    }
+}

@@ -1,0 +1,295 @@
+//! The writer: one transaction for everything that waits to be written.
+//!
+//! Work is queued. Whoever finds the desk free takes all of the queue, commits it at once and tells everyone: the caller
+//! itself where the disk is quick (two changes of thread would cost more than the commit), else a thread kept for it.
+//! Nothing is reported as written before the commit has returned.
+
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::Poll;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use futures::channel::oneshot;
+use rusqlite::Connection;
+
+use super::schema;
+use super::work::{Bench, Done, Work};
+use crate::ledger::{AppendFault, LedgerFault};
+
+/// At most so much in one transaction.
+const TOGETHER_MAX: usize = 256;
+/// A commit that takes longer than that is not waited for on the caller's thread.
+const INLINE_US_MAX: u64 = 1_500;
+
+/// Writes for everyone in this process.
+pub(super) struct Writer {
+    office: Arc<Office>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Office {
+    queue: Mutex<Queue>,
+    bell: Condvar,
+    desk: Mutex<Desk>,
+    bench: Arc<Bench>,
+    /// How long commits take lately, in microseconds.
+    commit_us: AtomicU64,
+    on_write: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    closed: bool,
+}
+
+struct Job {
+    work: Work,
+    reply: oneshot::Sender<Done>,
+}
+
+struct Desk {
+    path: PathBuf,
+    busy: Duration,
+    connection: Connection,
+}
+
+impl Writer {
+    /// Starts a writer; `on_write` is called after every commit.
+    pub(super) fn start(
+        path: PathBuf,
+        busy: Duration,
+        connection: Connection,
+        bench: Arc<Bench>,
+        on_write: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, LedgerFault> {
+        let office = Arc::new(Office {
+            queue: Mutex::default(),
+            bell: Condvar::new(),
+            desk: Mutex::new(Desk { path, busy, connection }),
+            bench,
+            commit_us: AtomicU64::new(0),
+            on_write,
+        });
+        let thread = std::thread::Builder::new()
+            .name("byleave-writer".into())
+            .spawn({
+                let office = Arc::clone(&office);
+                move || office.attend()
+            })
+            .map_err(|error| LedgerFault::new("cannot start the writer of the book", error))?;
+        Ok(Self { office, thread: Some(thread) })
+    }
+
+    /// Has work written, and waits until it is durable.
+    pub(super) async fn submit(&self, work: Work) -> Done {
+        let answer = self.office.enqueue(work);
+        if self.office.commit_us.load(Ordering::Relaxed) > INLINE_US_MAX {
+            self.office.bell.notify_one();
+        } else {
+            // Dropped before it has led, it leaves its work to the thread.
+            let mut duty = Duty { office: &self.office, open: true };
+            // Others that are ready to run get to queue up first, and are committed with this one.
+            step_aside().await;
+            duty.open = false;
+            self.office.lead();
+        }
+        answer.await.unwrap_or_else(|_| Err(AppendFault::Fault(closed())))
+    }
+
+    /// The same for threads that may wait.
+    pub(super) fn submit_blocking(&self, work: Work) -> Done {
+        let mut answer = self.office.enqueue(work);
+        loop {
+            let desk = self.office.desk.lock().unwrap_or_else(PoisonError::into_inner);
+            self.office.clear_queue(desk);
+            match answer.try_recv() {
+                Ok(Some(done)) => return done,
+                Ok(None) => {}
+                Err(oneshot::Canceled) => return Err(AppendFault::Fault(closed())),
+            }
+        }
+    }
+
+    /// Does something with the connection that writes, beside all transactions.
+    pub(super) fn aside<T>(&self, what: impl FnOnce(&Connection) -> T) -> T {
+        let desk = self.office.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        what(&desk.connection)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.office.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.office.bell.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the writer of the book panicked");
+        }
+    }
+}
+
+struct Duty<'a> {
+    office: &'a Office,
+    open: bool,
+}
+
+impl Drop for Duty<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            self.office.bell.notify_one();
+        }
+    }
+}
+
+impl Office {
+    fn enqueue(&self, work: Work) -> oneshot::Receiver<Done> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.push(Job { work, reply });
+        answer
+    }
+
+    /// The thread: waits for work that nobody else does.
+    fn attend(&self) {
+        loop {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            while queue.jobs.is_empty() {
+                if queue.closed {
+                    return;
+                }
+                queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(queue);
+            self.clear_queue(self.desk.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Commits what is queued, unless someone is at it. Who is at it looks at the queue again when done.
+    fn lead(&self) {
+        let desk = match self.desk.try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        self.clear_queue(desk);
+    }
+
+    /// Commits one round of what is queued, and leaves the rest to the thread.
+    fn clear_queue(&self, mut desk: MutexGuard<'_, Desk>) {
+        let jobs = {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let round = queue.jobs.len().min(TOGETHER_MAX);
+            queue.jobs.drain(..round).collect::<Vec<Job>>()
+        };
+        if !jobs.is_empty() {
+            let begun = Instant::now();
+            let replies = desk.write(jobs, &self.bench);
+            self.learn(begun.elapsed());
+            for (reply, done) in replies {
+                // Who asked may have gone; what was written stays written.
+                if reply.send(done).is_err() {
+                    tracing::trace!("nobody waits for what was written");
+                }
+            }
+            (self.on_write)();
+        }
+        drop(desk);
+        if !self.queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.is_empty() {
+            self.bell.notify_one();
+        }
+    }
+
+    fn learn(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let known = self.commit_us.load(Ordering::Relaxed);
+        self.commit_us.store(known.saturating_mul(7).saturating_add(took) / 8, Ordering::Relaxed);
+    }
+}
+
+impl Desk {
+    /// Writes all jobs in one transaction. If it cannot be committed, each gets one of its own, so that what spoilt it
+    /// spoils only itself.
+    fn write(&mut self, jobs: Vec<Job>, bench: &Bench) -> Vec<(oneshot::Sender<Done>, Done)> {
+        let together = jobs.len();
+        let (works, replies): (Vec<Work>, Vec<_>) = jobs.into_iter().map(|job| (job.work, job.reply)).unzip();
+        let done = match self.transact(&works, bench) {
+            Ok(done) => done,
+            Err(error) if together > 1 => {
+                tracing::warn!(%error, together, "a transaction of the book failed; trying each write alone");
+                works.iter().map(|work| self.write_alone(work, bench)).collect()
+            }
+            Err(error) => vec![Err(AppendFault::Fault(cannot_write(&error)))],
+        };
+        replies.into_iter().zip(done).collect()
+    }
+
+    fn write_alone(&mut self, work: &Work, bench: &Bench) -> Done {
+        match self.transact(std::slice::from_ref(work), bench) {
+            Ok(done) => done.into_iter().next().unwrap_or_else(|| Err(AppendFault::Fault(closed()))),
+            Err(error) => Err(AppendFault::Fault(cannot_write(&error))),
+        }
+    }
+
+    fn transact(&mut self, works: &[Work], bench: &Bench) -> Result<Vec<Done>, rusqlite::Error> {
+        // A panic may have left one open.
+        if !self.connection.is_autocommit() {
+            self.recover();
+        }
+        let result = self.try_transact(works, bench);
+        if result.is_err() {
+            self.recover();
+        }
+        result
+    }
+
+    fn try_transact(&self, works: &[Work], bench: &Bench) -> Result<Vec<Done>, rusqlite::Error> {
+        let connection = &self.connection;
+        if works.iter().any(Work::begins)
+            && let Err(fault) = bench.acts.refresh(connection)
+        {
+            // It is met again inside the transaction, by those whom it concerns.
+            tracing::error!(%fault, "cannot tell what is in force");
+        }
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let done = works.iter().map(|work| work.perform(connection, bench)).collect::<Result<Vec<_>, _>>()?;
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(done)
+    }
+
+    /// Takes an unfinished transaction back; a connection that cannot do even that is replaced.
+    fn recover(&mut self) {
+        if self.connection.is_autocommit() || self.connection.execute_batch("ROLLBACK").is_ok() {
+            return;
+        }
+        match schema::connect(&self.path, self.busy) {
+            Ok(connection) => self.connection = connection,
+            Err(error) => tracing::error!(%error, "cannot open the book again"),
+        }
+    }
+}
+
+fn closed() -> LedgerFault {
+    LedgerFault::new("cannot write the book", "it was closed")
+}
+
+fn cannot_write(error: &rusqlite::Error) -> LedgerFault {
+    LedgerFault::new("cannot write the book", error)
+}
+
+/// Lets everything else that is ready run once.
+async fn step_aside() {
+    let mut stepped = false;
+    poll_fn(|context| {
+        if stepped {
+            return Poll::Ready(());
+        }
+        stepped = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

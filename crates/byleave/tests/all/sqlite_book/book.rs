@@ -1,0 +1,231 @@
+//! Lists, forgetting, export, rebuilding.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use byleave::book::export::{self, Contents};
+use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::book::{Book, CallFilter, CallState, Page, Place, QuestionFilter};
+use byleave::core::question::{Answer, QuestionKind};
+use byleave::core::ruling::Verdict;
+use byleave::ledger::{ContentFault, Ledger};
+use futures::StreamExt;
+
+use super::scribe::{Scribe, gives_leave, now, open, session, stepwise, tenant, waiting, whole, write_to};
+
+// req: A1
+#[tokio::test]
+async fn calls_are_listed_newest_first_by_what_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = open(dir.path());
+    let start = now();
+    let mut all = Vec::new();
+    for number in 0..7 {
+        all.push(whole(&book, if number % 2 == 0 { "even" } else { "odd" }).await.call);
+    }
+    let middle = now();
+    let (waits, question) = waiting(&book, "even", write_to("/w/a")).await;
+    all.push(waits.call);
+    all.reverse();
+    let list = async |filter: CallFilter, limit: usize| {
+        let items = book.calls(filter, Page::first(limit)).await.unwrap();
+        items.iter().map(|item| item.call).collect::<Vec<_>>()
+    };
+    assert_eq!(list(CallFilter::default(), 100).await, all);
+    assert_eq!(list(CallFilter::default(), 3).await, all[..3]);
+    let first = book.calls(CallFilter::default(), Page::first(3)).await.unwrap();
+    let page = Page { limit: 100, after: Some(first[2].cursor) };
+    let rest = book.calls(CallFilter::default(), page).await.unwrap();
+    assert_eq!(rest.iter().map(|item| item.call).collect::<Vec<_>>(), all[3..]);
+    let with = |set: &dyn Fn(&mut CallFilter)| {
+        let mut filter = CallFilter::default();
+        set(&mut filter);
+        filter
+    };
+    assert_eq!(list(with(&|filter| filter.session = Some(session("odd"))), 100).await.len(), 3);
+    assert_eq!(list(with(&|filter| filter.state = Some(CallState::Waiting)), 100).await, [waits.call]);
+    assert_eq!(list(with(&|filter| filter.outcome = Some("completed".into())), 100).await.len(), 7);
+    assert_eq!(list(with(&|filter| filter.tool = Some("no".into())), 100).await.len(), 0);
+    assert_eq!(list(with(&|filter| filter.since = Some(middle)), 100).await, [waits.call]);
+    assert_eq!(list(with(&|filter| filter.until = Some(start)), 100).await.len(), 0);
+    assert_eq!(list(with(&|filter| filter.tenant = Some(tenant())), 100).await.len(), 8);
+    assert_eq!(first[0].listing.summary, "writes a line");
+    assert_eq!((first[1].state, first[1].outcome.as_deref()), (CallState::Settled, Some("completed")));
+
+    let questions = book.questions(QuestionFilter::default(), Page::first(10)).await.unwrap();
+    assert_eq!(questions.len(), 1);
+    assert_eq!((questions[0].question, questions[0].call), (question.id, waits.call));
+    assert_eq!((questions[0].kind, questions[0].expires_at), (QuestionKind::Approval, question.expires_at));
+}
+
+#[tokio::test]
+async fn an_answered_question_is_listed_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = open(dir.path());
+    let (mut scribe, question) = waiting(&book, "s", write_to("/w/a")).await;
+    scribe.answer(&question, Answer::No { feedback: None }).settle();
+    scribe.append(&book).await.unwrap();
+    assert!(book.questions(QuestionFilter::default(), Page::first(10)).await.unwrap().is_empty());
+    assert_eq!(
+        book.call_of(question.id).await.unwrap(),
+        Some(scribe.call),
+        "an answer that comes late is told so"
+    );
+    let item = &book.calls(CallFilter::default(), Page::first(1)).await.unwrap()[0];
+    assert_eq!((item.outcome.as_deref(), item.code.as_deref()), (Some("refused"), Some("declined")));
+}
+
+fn files_hold(dir: &Path, needle: &[u8]) -> bool {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files
+        .filter(|path| path.is_file())
+        .any(|path| std::fs::read(path).unwrap().windows(needle.len()).any(|window| window == needle))
+}
+
+#[tokio::test]
+async fn forgetting_leaves_the_chain_and_takes_the_contents() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = open(dir.path());
+    let mut calls = Vec::new();
+    for number in 0..40 {
+        let mut scribe = Scribe::new("s", write_to("/w/a"));
+        scribe.summary = format!("summary-number-{number:03}");
+        scribe.ruled(Verdict::Allow, None);
+        let attempt = scribe.begin(book.owner());
+        scribe.append(&book).await.unwrap();
+        scribe.end(attempt).append(&book).await.unwrap();
+        calls.push(scribe);
+    }
+    book.seal().await.unwrap();
+    let forgotten = &calls[20];
+    let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
+    let sql = "SELECT key FROM line WHERE call = ?1 AND seq = 0";
+    let wrapped: Vec<u8> = peer.query_row(sql, [forgotten.call.as_bytes()], |row| row.get(0)).unwrap();
+    assert!(files_hold(dir.path(), &wrapped) && files_hold(dir.path(), b"summary-number-020"));
+
+    let done = book.forget(forgotten.call, "ada".into(), now()).await.unwrap().unwrap();
+    assert!(done.scrubbed);
+    assert!(!files_hold(dir.path(), &wrapped), "the wrapped key is still in a file");
+    assert!(!files_hold(dir.path(), b"summary-number-020"), "the summary is still in a file");
+    let held = forgotten.record.heading().unwrap().arguments;
+    assert!(matches!(book.content(forgotten.call, held).await, Err(ContentFault::Forgotten)));
+    let loaded = book.load(forgotten.call).await.unwrap().unwrap();
+    assert_eq!((loaded.record, loaded.key.is_none()), (forgotten.record.clone(), true));
+    assert!(book.content(calls[19].call, calls[19].record.heading().unwrap().arguments).await.is_ok());
+    book.seal().await.unwrap();
+    let verification = book.verify().await.unwrap();
+    assert_eq!((verification.flaw, verification.acts, verification.records), (None, 1, 40));
+    assert_eq!(book.acts().await.unwrap(), [done.act]);
+    assert!(book.forget(Scribe::new("s", Vec::new()).call, "ada".into(), now()).await.unwrap().is_none());
+
+    // A key that is destroyed behind the book's back is no forgetting.
+    peer.execute(
+        "UPDATE line SET key = zeroblob(72) WHERE call = ?1 AND seq = 0",
+        [calls[5].call.as_bytes()],
+    )
+    .unwrap();
+    let flaw = book.verify().await.unwrap().flaw.unwrap();
+    assert_eq!(flaw.place, Place::Key { call: calls[5].call });
+}
+
+fn projections(dir: &Path) -> Vec<String> {
+    let connection = rusqlite::Connection::open(dir.join("book.sqlite")).unwrap();
+    let mut dump = Vec::new();
+    for table in ["call", "question", "hold", "seat", "leave", "leave_use"] {
+        let mut statement = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let columns = statement.column_count();
+        let mut rows = statement.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let values: Vec<String> =
+                (0..columns).map(|column| format!("{:?}", row.get_ref(column).unwrap())).collect();
+            dump.push(format!("{table}: {}", values.join(", ")));
+        }
+    }
+    dump
+}
+
+#[tokio::test]
+async fn projections_can_be_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = open(dir.path());
+    whole(&book, "s").await;
+    stepwise(&book, "s").await;
+    gives_leave(&book, Some(3)).await;
+    let unlimited = gives_leave(&book, None).await;
+    let mut uses = Scribe::new("u", write_to("/w/a"));
+    uses.ruled(Verdict::Allow, Some(unlimited));
+    uses.begin(book.owner());
+    uses.append(&book).await.unwrap();
+    waiting(&book, "s", write_to("/w/b")).await;
+    let (mut declined, question) = waiting(&book, "s", write_to("/w/c")).await;
+    declined.answer(&question, Answer::No { feedback: None }).settle();
+    declined.append(&book).await.unwrap();
+    let mut halfway = Scribe::new("h", write_to("/w/a"));
+    halfway.ruled(Verdict::Allow, None).append(&book).await.unwrap();
+    let forgotten = whole(&book, "s").await;
+    book.forget(forgotten.call, "ada".into(), now()).await.unwrap().unwrap();
+
+    let before = projections(dir.path());
+    for table in ["call", "question", "hold", "seat", "leave", "leave_use"] {
+        assert!(before.iter().any(|row| row.starts_with(&format!("{table}:"))), "{table} is empty");
+    }
+    book.rebuild().await.unwrap();
+    assert_eq!(projections(dir.path()), before);
+    let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
+    peer.execute_batch("UPDATE call SET tool = 'x', state = 2; DELETE FROM hold; DELETE FROM leave_use;")
+        .unwrap();
+    book.rebuild().await.unwrap();
+    assert_eq!(projections(dir.path()), before);
+    stepwise(&book, "s").await;
+}
+
+// req: A1
+#[tokio::test]
+async fn records_go_out_as_json_and_markdown() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = open(dir.path());
+    for _ in 0..70 {
+        whole(&book, "many").await;
+    }
+    let mut scribe = Scribe::new("one", write_to("/w/a"));
+    scribe.summary = "a | b ` c".into();
+    scribe.ruled(Verdict::Deny, None).settle();
+    scribe.append(&book).await.unwrap();
+
+    let all: Vec<_> = export::records(&book, CallFilter::default(), Contents::LeftOut).collect().await;
+    assert_eq!(all.len(), 71);
+    let newest = all[0].as_ref().unwrap();
+    assert_eq!(newest.call, scribe.call);
+    let text = newest.json().to_string();
+    assert!(text.contains("\"session\":\"one\"") && !text.contains("secret-path"), "{text}");
+    let markdown = newest.markdown();
+    assert!(markdown.contains("| 7 |") || markdown.contains("| settled | refused"), "{markdown}");
+    assert!(markdown.contains(r"a \| b \` c") && !markdown.contains("secret-path"), "{markdown}");
+    let with = export::one(&book, scribe.call, Contents::Included).await.unwrap().unwrap();
+    assert!(with.json().to_string().contains("secret-path") && with.markdown().contains("secret-path"));
+    assert!(
+        export::one(&book, Scribe::new("s", Vec::new()).call, Contents::LeftOut).await.unwrap().is_none()
+    );
+}
+
+#[tokio::test]
+async fn the_keeper_seals_by_itself_and_once_more_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { seal_every: Some(Duration::from_millis(20)), ..Options::default() };
+    let book = SqliteBook::open(dir.path(), &options).unwrap();
+    whole(&book, "s").await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while book.verify().await.unwrap().unsealed > 0 {
+        assert!(Instant::now() < deadline, "nothing was sealed");
+        tokio::task::yield_now().await;
+    }
+    drop(book);
+    let slow = Options { seal_every: Some(Duration::from_secs(3_600)), ..Options::default() };
+    let book = SqliteBook::open(dir.path(), &slow).unwrap();
+    whole(&book, "s").await;
+    drop(book);
+    let book = open(dir.path());
+    let verification = book.verify().await.unwrap();
+    assert_eq!((verification.unsealed, verification.flaw), (0, None));
+    assert_eq!(book.anchor().await.unwrap().unwrap().number, verification.segments);
+}

@@ -1,0 +1,299 @@
+//! Writes records the way a driver does, without a gate.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::core::act::{Act, Deed};
+use byleave::core::call::Mode;
+use byleave::core::chain::Line;
+use byleave::core::digest::{Digest, Held, RecordKey};
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::entry::{Entry, Fact, Heading, Limits, Terms, Valid};
+use byleave::core::id::{
+    ActId, AgentId, AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId,
+};
+use byleave::core::leave::Leave;
+use byleave::core::outcome::{End, EndStatus};
+use byleave::core::pattern::Pattern;
+use byleave::core::question::{Answer, Answered, Approver, Grade, Question};
+use byleave::core::record::{Attempt, Record};
+use byleave::core::review::Review;
+use byleave::core::ruling::{Cause, Reason, Ruling, Verdict};
+use byleave::core::walk::{Next, Task, WALK, next};
+use byleave::ledger::{AppendFault, Batch, Begins, Content, Ledger, Listing, Waits};
+use uuid::Uuid;
+
+/// A clock that only these tests wind.
+static CLOCK: AtomicU64 = AtomicU64::new(1_000_000);
+
+pub(crate) fn now() -> u64 {
+    CLOCK.fetch_add(1, Ordering::Relaxed)
+}
+
+pub(crate) fn unsealed() -> Options {
+    Options { seal_every: None, ..Options::default() }
+}
+
+pub(crate) fn open(dir: &Path) -> SqliteBook {
+    SqliteBook::open(dir, &unsealed()).unwrap()
+}
+
+pub(crate) fn tenant() -> TenantId {
+    TenantId::new("local").unwrap()
+}
+
+pub(crate) fn session(name: &str) -> SessionId {
+    SessionId::new(name).unwrap()
+}
+
+pub(crate) fn act(deed: Deed) -> Act {
+    Act { id: ActId::new(Uuid::now_v7()), at: now(), tenant: tenant(), by: "ada".into(), deed }
+}
+
+pub(crate) fn write_to(path: &str) -> Vec<Effect> {
+    vec![Effect::Write { path: path.into() }]
+}
+
+/// One call and what has been written of it.
+pub(crate) struct Scribe {
+    pub(crate) call: CallId,
+    pub(crate) record: Record,
+    pub(crate) key: RecordKey,
+    pub(crate) session: SessionId,
+    pub(crate) summary: String,
+    pub(crate) concurrency_safe: bool,
+    pub(crate) question_ms: u64,
+    pub(crate) uses_max: Option<u32>,
+    plan: Plan,
+    written: (u32, Digest),
+    lines: Vec<Line>,
+    entries: Vec<Entry>,
+    contents: Vec<Content>,
+}
+
+impl Scribe {
+    pub(crate) fn new(in_session: &str, effects: Vec<Effect>) -> Self {
+        let call = CallId::new(Uuid::now_v7());
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).unwrap();
+        Self {
+            call,
+            record: Record::new(call),
+            key: RecordKey::from_bytes(key),
+            session: session(in_session),
+            summary: "writes a line".into(),
+            concurrency_safe: false,
+            question_ms: 60_000,
+            uses_max: None,
+            plan: Plan { effects, ..Plan::default() },
+            written: (0, byleave::core::chain::GENESIS),
+            lines: Vec::new(),
+            entries: Vec::new(),
+            contents: Vec::new(),
+        }
+    }
+
+    pub(crate) fn hold(&mut self, bytes: &[u8]) -> Held {
+        let held = self.key.hold(bytes);
+        self.contents.push(Content { held, bytes: bytes.to_vec() });
+        held
+    }
+
+    pub(crate) fn put(&mut self, fact: Fact) -> &mut Self {
+        let entry = Entry { at: now(), fact };
+        self.lines.push(self.record.push(entry.clone()).unwrap());
+        self.entries.push(entry);
+        self
+    }
+
+    /// From the top to the question or the claim.
+    pub(crate) fn ruled(&mut self, verdict: Verdict, leave: Option<LeaveId>) -> &mut Self {
+        let arguments = self.hold(br#"{"path":"/w/secret-path"}"#);
+        let plan = serde_json::to_vec(&self.plan).unwrap();
+        self.hold(&plan);
+        let head = self.plan.head(&self.key, &plan);
+        self.put(Fact::Received(Heading {
+            walk: WALK,
+            tenant: tenant(),
+            session: self.session.clone(),
+            agent: AgentId::new("agent").unwrap(),
+            tool: "append_line".into(),
+            arguments,
+            reason: None,
+            cwd: "/w".into(),
+            mode: Mode::default(),
+            dry_run: false,
+        }));
+        self.put(Fact::Resolved(Ok(Terms {
+            tool: "append_line".into(),
+            manifest: Digest::of(b"manifest"),
+            operation: "write".into(),
+            read_only: false,
+            destructive: false,
+            concurrency_safe: self.concurrency_safe,
+            repeatable: true,
+            checkpoint: false,
+            challenge: None,
+            limits: Limits::default(),
+        })));
+        self.put(Fact::Validated(Ok(Valid {})));
+        self.put(Fact::Planned(Ok(head)));
+        self.put(Fact::Permitted(Ok(Ruling {
+            verdict,
+            reasons: vec![Reason {
+                verdict,
+                cause: (verdict == Verdict::Ask).then_some(Cause::Default),
+                rule: None,
+                origin: None,
+                effects: Vec::new(),
+                why: "because".into(),
+            }],
+            policy: Digest::of(b"policy"),
+            leave,
+            guarantees: Vec::new(),
+            cached: false,
+        })));
+        if verdict == Verdict::Deny {
+            return self;
+        }
+        self.put(Fact::Reviewed(Ok(Review::default())))
+    }
+
+    pub(crate) fn ask(&mut self) -> Question {
+        let Next::Do(Task::Ask(asking)) = next(&self.record) else { panic!("no question is due") };
+        let question = Question {
+            id: QuestionId::new(Uuid::now_v7()),
+            kind: asking.kind,
+            binding: asking.binding,
+            expires_at: now() + self.question_ms,
+        };
+        self.put(Fact::Asked(Ok(question.clone())));
+        question
+    }
+
+    pub(crate) fn answer(&mut self, question: &Question, answer: Answer) -> &mut Self {
+        self.put(Fact::Answered(Answered {
+            question: question.id,
+            digest: question.digest(),
+            answer,
+            by: Approver { name: "ada".into(), grade: Grade::Terminal },
+        }))
+    }
+
+    pub(crate) fn begin(&mut self, owner: OwnerId) -> AttemptId {
+        let Next::Do(Task::Begin(grant)) = next(&self.record) else { panic!("{:?}", next(&self.record)) };
+        let attempt = AttemptId::new(Uuid::now_v7());
+        self.put(Fact::Begun(Ok(grant.claim(attempt, owner))));
+        attempt
+    }
+
+    pub(crate) fn end(&mut self, attempt: AttemptId) -> &mut Self {
+        let output = self.hold(b"{\"text\":\"the true output\"}");
+        let end = End { status: EndStatus::Done, output, ran_ms: 3, truncated: false, undoable: false };
+        self.put(Fact::Ended { attempt, end });
+        self.put(Fact::OutputReviewed(Ok(Review::default())));
+        self.settle()
+    }
+
+    pub(crate) fn settle(&mut self) -> &mut Self {
+        let Next::Settle(outcome) = next(&self.record) else { panic!("{:?}", next(&self.record)) };
+        self.put(Fact::Settled(outcome))
+    }
+
+    /// What has been written since the last batch.
+    pub(crate) fn batch(&mut self) -> Batch {
+        let (at_len, before) = self.written;
+        self.written = (self.record.len(), self.record.head());
+        let waits = match next(&self.record) {
+            Next::Wait(question) => Some(Waits { question, effects: self.plan.effects.clone() }),
+            _ => None,
+        };
+        let begun = self.entries.iter().any(|entry| matches!(entry.fact, Fact::Begun(Ok(_))));
+        let begins = match self.record.attempt() {
+            Some(Attempt::Open(claim)) if begun => Some(Begins {
+                attempt: claim.attempt,
+                exclusive: !self.concurrency_safe,
+                leave: match claim.by {
+                    byleave::core::grant::GrantedBy::Leave(leave) => Some((leave, self.uses_max)),
+                    _ => None,
+                },
+            }),
+            _ => None,
+        };
+        Batch {
+            call: self.call,
+            at_len,
+            before,
+            lines: std::mem::take(&mut self.lines),
+            entries: std::mem::take(&mut self.entries),
+            contents: std::mem::take(&mut self.contents),
+            key: (at_len == 0).then(|| self.key.clone()),
+            listing: Listing {
+                tenant: tenant(),
+                session: self.session.clone(),
+                agent: "agent".into(),
+                tool: "append_line".into(),
+                operation: "write".into(),
+                summary: self.summary.clone(),
+            },
+            waits,
+            begins,
+            settles: self.record.settled().is_some(),
+        }
+    }
+
+    pub(crate) async fn append(&mut self, book: &SqliteBook) -> Result<(), AppendFault> {
+        book.append(self.batch()).await
+    }
+}
+
+/// A call that is allowed, run and settled in one batch.
+pub(crate) async fn whole(book: &SqliteBook, in_session: &str) -> Scribe {
+    let mut scribe = Scribe::new(in_session, write_to("/w/a"));
+    scribe.ruled(Verdict::Allow, None);
+    let attempt = scribe.begin(book.owner());
+    scribe.end(attempt);
+    scribe.append(book).await.unwrap();
+    scribe
+}
+
+/// A call in three batches: begun, ended.
+pub(crate) async fn stepwise(book: &SqliteBook, in_session: &str) -> Scribe {
+    let mut scribe = Scribe::new(in_session, write_to("/w/a"));
+    scribe.ruled(Verdict::Allow, None);
+    let attempt = scribe.begin(book.owner());
+    scribe.append(book).await.unwrap();
+    scribe.end(attempt);
+    scribe.append(book).await.unwrap();
+    scribe
+}
+
+/// A call that waits for a person.
+pub(crate) async fn waiting(book: &SqliteBook, in_session: &str, effects: Vec<Effect>) -> (Scribe, Question) {
+    let mut scribe = Scribe::new(in_session, effects);
+    scribe.ruled(Verdict::Ask, None);
+    let question = scribe.ask();
+    scribe.append(book).await.unwrap();
+    (scribe, question)
+}
+
+/// A call that was answered with a leave, and settled.
+pub(crate) async fn gives_leave(book: &SqliteBook, uses_max: Option<u32>) -> LeaveId {
+    let (mut scribe, question) = waiting(book, "leaves", write_to("/w/a")).await;
+    let id = LeaveId::new(Uuid::now_v7());
+    let leave = Leave {
+        id,
+        tool: "append_line".into(),
+        scope: vec![Pattern::Write("/w/**".into())],
+        session: None,
+        until: None,
+        uses_max,
+    };
+    scribe.answer(&question, Answer::Leave(leave));
+    let attempt = scribe.begin(book.owner());
+    scribe.append(book).await.unwrap();
+    scribe.end(attempt);
+    scribe.append(book).await.unwrap();
+    id
+}

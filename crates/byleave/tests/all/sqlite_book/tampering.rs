@@ -1,0 +1,302 @@
+//! Whatever is changed in a sealed book shows, and the first bad place is named.
+
+use std::path::Path;
+
+use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::book::{Book, Flaw, Place};
+use byleave::core::act::Deed;
+use byleave::core::id::CallId;
+use byleave::ledger::Ledger;
+use proptest::prelude::*;
+use rusqlite::{Connection, params};
+
+use super::scribe::{act, gives_leave, now, open, stepwise, unsealed, waiting, whole, write_to};
+
+/// A sealed book with some of everything.
+struct Sealed {
+    dir: tempfile::TempDir,
+    book: SqliteBook,
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+async fn sealed() -> Sealed {
+    let dir = tempfile::tempdir().unwrap();
+    let book = open(dir.path());
+    whole(&book, "s").await;
+    stepwise(&book, "s").await;
+    book.seal().await.unwrap();
+    gives_leave(&book, None).await;
+    waiting(&book, "s", write_to("/w/b")).await;
+    book.act(act(Deed::Halt { why: "fire".into() })).await.unwrap();
+    book.act(act(Deed::Lift)).await.unwrap();
+    book.seal().await.unwrap();
+    let forgotten = whole(&book, "s").await;
+    book.forget(forgotten.call, "ada".into(), now()).await.unwrap().unwrap();
+    book.seal().await.unwrap();
+    let verification = book.verify().await.unwrap();
+    assert_eq!((verification.flaw, verification.unsealed, verification.segments), (None, 0, 3));
+    Sealed { dir, book }
+}
+
+impl Sealed {
+    fn peer(&self) -> Connection {
+        Connection::open(self.dir.path().join("book.sqlite")).unwrap()
+    }
+
+    async fn flaw(&self) -> Option<Flaw> {
+        self.book.verify().await.unwrap().flaw
+    }
+}
+
+fn rows(peer: &Connection) -> Vec<(i64, CallId, u32, u32)> {
+    let mut statement = peer.prepare("SELECT pos, call, seq, count FROM line ORDER BY pos").unwrap();
+    statement
+        .query_map([], |row| {
+            let call = CallId::new(uuid::Uuid::from_bytes(row.get(1)?));
+            Ok((row.get(0)?, call, row.get(2)?, row.get(3)?))
+        })
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
+}
+
+/// Flips one bit of one byte of one column, has the book checked, and flips it back.
+async fn flip(sealed: &Sealed, table: &str, column: &str, id: i64, at: usize, bit: u8) -> Option<Flaw> {
+    let peer = sealed.peer();
+    let key = if table == "line" { "pos" } else { "number" };
+    let sql = format!("SELECT {column} FROM {table} WHERE {key} = ?1");
+    let bytes: Vec<u8> = peer.query_row(&sql, [id], |row| row.get(0)).unwrap();
+    let mut flipped = bytes.clone();
+    flipped[at % bytes.len()] ^= 1 << bit;
+    let sql = format!("UPDATE {table} SET {column} = ?2 WHERE {key} = ?1");
+    peer.execute(&sql, params![id, flipped]).unwrap();
+    let flaw = sealed.flaw().await;
+    peer.execute(&sql, params![id, bytes]).unwrap();
+    flaw
+}
+
+fn cases(few: u32) -> ProptestConfig {
+    let many = std::env::var("BYLEAVE_PROVE").is_ok();
+    ProptestConfig {
+        cases: if many { 20_000 } else { few },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+// req: A1
+#[test]
+fn any_flipped_byte_shows() {
+    let runtime = runtime();
+    let sealed = runtime.block_on(sealed());
+    let rows = rows(&sealed.peer());
+    let columns = ["body", "head", "call", "key", "contents", "signature", "segment"];
+    proptest!(cases(200), |(row in 0..rows.len(), column in 0..columns.len(), at in any::<usize>(), bit in 0..8_u8)| {
+        let (pos, call, seq, count) = rows[row];
+        let segment = i64::try_from(row % 3).unwrap() + 1;
+        let filled = |column: &str| -> bool {
+            let sql = format!("SELECT length({column}) > 0 FROM line WHERE pos = ?1");
+            sealed.peer().query_row(&sql, [pos], |row| row.get::<_, Option<bool>>(0)).unwrap() == Some(true)
+        };
+        let column = columns[column];
+        let flaw = match column {
+            "signature" => runtime.block_on(flip(&sealed, "segment", "signature", segment, at, bit)),
+            "segment" => runtime.block_on(flip(&sealed, "segment", "body", segment, at, bit)),
+            "key" | "contents" if !filled(column) => return Ok(()),
+            // What was forgotten can no longer be checked: that is what forgetting is.
+            "contents" if is_forgotten(&sealed.peer(), pos) => return Ok(()),
+            column => runtime.block_on(flip(&sealed, "line", column, pos, at, bit)),
+        };
+        let flaw = flaw.ok_or_else(|| TestCaseError::fail(format!("{column} of row {pos} was flipped unseen")))?;
+        match (column, flaw.place) {
+            ("signature" | "segment", Place::Segment { number }) => {
+                prop_assert_eq!(i64::try_from(number).unwrap(), segment);
+            }
+            ("body" | "head", Place::Line { call: named, seq: line }) => {
+                prop_assert_eq!(named, call);
+                prop_assert!((seq..seq + count).contains(&line), "line {} of {}..+{}", line, seq, count);
+            }
+            ("body" | "head", Place::Act { act }) => prop_assert_eq!(act.uuid(), call.uuid()),
+            ("call", _) => {}
+            ("key", Place::Key { call: named }) => prop_assert_eq!(named, call),
+            ("contents", Place::Content { call: named, .. }) => prop_assert_eq!(named, call),
+            (_, place) => prop_assert!(false, "{} was flipped, {:?} was named", column, place),
+        }
+    });
+    assert_eq!(runtime.block_on(sealed.flaw()), None, "every flip was taken back");
+}
+
+fn is_forgotten(peer: &Connection, pos: i64) -> bool {
+    let sql =
+        "SELECT key = zeroblob(72) FROM line WHERE seq = 0 AND call = (SELECT call FROM line WHERE pos = ?1)";
+    peer.query_row(sql, [pos], |row| row.get::<_, Option<bool>>(0)).unwrap() == Some(true)
+}
+
+#[test]
+fn any_changed_number_shows() {
+    let runtime = runtime();
+    let sealed = runtime.block_on(sealed());
+    let rows = rows(&sealed.peer());
+    proptest!(cases(60), |(row in 0..rows.len(), column in 0..4_usize, by in 1..400_i64)| {
+        let pos = rows[row].0;
+        let column = ["seq", "count", "kind", "pos"][column];
+        let peer = sealed.peer();
+        let moved = if column == "pos" { by + 1_000 } else { 0 };
+        let sql = format!("UPDATE line SET {column} = {column} + ?2 WHERE pos = ?1");
+        // Two rows cannot claim the same place; that much SQLite sees to.
+        prop_assume!(peer.execute(&sql, [pos, by + moved]).is_ok());
+        let flaw = runtime.block_on(sealed.flaw());
+        let now_at = if column == "pos" { pos + by + moved } else { pos };
+        peer.execute(&format!("UPDATE line SET {column} = {column} - ?2 WHERE pos = ?1"), [now_at, by + moved]).unwrap();
+        prop_assert!(flaw.is_some(), "{} of row {} was changed unseen", column, pos);
+    });
+    assert_eq!(runtime.block_on(sealed.flaw()), None);
+}
+
+#[test]
+fn any_two_rows_that_change_places_show() {
+    let runtime = runtime();
+    let sealed = runtime.block_on(sealed());
+    let rows = rows(&sealed.peer());
+    proptest!(cases(60), |(a in 0..rows.len(), b in 0..rows.len(), whole_row in any::<bool>())| {
+        prop_assume!(a != b);
+        let (a, b) = (rows[a].0, rows[b].0);
+        let peer = sealed.peer();
+        let swap = || if whole_row {
+            peer.execute_batch(&format!(
+                "UPDATE line SET pos = -1 WHERE pos = {a}; UPDATE line SET pos = {a} WHERE pos = {b};
+                 UPDATE line SET pos = {b} WHERE pos = -1;"
+            )).unwrap();
+        } else {
+            peer.execute_batch(&format!(
+                "CREATE TEMP TABLE keep AS SELECT body, head, count FROM line WHERE pos = {a};
+                 UPDATE line SET (body, head, count) = (SELECT body, head, count FROM line WHERE pos = {b})
+                     WHERE pos = {a};
+                 UPDATE line SET (body, head, count) = (SELECT body, head, count FROM keep) WHERE pos = {b};
+                 DROP TABLE keep;"
+            )).unwrap();
+        };
+        swap();
+        let flaw = runtime.block_on(sealed.flaw());
+        swap();
+        prop_assert!(flaw.is_some(), "rows {} and {} changed places unseen", a, b);
+    });
+    assert_eq!(runtime.block_on(sealed.flaw()), None);
+}
+
+/// Two lines inside one row, with everything in the row that can be computed without the key computed anew.
+#[tokio::test]
+async fn lines_reordered_or_removed_within_a_row_show_even_with_fresh_links() {
+    let sealed = sealed().await;
+    let (pos, call, ..) = rows(&sealed.peer())[0];
+    let kept = sealed.book.record(call).await.unwrap().unwrap();
+    let relink = |bodies: &[&str]| {
+        let mut before = byleave::core::chain::GENESIS;
+        let mut framed = Vec::new();
+        for (seq, body) in (0..).zip(bodies) {
+            framed.extend_from_slice(&u32::try_from(body.len()).unwrap().to_le_bytes());
+            framed.extend_from_slice(body.as_bytes());
+            before = byleave::core::chain::link(call, &before, seq, body);
+            if seq as usize + 1 < bodies.len() {
+                framed.extend_from_slice(before.as_bytes());
+            }
+        }
+        (framed, before, bodies.len())
+    };
+    let bodies: Vec<&str> = kept.lines.iter().map(|line| line.body.as_str()).collect();
+    let mut swapped = bodies.clone();
+    swapped.swap(2, 3);
+    let mut removed = bodies.clone();
+    removed.remove(4);
+    let cut = &bodies[..bodies.len() - 1];
+    for (name, forged) in [("swapped", relink(&swapped)), ("removed", relink(&removed)), ("cut", relink(cut))]
+    {
+        let (body, head, count) = forged;
+        let sql = "UPDATE line SET body = ?2, head = ?3, count = ?4 WHERE pos = ?1";
+        sealed.peer().execute(sql, params![pos, body, head.as_bytes(), count as i64]).unwrap();
+        let flaw = sealed.flaw().await.unwrap_or_else(|| panic!("{name} unseen"));
+        assert!(matches!(flaw.place, Place::Line { call: named, .. } if named == call), "{name}: {flaw}");
+    }
+    let (body, head, count) = relink(&bodies);
+    let sql = "UPDATE line SET body = ?2, head = ?3, count = ?4 WHERE pos = ?1";
+    sealed.peer().execute(sql, params![pos, body, head.as_bytes(), count as i64]).unwrap();
+    assert_eq!(sealed.flaw().await, None);
+}
+
+#[tokio::test]
+async fn what_is_removed_or_cut_off_shows() {
+    let last = rows(&sealed().await.peer()).len();
+    for pos in 1..=last {
+        let sealed = sealed().await;
+        let (_, call, seq, _) = rows(&sealed.peer())[pos - 1];
+        sealed.peer().execute("DELETE FROM line WHERE pos = ?1", [pos as i64]).unwrap();
+        let flaw = sealed.flaw().await.unwrap();
+        assert_eq!(flaw.place, Place::Line { call, seq }, "row {pos}: {flaw}");
+        // Not sealed over, and so still seen, when the book goes on.
+        whole(&sealed.book, "later").await;
+        drop(sealed.book.seal().await);
+        assert!(sealed.flaw().await.is_some(), "row {pos}");
+    }
+    for (cut, place) in [
+        ("DELETE FROM segment WHERE number = 2", Place::Segment { number: 2 }),
+        ("DELETE FROM segment WHERE number = 3", Place::Anchor),
+        ("DELETE FROM segment", Place::Anchor),
+        ("DELETE FROM line; DELETE FROM segment", Place::Anchor),
+        ("DELETE FROM line WHERE pos > 4; DELETE FROM segment WHERE number > 1", Place::Anchor),
+    ] {
+        let sealed = sealed().await;
+        sealed.peer().execute_batch(cut).unwrap();
+        let flaw = sealed.flaw().await.unwrap_or_else(|| panic!("unseen: {cut}"));
+        if cut.contains("pos > 4") {
+            continue;
+        }
+        assert_eq!(flaw.place, place, "{cut}: {flaw}");
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for name in ["book.sqlite", "book.key", "book.sign"] {
+        std::fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_old_copy_put_back_shows_against_the_anchor() {
+    let outside = tempfile::tempdir().unwrap();
+    let options = Options { anchor: Some(outside.path().join("anchor.json")), ..unsealed() };
+    let (state, old) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let book = SqliteBook::open(state.path(), &options).unwrap();
+    whole(&book, "s").await;
+    book.seal().await.unwrap();
+    drop(book);
+    copy(state.path(), old.path());
+    let book = SqliteBook::open(state.path(), &options).unwrap();
+    whole(&book, "s").await;
+    book.seal().await.unwrap();
+    assert_eq!(book.verify().await.unwrap().flaw, None);
+    drop(book);
+    copy(old.path(), state.path());
+    let book = SqliteBook::open(state.path(), &options).unwrap();
+    let flaw = book.verify().await.unwrap().flaw.unwrap();
+    assert_eq!(flaw.place, Place::Anchor);
+    assert!(flaw.why.starts_with("the book is older than its anchor"), "{flaw}");
+    // Going on does not hide it: nothing is sealed over an old copy, and the anchor stays.
+    whole(&book, "s").await;
+    assert!(book.seal().await.is_err());
+    assert_eq!(book.anchor().await.unwrap().unwrap().number, 2);
+    assert_eq!(book.verify().await.unwrap().flaw.unwrap().place, Place::Anchor);
+}
+
+#[tokio::test]
+async fn a_damaged_act_stops_everything() {
+    let sealed = sealed().await;
+    sealed.peer().execute("UPDATE line SET body = zeroblob(length(body)) WHERE kind = 1", []).unwrap();
+    let book = open(sealed.dir.path());
+    assert!(
+        book.halted(&super::scribe::tenant()).await.is_err(),
+        "a halt that cannot be read may be in force"
+    );
+}
