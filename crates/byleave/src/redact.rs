@@ -113,7 +113,7 @@ fn reads_like_a_secret(value: &str) -> bool {
     let a_type = value.starts_with(|c: char| c.is_ascii_uppercase())
         && value.chars().all(|c| c.is_ascii_alphabetic())
         && value.chars().any(|c| c.is_ascii_lowercase());
-    let reference = value.contains("::") || value.starts_with('&') || value.starts_with("self.");
+    let reference = value.contains("::") || value.starts_with([':', '&']) || value.starts_with("self.");
     !(value.contains(code) || a_type || reference || WORDS.contains(&value.to_lowercase().as_str()))
 }
 
@@ -170,7 +170,8 @@ static SECRET_NAME: LazyLock<Regex> = LazyLock::new(|| {
 /// Numbers that are named after tokens because they count them.
 #[expect(clippy::expect_used, reason = "a constant; a test uses it")]
 static COUNT_NAME: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)(?:max|min|num|n|count|per|next|total)[_-]?token$").expect("a valid expression")
+    Regex::new(r"(?i)(?:^|[_-])(?:max|min|num|n|count|per|next|total)[_-]?token$")
+        .expect("a valid expression")
 });
 
 #[cfg(test)]
@@ -253,7 +254,7 @@ mod tests {
         let key = format!("ghp_{}", fill(36));
         let value = json!({
             "user": "ann", "password": "x", "session_token": 12345678, "max_token": 100, "empty_secret": "",
-            "list": [{"note": format!("use {key}")}], (key.clone()): true,
+            "list": [{"note": format!("use {key}")}], (key): true,
         });
         let expected = json!({
             "user": "ann", "password": "[redacted: secret]", "session_token": "[redacted: secret]",
