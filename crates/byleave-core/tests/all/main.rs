@@ -1,0 +1,3 @@
+//! What users of core could notice.
+
+mod refusals;
