@@ -112,7 +112,7 @@ impl Scribe {
         let arguments = self.hold(br#"{"path":"/w/secret-path"}"#);
         let plan = serde_json::to_vec(&self.plan).unwrap();
         self.hold(&plan);
-        let head = self.plan.head(&self.key, &plan);
+        let head = self.plan.head(&self.key, self.key.hold(&plan));
         self.put(Fact::Received(Heading {
             walk: WALK,
             tenant: tenant(),
