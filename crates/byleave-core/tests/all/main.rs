@@ -4,6 +4,7 @@
 mod every_record;
 mod policy;
 mod purity;
+mod refusals;
 mod render;
 mod walk;
 mod words;
