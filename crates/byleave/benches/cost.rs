@@ -1,7 +1,7 @@
 //! What the gate costs, as ratios to the bare work it stands on, measured in turns in one run.
 //!
 //! `cargo bench -p byleave --bench cost` measures and writes docs/performance.md (its part between the marks).
-#![expect(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Path1 {
 }
 
 /// A read that is repeatable, and a write that is not; both do next to nothing, so that only the gate is seen.
-fn reader() -> Typed {
+fn reader() -> Typed<Path1> {
     Typed::new("look", "reads a file", |args: Path1, _run: Run| async move { Output::text(args.path) })
         .class(Class::Readonly)
         .role("/path", Role::ReadPath)
@@ -41,7 +41,7 @@ fn reader() -> Typed {
         .concurrency_safe()
 }
 
-fn writer() -> Typed {
+fn writer() -> Typed<Path1> {
     Typed::new("put", "writes a file", |args: Path1, _run: Run| async move { Output::text(args.path) })
         .class(Class::File)
         .role("/path", Role::WritePath)
