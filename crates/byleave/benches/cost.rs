@@ -82,7 +82,9 @@ impl Bare {
         let connection = Connection::open(folder.join("bare.sqlite")).unwrap();
         connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
         connection
-            .execute_batch("PRAGMA synchronous = FULL; CREATE TABLE t(pos INTEGER PRIMARY KEY, body BLOB NOT NULL)")
+            .execute_batch(
+                "PRAGMA synchronous = FULL; CREATE TABLE t(pos INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+            )
             .unwrap();
         Self(connection)
     }
@@ -145,7 +147,12 @@ struct Row {
     within: bool,
 }
 
-fn ratio_row(what: &'static str, bar: f64, bar_text: &'static str, (bare, ours): (Duration, Duration)) -> Row {
+fn ratio_row(
+    what: &'static str,
+    bar: f64,
+    bar_text: &'static str,
+    (bare, ours): (Duration, Duration),
+) -> Row {
     let ratio = ours.as_secs_f64() / bare.as_secs_f64();
     let us = |time: Duration| format!("{:.0} µs", time.as_secs_f64() * 1e6);
     Row { what, bare: us(bare), ours: us(ours), ratio, bar: bar_text, within: ratio <= bar }
@@ -227,7 +234,9 @@ fn main() {
     let mut criterion = Criterion::default().warm_up_time(Duration::from_secs(1)).configure_from_args();
     criterion = criterion.measurement_time(Duration::from_secs(if quick { 1 } else { 8 })).sample_size(20);
 
-    let folder = tempfile::tempdir_in(std::env::var("CARGO_TARGET_TMPDIR").unwrap_or_else(|_| "/var/tmp".into())).unwrap();
+    let folder =
+        tempfile::tempdir_in(std::env::var("CARGO_TARGET_TMPDIR").unwrap_or_else(|_| "/var/tmp".into()))
+            .unwrap();
     let cwd = folder.path().canonicalize().unwrap();
     let state = cwd.join("state");
     let book: Arc<dyn Ledger> = Arc::new(SqliteBook::open(&state, &Options::default()).unwrap());
@@ -294,14 +303,20 @@ fn main() {
 fn report(rows: &[Row], read: &[usize], write: &[usize], quick: bool) {
     let mut table = String::from("| what | bare | governed | ratio | bar | |\n|---|--:|--:|--:|--:|---|\n");
     for row in rows {
-        let ratio = if row.bar.contains("µs") { format!("+{:.1} µs", row.ratio) } else { format!("{:.2}", row.ratio) };
+        let ratio = if row.bar.contains("µs") {
+            format!("+{:.1} µs", row.ratio)
+        } else {
+            format!("{:.2}", row.ratio)
+        };
         let within = if row.within { "within" } else { "**beyond**" };
         table.push_str(&format!(
             "| {} | {} | {} | {ratio} | {} | {within} |\n",
             row.what, row.bare, row.ours, row.bar
         ));
     }
-    table.push_str(&format!("\nBytes stored: a read {read:?}, a call with side effects {write:?} (one number per commit).\n"));
+    table.push_str(&format!(
+        "\nBytes stored: a read {read:?}, a call with side effects {write:?} (one number per commit).\n"
+    ));
     println!("{table}");
     if !quick {
         write_page(&table);
@@ -313,7 +328,10 @@ fn write_page(table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance.md");
     let said = |program: &str, words: &[&str]| {
         let output = std::process::Command::new(program).args(words).output();
-        output.ok().map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+        output
+            .ok()
+            .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            .unwrap_or_default()
     };
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();

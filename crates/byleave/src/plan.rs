@@ -220,7 +220,10 @@ mod tests {
         };
         fs::create_dir(cwd.join("a")).unwrap();
         check(Class::File, json!({"path": "a/../b"}), &["read /b", "write /b"]);
-        assert!(planned(Class::File, &json!({"path": "nowhere/../b"}), &cwd).is_err(), "as the kernel would say");
+        assert!(
+            planned(Class::File, &json!({"path": "nowhere/../b"}), &cwd).is_err(),
+            "as the kernel would say"
+        );
         check(Class::Readonly, json!({"path": "b"}), &["read /b"]);
         check(Class::Readonly, json!({}), &["invoke t"]);
         check(Class::Webfetch, json!({"url": "https://Example.org/x"}), &["reach example.org:443"]);

@@ -77,7 +77,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> Sheet {
 }
 
 pub(crate) fn rendering() -> Rendering {
-    let line = |role, text: &str| RenderLine { role, text: text.into() };
+    let line = |role, text: &str| RenderLine { role, text: text.into(), gutter: 0 };
     let lines = vec![
         line(LineRole::Title, "delete_file wants to delete"),
         line(LineRole::Effect, "delete /w/report.txt"),

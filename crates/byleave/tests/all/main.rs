@@ -5,6 +5,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::needless_pass_by_value,
+    clippy::print_stdout,
     reason = "tests"
 )]
 
@@ -13,6 +14,7 @@ mod catalog;
 mod forms;
 mod gate;
 mod ledger;
+mod proofs;
 mod review;
 mod schema;
 mod search;

@@ -1,6 +1,5 @@
 //! Reviewers: what they may say, in which order, and that breaking is objecting.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -390,13 +389,13 @@ async fn anything_else_is_asked_again() {
 async fn the_cache_is_bounded_and_two_reviewers_of_one_name_do_not_share_it() {
     let asked = Arc::new(AtomicUsize::new(0));
     let mut reviewers = patient();
-    reviewers.set_cache_entries(NonZeroUsize::new(2).unwrap());
+    reviewers.set_cache_entries(2);
     reviewers.add_input(Covers::All, Counting { asked: Arc::clone(&asked), cacheable: true });
     for word in ["a", "b", "c", "a"] {
         on_input(&reviewers, json!({"a": word})).await.unwrap();
     }
     assert_eq!(asked.load(Ordering::Relaxed), 4, "`a` was dropped for `c`");
-    reviewers.set_cache_entries(NonZeroUsize::new(8).unwrap());
+    reviewers.set_cache_entries(8);
     reviewers.add_input(Covers::All, Counting { asked: Arc::clone(&asked), cacheable: true });
     on_input(&reviewers, json!({"a": "z"})).await.unwrap();
     assert_eq!(asked.load(Ordering::Relaxed), 6);

@@ -131,7 +131,7 @@ async fn a_question_that_is_not_whole_cannot_be_answered() {
 #[tokio::test]
 async fn control_characters_never_reach_the_terminal() {
     let (terminal, drawn) = scripted("", &["n\n", "\n"]);
-    let line = RenderLine { role: LineRole::Content, text: "a\u{1b}[2Jb\u{7}\u{9b}c\rd".into() };
+    let line = RenderLine { role: LineRole::Content, text: "a\u{1b}[2Jb\u{7}\u{9b}c\rd".into(), gutter: 0 };
     let hostile = Rendering { lines: vec![line], complete: true };
     terminal.ask(&sheet(QuestionKind::Approval), &hostile).await.unwrap();
     let drawn = drawn.lock().unwrap();
