@@ -237,12 +237,10 @@ impl Store {
         let batches = self
             .readers
             .read("cannot read a content", |connection| queries::packed_contents(connection, call))?;
-        for (_, packed) in &batches {
-            let items = vault::items(packed).map_err(|_| ContentFault::Changed)?;
-            if let Some(item) = items.iter().find(|item| item.is_content() && item.digest() == held.digest) {
-                let content = item.content(&key, call)?;
-                let whole = content.held == held;
-                return if whole { Ok(content.bytes) } else { Err(ContentFault::Changed) };
+        for (seq, packed) in batches.iter().filter(|(_, packed)| !packed.is_empty()) {
+            let unpacked = vault::unpack(&key, call, *seq, packed)?;
+            if let Some(content) = unpacked.contents.into_iter().find(|content| content.held == held) {
+                return Ok(content.bytes);
             }
         }
         Err(ContentFault::Missing)
