@@ -21,9 +21,16 @@ fn every_code_has_a_page_that_says_what_to_do() {
     for code in Code::ALL {
         let page = page(*code);
         let mut lines = page.lines();
-        assert_eq!(lines.next(), Some(format!("# `{code}`").as_str()), "the page of `{code}` has another title");
+        assert_eq!(
+            lines.next(),
+            Some(format!("# `{code}`").as_str()),
+            "the page of `{code}` has another title"
+        );
         let means = lines.find(|line| !line.trim().is_empty()).unwrap_or_default();
-        assert!(!means.is_empty() && !means.starts_with('#'), "the page of `{code}` does not say what it means");
+        assert!(
+            !means.is_empty() && !means.starts_with('#'),
+            "the page of `{code}` does not say what it means"
+        );
         for section in ["## Why it happens", "## What to do"] {
             let mut below = page.lines().skip_while(|line| *line != section).skip(1);
             let first = below.find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -40,7 +47,10 @@ fn no_page_is_left_over() {
     let codes: BTreeSet<String> = Code::ALL.iter().map(|code| format!("{code}.md")).collect();
     for item in fs::read_dir(pages()).unwrap() {
         let name = item.unwrap().file_name().into_string().unwrap();
-        assert!(name == "README.md" || codes.contains(&name), "`docs/refusals/{name}` is the page of no code");
+        assert!(
+            name == "README.md" || codes.contains(&name),
+            "`docs/refusals/{name}` is the page of no code"
+        );
     }
 }
 
