@@ -8,7 +8,7 @@ use byleave_core::id::CallId;
 use byleave_core::outcome::Outcome;
 use byleave_core::question::Question;
 use byleave_core::refusal::{Code, Refusal};
-use byleave_core::walk::{Next, Task, durable_before, next};
+use byleave_core::walk::{Next, Task, WALK, durable_before, next};
 
 use crate::ask;
 use crate::begin::halted;
@@ -103,7 +103,9 @@ async fn wait(parts: &Parts, desk: &mut Desk, driving: &Driving, question: Quest
 }
 
 async fn settle(parts: &Parts, desk: &mut Desk, outcome: Outcome) -> Result<(), Stop> {
-    if desk.record.settled().is_none() && desk.record.damage().is_none() {
+    // A record of another walk is left to a program that knows it.
+    let ours = desk.record.heading().is_some_and(|heading| heading.walk == WALK);
+    if ours && desk.record.settled().is_none() && desk.record.damage().is_none() {
         write(parts, desk, Fact::Settled(outcome.clone()))?;
         if !flush(parts, desk).await? {
             return Ok(());
