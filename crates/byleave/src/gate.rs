@@ -1,6 +1,7 @@
 //! The gate: the one object an application holds, and the one way in for every call (E1).
 
 mod builder;
+pub mod scenarios;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +114,7 @@ impl Gate {
         let (id, tool) = (call.id, call.tool.clone());
         let gate = self.clone();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.map(|runtime| runtime.block_on(gate.settle(call)))
         });
         let why = match thread.join() {
