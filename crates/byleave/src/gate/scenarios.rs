@@ -6,6 +6,7 @@
 //! the temporary ones.
 
 mod stage;
+mod stop;
 mod way;
 
 use std::time::Duration;
@@ -72,4 +73,12 @@ scenarios! { ($)
     way::output_is_cut_and_marked,
     way::a_dry_run_changes_nothing,
     way::a_call_can_be_settled_from_anywhere,
+    stop::a_timeout_stops_the_tool,
+    stop::a_cancellation_stops_the_tool,
+    stop::a_waiting_call_can_be_cancelled,
+    stop::a_queued_call_can_be_cancelled,
+    stop::another_gate_can_cancel,
+    stop::a_call_that_runs_elsewhere_can_be_cancelled_here,
+    stop::a_caller_that_goes_away_takes_the_tool_along,
+    stop::a_tool_gets_the_time_it_asks_for_up_to_the_limit,
 }

@@ -19,9 +19,11 @@ use byleave_core::record::Record;
 use byleave_core::refusal::Code;
 use byleave_core::ruling::Verdict;
 use serde_json::{Value, json};
+use tokio::sync::broadcast;
 
 use crate::approve::Reply;
 use crate::clock::{HandClock, fresh_id};
+use crate::event::Event;
 use crate::gate::{AnswerFault, Gate, GateBuilder, GivenAnswer};
 use crate::ledger::Ledger;
 use crate::ledger::conformance::script::loaded;
@@ -391,6 +393,20 @@ pub(super) fn kinds(record: &Record) -> Vec<&'static str> {
 /// How often something of a kind is on a record.
 pub(super) fn how_often(record: &Record, is: impl Fn(&Fact) -> bool) -> usize {
     record.entries().iter().filter(|entry| is(&entry.fact)).count()
+}
+
+/// Waits until something is on a record.
+pub(super) async fn until(
+    events: &mut broadcast::Receiver<Event>,
+    wanted: impl Fn(&Fact) -> bool,
+) -> Result<CallId, Flaw> {
+    loop {
+        if let Event::Entry { call, entry, .. } = events.recv().await?
+            && wanted(&entry.fact)
+        {
+            return Ok(call);
+        }
+    }
 }
 
 /// Panics as a stranger's code does, without a word on the screen.
