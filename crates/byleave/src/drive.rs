@@ -54,12 +54,17 @@ impl From<Standing> for Stop {
 }
 
 async fn step(parts: &Parts, desk: &mut Desk, driving: &Driving, task: Task) -> Result<(), Stop> {
-    let runs = matches!(task, Task::Execute { .. });
+    let (runs, runs_here) = match &task {
+        Task::Execute { attempt, .. } => (true, desk.mine == Some(*attempt)),
+        _ => (false, false),
+    };
     if let Some(by) = driving.cancelled_by()
-        && !runs
+        && !runs_here
         && desk.record.cancelled().is_none()
     {
-        return write(parts, desk, Fact::Cancelled { by });
+        write(parts, desk, Fact::Cancelled { by })?;
+        // Whoever runs it finds it on the record.
+        return if runs { flush(parts, desk).await.map(|_| ()) } else { Ok(()) };
     }
     if durable_before(&desk.record, &task) && !desk.is_durable() && !flush(parts, desk).await? {
         return Ok(());
@@ -87,17 +92,36 @@ async fn wait(parts: &Parts, desk: &mut Desk, driving: &Driving, question: Quest
     if let Some(by) = driving.cancelled_by() {
         return write(parts, desk, Fact::Cancelled { by });
     }
+    let (call, len) = (desk.call(), desk.durable_len());
     let closing = tokio::select! {
         biased;
         () = driving.cancel.cancelled() => return Ok(()),
-        closing = ask::put(parts, desk, &question) => closing,
+        closing = ask::put(parts, desk, &question) => Some(closing),
+        () = moved_on(parts, driving, call, len) => None,
     };
+    // Whoever was faster, the first on the record counts.
+    let Some(closing) = closing else { return reload(parts, desk).await };
     match closing {
         None => Err(Standing::Waiting { call: desk.call(), question }.into()),
         Some(fact) => {
             write(parts, desk, fact)?;
             // An answer is kept before anything is made of it. If someone else was faster, theirs counts.
             flush(parts, desk).await.map(|_| ())
+        }
+    }
+}
+
+/// Waits until the record is longer than it was, whoever wrote on it.
+async fn moved_on(parts: &Parts, driving: &Driving, call: CallId, len: u32) {
+    loop {
+        tokio::select! {
+            () = driving.grown_beyond(len) => return,
+            () = parts.pause() => {}
+        }
+        if let Ok(Some(loaded)) = parts.ledger.load(call).await
+            && loaded.record.len() > len
+        {
+            return;
         }
     }
 }
