@@ -9,13 +9,14 @@ use byleave_core::entry::Fact;
 use byleave_core::grant::GrantedBy;
 use byleave_core::id::{AttemptId, CallId, LeaveId, TenantId};
 use byleave_core::leave::Leave;
-use byleave_core::question::Answer;
+use byleave_core::question::{Answer, Answered};
 use byleave_core::record::Record;
 use lru::LruCache;
 use rusqlite::Connection;
 
 use super::acts::Force;
 use super::row::{LineRow, id_at, lines_of, rows_of};
+use crate::book::{LeaveItem, LeaveState};
 
 /// What was verified before, so that it need not be walked again.
 pub(super) struct Leaves {
@@ -74,11 +75,16 @@ impl Leaves {
         uses_max: Option<u32>,
     ) -> Result<bool, rusqlite::Error> {
         let Some(uses_max) = uses_max else { return Ok(false) };
+        Ok(self.uses(connection, leave, uses_max)? >= uses_max)
+    }
+
+    /// How often a leave was used; counted no further than to `limit`.
+    fn uses(&self, connection: &Connection, leave: LeaveId, limit: u32) -> Result<u32, rusqlite::Error> {
         let mut uses: u32 = 0;
         let mut statement =
             connection.prepare_cached("SELECT call, attempt FROM leave_use WHERE leave = ?1")?;
         let mut rows = statement.query([leave.as_bytes()])?;
-        while uses < uses_max
+        while uses < limit
             && let Some(row) = rows.next()?
         {
             let (call, attempt) = (CallId::new(id_at(row, 0)?), AttemptId::new(id_at(row, 1)?));
@@ -86,7 +92,44 @@ impl Leaves {
                 uses += 1;
             }
         }
-        Ok(uses >= uses_max)
+        Ok(uses)
+    }
+
+    /// Every leave that was given, the newest first, with what has become of it.
+    pub(super) fn all(
+        &self,
+        connection: &Connection,
+        force: &Force,
+        tenant: &TenantId,
+        now: Millis,
+    ) -> Result<Vec<LeaveItem>, rusqlite::Error> {
+        let sql = "SELECT id, call FROM leave WHERE tenant = ?1 ORDER BY id DESC";
+        let mut statement = connection.prepare_cached(sql)?;
+        let rows = statement.query_map([tenant.as_str()], |row| {
+            Ok((LeaveId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
+        })?;
+        let mut items: Vec<LeaveItem> = Vec::new();
+        for row in rows {
+            let (id, call) = row?;
+            let record = read(connection, call)?;
+            let Some((at, answered, leave)) = gift(&record, tenant, id) else { continue };
+            if items.iter().any(|item| item.leave.id == id) {
+                continue;
+            }
+            let uses = self.uses(connection, id, leave.uses_max.unwrap_or(u32::MAX))?;
+            let state = if force.is_revoked(id) {
+                LeaveState::Revoked
+            } else if leave.until.is_some_and(|until| now >= until) {
+                LeaveState::Expired
+            } else if leave.uses_max.is_some_and(|max| uses >= max) {
+                LeaveState::Spent
+            } else {
+                LeaveState::Standing
+            };
+            let (leave, by) = (leave.clone(), answered.by.clone());
+            items.push(LeaveItem { leave, call, by, given_at: at, uses, state });
+        }
+        Ok(items)
     }
 
     /// The leave, if the record that is said to have given it did.
@@ -106,16 +149,7 @@ impl Leaves {
             return Ok(Some(Arc::clone(leave)));
         }
         let record = Record::read(call, &lines_of(&rows));
-        if record.damage().is_some() || record.heading().is_none_or(|heading| heading.tenant != *tenant) {
-            return Ok(None);
-        }
-        let leave = record.entries().iter().find_map(|entry| match &entry.fact {
-            Fact::Answered(answered) => match &answered.answer {
-                Answer::Leave(leave) if leave.id == id => Some(Arc::new(leave.clone())),
-                _ => None,
-            },
-            _ => None,
-        });
+        let leave = gift(&record, tenant, id).map(|(_, _, leave)| Arc::new(leave.clone()));
         if let Some(leave) = &leave {
             self.given.lock().unwrap_or_else(PoisonError::into_inner).put(key, (print, Arc::clone(leave)));
         }
@@ -144,6 +178,20 @@ impl Leaves {
         }
         Ok(used)
     }
+}
+
+/// The answer with which a sound record of this tenant gave a leave, and when.
+fn gift<'a>(record: &'a Record, tenant: &TenantId, id: LeaveId) -> Option<(Millis, &'a Answered, &'a Leave)> {
+    if record.damage().is_some() || record.heading()?.tenant != *tenant {
+        return None;
+    }
+    record.entries().iter().find_map(|entry| match &entry.fact {
+        Fact::Answered(answered) => match &answered.answer {
+            Answer::Leave(leave) if leave.id == id => Some((entry.at, answered, leave)),
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 fn fingerprint(rows: &[LineRow]) -> Digest {
