@@ -21,7 +21,7 @@ Ids may be shortened to their last characters (as lists show them) or their firs
 
 /// Nothing happens but by your leave: a gate between an AI agent and the world.
 #[derive(Debug, Parser)]
-#[command(name = "byleave", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "byleave", version, after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -33,8 +33,7 @@ pub(crate) struct Args {
 #[derive(Debug, Group)]
 #[command(next_help_heading = "Options for every command")]
 pub(crate) struct Global {
-    /// Where the book is kept [default: $BYLEAVE_STATE, else $XDG_STATE_HOME/byleave, else
-    /// ~/.local/state/byleave]
+    /// Where the book is kept [default: $BYLEAVE_STATE, $XDG_STATE_HOME/byleave, ~/.local/state/byleave]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Results as JSON, exact and in a stable shape
@@ -59,6 +58,9 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make one call
+    ///
+    /// What it puts out goes to standard output, with control characters made visible; `--json` has it exact.
+    /// Everything else that is said goes to standard error.
     Call(Call),
     /// See which tools there are
     Tools {
@@ -86,7 +88,6 @@ pub(crate) enum Command {
     },
 }
 
-/// Make one call. Its output goes to standard output with control characters made visible; `--json` has it exact.
 #[derive(Debug, Group)]
 pub(crate) struct Call {
     /// The tool

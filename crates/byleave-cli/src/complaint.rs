@@ -4,7 +4,7 @@ use anyhow::Error;
 use byleave::catalog::UnknownTool;
 use byleave::gate::AnswerFault;
 
-use crate::screen::{Screen, Tone, one_line};
+use crate::screen::{Screen, Tone, prose};
 use crate::status::Status;
 
 /// An error that knows its exit code and what to do next.
@@ -60,7 +60,7 @@ impl From<AnswerFault> for Complaint {
 
 /// Says what went wrong and returns how to exit.
 pub(crate) fn tell(screen: &mut Screen, error: &Error) -> Status {
-    screen.toned(Tone::Bad, "error:", &one_line(&format!("{error:#}")));
+    screen.toned(Tone::Bad, "error:", &prose(&format!("{error:#}")));
     let complaint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>());
     if let Some(hint) = complaint.and_then(|complaint| complaint.hint.as_deref()) {
         screen.hint(hint);

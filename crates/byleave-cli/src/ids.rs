@@ -69,7 +69,9 @@ fn pick<I: Copy + Display>(
     let sought = typed.to_ascii_lowercase();
     let shaped = sought.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     if !shaped || sought.len() < TYPED_CHARS_MIN {
-        return Err(Complaint::new(format!("`{typed}` is not the id of a {what}, nor part of one")));
+        return Err(Complaint::new(format!(
+            "`{typed}` cannot be the id of any {what}: ids are hexadecimal, and at least four characters are needed"
+        )));
     }
     let fits = |id: &I| {
         let id = id.to_string();

@@ -50,8 +50,10 @@ fn run(args: Args, screen: &mut Screen) -> Result<Status> {
 fn misspelt(said: &clap::Error) -> Status {
     let mut screen = Screen::new(args::Color::Auto, false);
     if said.use_stderr() {
-        // What was typed stands in it.
-        screen.say_lines(&said.render().to_string());
+        // What was typed stands in it, and clap drops what it takes for colours: so it is made visible beforehand.
+        let words = std::env::args_os().map(|word| screen::one_line(&word.to_string_lossy()));
+        let visible = Args::try_parse_from(words).err();
+        screen.say_lines(&visible.as_ref().unwrap_or(said).render().to_string());
         return Status::Unusable;
     }
     screen.trusted(&said.render().to_string());

@@ -1,7 +1,7 @@
 //! The screen: the one thing that writes to standard output and standard error.
 //!
-//! Standard output is for results, standard error for talk. Whatever came from outside goes through [`one_line`] or
-//! [`many_lines`] on its way here, so that nothing in it can act on a terminal or pass for a line of ours. A reader that
+//! Standard output is for results, standard error for talk. Whatever came from outside goes through [`one_line`],
+//! [`prose`] or [`many_lines`] on its way here, so that nothing in it can act on a terminal or pass for a line of ours. A reader that
 //! went away (`byleave book log | head`) is no error.
 
 use std::env;
@@ -109,7 +109,7 @@ impl Screen {
 
     /// What to do next.
     pub(crate) fn hint(&mut self, line: &str) {
-        self.toned(Tone::Strong, "hint:", &one_line(line));
+        self.toned(Tone::Strong, "hint:", &prose(line));
     }
 
     /// Who no longer listens misses nothing; where else should it be said that writing failed?
@@ -131,7 +131,12 @@ fn styled(tone: Tone, word: &str, styled: bool) -> String {
     if styled { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
-/// A text from outside on one line, with everything in it visible: a name, a path, a word.
+/// A sentence with words from outside in it, on one line, with everything in it visible.
+pub(crate) fn prose(text: &str) -> String {
+    byleave::core::escape::visible(text, Care::Text)
+}
+
+/// A text from outside on one line, with everything in it visible, look-alikes marked: a name, a path, a word.
 pub(crate) fn one_line(text: &str) -> String {
     byleave::core::escape::visible(text, Care::Name)
 }
@@ -180,7 +185,7 @@ mod tests {
     #[test]
     fn nothing_from_outside_acts_on_the_terminal() {
         for text in ["\u{1b}[2Jgone", "a\rb", "\u{9b}31m", "x\u{202e}y", "tab\there"] {
-            for line in many_lines(text).iter().chain([&one_line(text)]) {
+            for line in many_lines(text).iter().chain([&one_line(text), &prose(text)]) {
                 assert!(line.chars().all(is_printable), "{line:?}");
             }
         }

@@ -5,7 +5,7 @@ use byleave::result::{CallResult, Change, Changed, Ending, Standing};
 
 use crate::ids::short;
 use crate::json;
-use crate::screen::{Screen, Tone, one_line};
+use crate::screen::{Screen, Tone, one_line, prose};
 
 /// Shows how far a call has come.
 pub(crate) fn standing(screen: &mut Screen, standing: &Standing) {
@@ -46,7 +46,7 @@ fn settled(screen: &mut Screen, result: &CallResult) {
         Ending::Failed(output) => {
             screen.text(&output.text);
             let why = output.error.as_deref().unwrap_or("the tool does not say why");
-            screen.toned(Tone::Bad, "failed:", &one_line(why));
+            screen.toned(Tone::Bad, "failed:", &prose(why));
         }
         Ending::Rehearsed(plan) => {
             screen.line(&one_line(&format!("[DRY-RUN] {} {}", result.tool, result.arguments)));
@@ -67,18 +67,18 @@ fn changed(screen: &mut Screen, change: &Change) {
         Changed::Nothing => "says",
     };
     let why = change.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    screen.toned(Tone::Careful, "note:", &one_line(&format!("{} {what}{why}", change.by)));
+    screen.toned(Tone::Careful, "note:", &prose(&format!("{} {what}{why}", change.by)));
 }
 
 fn refused(screen: &mut Screen, word: &str, refusal: &Refusal, result: &CallResult) {
-    screen.toned(Tone::Bad, word, &one_line(&refusal.to_string()));
+    screen.toned(Tone::Bad, word, &prose(&refusal.to_string()));
     let hint = match (&result.ending, refusal.code) {
         (Ending::Unknown(_), _) => format!(
             "it may or may not have taken effect: look before you repeat it; `byleave book show {}` says how far it came",
             short(&result.call)
         ),
-        // These say what to do themselves.
-        (_, Code::NoApprover | Code::Halted) => return,
+        // These say what to do themselves, or a person just said so.
+        (_, Code::NoApprover | Code::Halted | Code::Declined | Code::Aborted | Code::Cancelled) => return,
         (_, Code::ToolUnknown) => "`byleave tools` lists the tools".to_owned(),
         (_, Code::ArgumentsInvalid) => {
             format!("`byleave tools show {}` shows what it takes", result.tool)
@@ -86,6 +86,11 @@ fn refused(screen: &mut Screen, word: &str, refusal: &Refusal, result: &CallResu
         (_, code) => format!("docs/refusals/{code}.md says what this means and what to do"),
     };
     screen.hint(&hint);
+}
+
+/// So many of something.
+pub(crate) fn counted(number: u64, word: &str) -> String {
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }
 
 /// Columns that line up; the last may be as long as it likes.

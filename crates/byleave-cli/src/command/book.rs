@@ -17,7 +17,7 @@ use crate::ids::{self, short};
 use crate::json;
 use crate::options::Options;
 use crate::screen::{Screen, Tone, one_line, spelled};
-use crate::show::table;
+use crate::show::{counted, table};
 use crate::status::Status;
 use crate::time::{now, utc};
 
@@ -128,8 +128,12 @@ async fn verify(anchor: Option<PathBuf>, options: &Options, screen: &mut Screen)
         return Ok(status);
     }
     screen.line(&format!(
-        "checked {} records with {} lines, {} acts, {} segments; {} not yet sealed",
-        found.records, found.lines, found.acts, found.segments, found.unsealed
+        "checked {} with {}, {}, {}; {} not yet sealed",
+        counted(found.records, "record"),
+        counted(found.lines, "line"),
+        counted(found.acts, "act"),
+        counted(found.segments, "segment"),
+        found.unsealed
     ));
     match &found.anchor {
         Some(anchor) => screen.line(&format!("held against the anchor of segment {}", anchor.number)),

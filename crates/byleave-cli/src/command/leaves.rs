@@ -46,7 +46,7 @@ fn row(item: &LeaveItem) -> Vec<String> {
         item.state.word().to_owned(),
         one_line(&leave.tool),
         uses,
-        leave.until.map_or_else(|| "revoked".to_owned(), utc),
+        leave.until.map_or_else(|| "no end".to_owned(), utc),
         leave.session.as_ref().map_or_else(|| "any".to_owned(), |session| one_line(session.as_str())),
         one_line(&item.by.name),
         one_line(&scope.join(", ")),

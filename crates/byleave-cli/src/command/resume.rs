@@ -14,7 +14,7 @@ use crate::house::House;
 use crate::ids::short;
 use crate::json;
 use crate::options::{Options, asking};
-use crate::screen::{Screen, Tone, one_line};
+use crate::screen::{Screen, one_line};
 use crate::status::Status;
 use crate::time::now;
 
@@ -27,8 +27,8 @@ pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Sc
     let gate = house.gate(options, &options.cwd, ask, Settings::default())?;
     let mut worst = Status::Completed;
     let mut seen: HashSet<CallId> = HashSet::new();
-    let mut lines = Vec::new();
-    loop {
+    let mut values = Vec::new();
+    'looking: loop {
         // What was driven may let others go on, so it is looked again until nothing new turns up.
         let drivable = house.book.drivable(now(), AT_ONCE).await?;
         let fresh: Vec<CallId> = drivable.into_iter().filter(|call| seen.insert(*call)).collect();
@@ -40,19 +40,19 @@ pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Sc
             let driven = drive(&gate, call, gate.resume(call), options, screen).await;
             worst = worst.max(driven.status());
             if screen.json() {
-                lines.push(json::standing(&driven.standing));
+                values.push(json::standing(&driven.standing));
             } else {
                 screen.line(&line(&driven.standing));
             }
             if driven.interrupted {
-                return Ok(worst);
+                break 'looking;
             }
         }
     }
     if screen.json() {
-        screen.value(&lines.into());
+        screen.value(&values.into());
     } else if seen.is_empty() {
-        screen.toned(Tone::Strong, "note:", "nothing to drive on");
+        screen.say("nothing to drive on");
     }
     Ok(worst)
 }

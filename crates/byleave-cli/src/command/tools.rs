@@ -78,9 +78,12 @@ fn show(screen: &mut Screen, manifest: &Manifest) {
     screen.text(&manifest.description);
     screen.line("");
     for (name, value) in all.as_object().into_iter().flatten() {
-        if !matches!(name.as_str(), "name" | "description" | "input_schema") {
+        if !matches!(name.as_str(), "name" | "description" | "input_schema" | "audit_operation") {
             screen.line(&format!("  {:<26} {}", one_line(name), one_line(&word(value))));
         }
+    }
+    if manifest.sensitive.is_none() {
+        screen.line(&format!("  {:<26} undeclared, which counts as yes", "sensitive"));
     }
     screen.line(&format!("  {:<26} {}", "audit_operation", one_line(manifest.operation())));
     screen.line(&format!("  {:<26} {}", "digest", manifest.digest()));

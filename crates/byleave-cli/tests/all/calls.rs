@@ -144,3 +144,32 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
     assert_eq!(world.file("notes.txt"), "x\n");
 }
+
+#[test]
+fn colour_and_talk_are_as_wished() {
+    let mut world = World::new();
+    let red = "\u{1b}[1;31mrefused:";
+    let said = |words: &[&str], world: &mut World| String::from_utf8(world.run(words).stderr).unwrap();
+    assert!(said(&["call", "ecko", "--color", "always"], &mut world).contains(red));
+    assert!(!said(&["call", "ecko"], &mut world).contains('\u{1b}'), "not a terminal");
+    let talk = said(&["-v", "call", "echo", "--args", HELLO], &mut world);
+    assert!(talk.contains("call settled") && !talk.contains('\u{1b}'), "{talk}");
+}
+
+#[test]
+fn the_book_is_where_the_environment_says() {
+    let world = World::new();
+    let home = world.workspace().parent().unwrap().to_path_buf();
+    let try_with = |set: &[(&str, &str)], expected: &str| {
+        let mut command = world.command(std::path::Path::new(env!("CARGO_BIN_EXE_byleave")));
+        command.env_remove("BYLEAVE_STATE").args(["call", "echo", "--args", HELLO]);
+        for (name, value) in set {
+            command.env(name, home.join(value));
+        }
+        assert!(command.output().unwrap().status.success());
+        assert!(home.join(expected).join("book.sqlite").exists(), "{expected}");
+    };
+    try_with(&[("HOME", "h")], "h/.local/state/byleave");
+    try_with(&[("HOME", "h"), ("XDG_STATE_HOME", "x")], "x/byleave");
+    try_with(&[("HOME", "h"), ("XDG_STATE_HOME", "x"), ("BYLEAVE_STATE", "b")], "b");
+}

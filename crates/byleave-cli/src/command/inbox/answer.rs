@@ -60,7 +60,7 @@ pub(super) async fn run(
     if let Some(leave) = leave {
         let scope: Vec<String> = leave.scope.iter().map(scope::written).collect();
         screen.say(&one_line(&format!(
-            "leave {} stands: {} may {}",
+            "leave {} stands: `{}` no longer asks for {}",
             short(&leave.id),
             leave.tool,
             scope.join(", ")
