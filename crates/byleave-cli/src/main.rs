@@ -1,2 +1,72 @@
-//! x
-fn main() {}
+//! The `byleave` program: commands and the terminal, over the `byleave` library.
+//!
+//! Thin on purpose. What was typed is in [`args`], what it means in [`options`], one file per command under
+//! [`command`]; nothing is decided here that the gate decides.
+
+mod args;
+mod ask;
+mod command;
+mod complaint;
+mod house;
+mod ids;
+mod json;
+mod options;
+mod scope;
+mod screen;
+mod show;
+mod status;
+mod time;
+mod tools;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Parser as _;
+
+use crate::args::Args;
+use crate::options::Options;
+use crate::screen::Screen;
+use crate::status::Status;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(said) => return misspelt(&said).into(),
+    };
+    let mut screen = Screen::new(args.global.color, args.global.json);
+    let status = run(args, &mut screen).unwrap_or_else(|error| complaint::tell(&mut screen, &error));
+    status.into()
+}
+
+fn run(args: Args, screen: &mut Screen) -> Result<Status> {
+    listen(args.global.verbose);
+    let options = Options::new(&args.global)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.context("cannot start")?;
+    runtime.block_on(command::run(args.command, &options, screen))
+}
+
+/// Help and versions are results; everything else that clap says is about wrong usage.
+fn misspelt(said: &clap::Error) -> Status {
+    let mut screen = Screen::new(args::Color::Auto, false);
+    if said.use_stderr() {
+        // What was typed stands in it, and clap drops what it takes for colours: so it is made visible beforehand.
+        let words = std::env::args_os().map(|word| screen::one_line(&word.to_string_lossy()));
+        let visible = Args::try_parse_from(words).err();
+        screen.say_lines(&visible.as_ref().unwrap_or(said).render().to_string());
+        return Status::Unusable;
+    }
+    screen.trusted(&said.render().to_string());
+    Status::Completed
+}
+
+fn listen(verbose: u8) {
+    use tracing_subscriber::filter::LevelFilter;
+    let level = match verbose {
+        0 => return,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();
+}

@@ -13,7 +13,8 @@ use byleave_core::call::Millis;
 use byleave_core::chain::Line;
 use byleave_core::digest::Digest;
 use byleave_core::id::{ActId, CallId, QuestionId, SessionId, TenantId};
-use byleave_core::question::QuestionKind;
+use byleave_core::leave::Leave;
+use byleave_core::question::{Approver, QuestionKind};
 use byleave_core::record::Record;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,15 @@ pub trait Book: Send + Sync + 'static {
 
     /// The contents of a call, as far as they can still be read. Empty once forgotten.
     fn contents(&self, call: CallId) -> Pending<'_, Result<Vec<Content>, LedgerFault>>;
+
+    /// Lists the leaves that were given, the newest first: those that stand, and those that no longer do.
+    ///
+    /// Only from verified entries: what merely stands in a projection is not a leave.
+    fn leaves_given(
+        &self,
+        tenant: &TenantId,
+        now: Millis,
+    ) -> Pending<'_, Result<Vec<LeaveItem>, LedgerFault>>;
 
     /// All acts of administrators, the oldest first.
     fn acts(&self) -> Pending<'_, Result<Vec<Act>, LedgerFault>>;
@@ -177,6 +187,49 @@ pub struct QuestionItem {
     pub asked_at: Millis,
     /// Nobody can answer it after that.
     pub expires_at: Millis,
+}
+
+/// One leave of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaveItem {
+    /// The leave, as the answer that gave it says.
+    pub leave: Leave,
+    /// The call whose question was answered with it.
+    pub call: CallId,
+    /// Who gave it.
+    pub by: Approver,
+    /// When.
+    pub given_at: Millis,
+    /// How often it was used.
+    pub uses: u32,
+    /// Whether it still counts.
+    pub state: LeaveState,
+}
+
+/// Whether a leave still counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LeaveState {
+    /// It counts.
+    Standing,
+    /// Its time is over.
+    Expired,
+    /// It was used as often as it may be.
+    Spent,
+    /// Someone revoked it.
+    Revoked,
+}
+
+impl LeaveState {
+    /// The state in a word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Standing => "standing",
+            Self::Expired => "expired",
+            Self::Spent => "spent",
+            Self::Revoked => "revoked",
+        }
+    }
 }
 
 /// One call as the book keeps it.

@@ -120,8 +120,7 @@ impl Desk {
         let Some(key) = self.key.clone() else {
             return Err(Refusal::new(Code::Forgotten, "the contents of this call were forgotten"));
         };
-        let effects: Vec<String> = plan.effects.iter().map(ToString::to_string).collect();
-        self.summary = redact(&effects.join(", ")).chars().take(SUMMARY_CHARS_MAX).collect();
+        self.summary = summary(plan);
         let held = self.hold(plan);
         Ok(plan.head(&key, held))
     }
@@ -289,6 +288,12 @@ impl Desk {
             }
             Next::Do(_) | Next::Settle(_) => None,
         };
+        // A record that was opened again still does what it was planned to do, and a list goes on showing it.
+        if self.summary.is_empty()
+            && let Ok(plan) = self.plan(ledger).await
+        {
+            self.summary = summary(&plan);
+        }
         Some(Batch {
             call: self.call(),
             at_len: self.durable.len(),
@@ -336,6 +341,12 @@ impl Desk {
             summary: self.summary.clone(),
         })
     }
+}
+
+/// What a plan would do, in a line, with secrets taken out.
+fn summary(plan: &Plan) -> String {
+    let effects: Vec<String> = plan.effects.iter().map(ToString::to_string).collect();
+    redact(&effects.join(", ")).chars().take(SUMMARY_CHARS_MAX).collect()
 }
 
 fn heading(call: &Call, arguments: Held, reason: Option<Held>) -> Heading {

@@ -162,16 +162,17 @@ fn content_json(content: &Content) -> Value {
     }
 }
 
-/// What a person wants to know of an entry beyond its kind.
-fn remark(entry: &Entry) -> String {
+/// What a person wants to know of an entry beyond its kind; not escaped.
+pub fn remark(entry: &Entry) -> String {
     let refused = |refusal: &byleave_core::refusal::Refusal| format!("refused: {refusal}");
     match &entry.fact {
         Fact::Received(heading) => format!("{} in {}", heading.tool, heading.cwd),
         Fact::Resolved(step) => step.as_ref().map_or_else(refused, |terms| terms.tool.clone()),
         Fact::Validated(step) => step.as_ref().map_or_else(refused, |_| String::new()),
-        Fact::Planned(step) => {
-            step.as_ref().map_or_else(refused, |plan| format!("{} effects", plan.effects.len()))
-        }
+        Fact::Planned(step) => step.as_ref().map_or_else(refused, |plan| match plan.effects.len() {
+            1 => "1 effect".to_owned(),
+            many => format!("{many} effects"),
+        }),
         Fact::Permitted(step) => step.as_ref().map_or_else(refused, |ruling| {
             let why = ruling.decisive().map(|reason| reason.why.as_str()).unwrap_or_default();
             format!("{:?}: {why}", ruling.verdict).to_lowercase()

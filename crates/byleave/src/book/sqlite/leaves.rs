@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
-use byleave_core::entry::{Entry, Fact};
+use byleave_core::entry::Fact;
 use byleave_core::grant::GrantedBy;
 use byleave_core::id::{AttemptId, CallId, LeaveId, TenantId};
 use byleave_core::leave::Leave;
@@ -16,6 +16,7 @@ use rusqlite::{Connection, params};
 
 use super::acts::Force;
 use super::row::{LineRow, id_at, lines_of, rows_of};
+use crate::book::{LeaveItem, LeaveState};
 use crate::ledger::floor;
 
 /// What was verified before, so that it need not be walked again.
@@ -130,6 +131,43 @@ impl Leaves {
         Ok(uses)
     }
 
+    /// Every leave that was given, the newest first, with what has become of it.
+    pub(super) fn all(
+        &self,
+        connection: &Connection,
+        force: &Force,
+        tenant: &TenantId,
+        now: Millis,
+    ) -> Result<Vec<LeaveItem>, rusqlite::Error> {
+        let sql = "SELECT id, call FROM leave WHERE tenant = ?1 ORDER BY id DESC";
+        let mut statement = connection.prepare_cached(sql)?;
+        let rows = statement.query_map([tenant.as_str()], |row| {
+            Ok((LeaveId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
+        })?;
+        let mut items: Vec<LeaveItem> = Vec::new();
+        for row in rows {
+            let (id, call) = row?;
+            let record = read(connection, call)?;
+            let Some(Gift { at, answered, leave, .. }) = gift(&record, tenant, id) else { continue };
+            if items.iter().any(|item| item.leave.id == id) {
+                continue;
+            }
+            let uses = self.uses(connection, leave, leave.uses_max.or(Some(u32::MAX)))?;
+            let state = if force.is_revoked(tenant, id) {
+                LeaveState::Revoked
+            } else if leave.until.is_some_and(|until| now >= until) {
+                LeaveState::Expired
+            } else if leave.uses_max.is_some_and(|max| uses >= max) {
+                LeaveState::Spent
+            } else {
+                LeaveState::Standing
+            };
+            let (leave, by) = (leave.clone(), answered.by.clone());
+            items.push(LeaveItem { leave, call, by, given_at: at, uses, state });
+        }
+        Ok(items)
+    }
+
     /// The leave and the row it was given in, if the record that is said to have given it did.
     fn given(
         &self,
@@ -147,18 +185,9 @@ impl Leaves {
             return Ok(Some((*pos, Arc::clone(leave))));
         }
         let record = Record::read(call, &lines_of(&rows));
-        if record.damage().is_some() || record.heading().is_none_or(|heading| heading.tenant != *tenant) {
-            return Ok(None);
-        }
-        let gives = |entry: &Entry| match &entry.fact {
-            Fact::Answered(Answered { answer: Answer::Leave(leave), .. }) if leave.id == id => {
-                Some(Arc::new(leave.clone()))
-            }
-            _ => None,
-        };
-        let found = record.entries().iter().zip(0_u32..).find_map(|(entry, seq)| Some((gives(entry)?, seq)));
-        let Some((leave, seq)) = found else { return Ok(None) };
-        let pos = rows.iter().rfind(|row| row.seq <= seq).map_or(i64::MAX, |row| row.pos);
+        let Some(gift) = gift(&record, tenant, id) else { return Ok(None) };
+        let leave = Arc::new(gift.leave.clone());
+        let pos = rows.iter().rfind(|row| row.seq <= gift.seq).map_or(i64::MAX, |row| row.pos);
         let known = (print, pos, Arc::clone(&leave));
         self.given.lock().unwrap_or_else(PoisonError::into_inner).put(key, known);
         Ok(Some((pos, leave)))
@@ -186,6 +215,28 @@ impl Leaves {
         }
         Ok(used)
     }
+}
+
+/// Where a leave was given.
+struct Gift<'a> {
+    seq: u32,
+    at: Millis,
+    answered: &'a Answered,
+    leave: &'a Leave,
+}
+
+/// Where a sound record of this tenant gave a leave.
+fn gift<'a>(record: &'a Record, tenant: &TenantId, id: LeaveId) -> Option<Gift<'a>> {
+    if record.damage().is_some() || record.heading()?.tenant != *tenant {
+        return None;
+    }
+    (0_u32..).zip(record.entries()).find_map(|(seq, entry)| match &entry.fact {
+        Fact::Answered(answered) => match &answered.answer {
+            Answer::Leave(leave) if leave.id == id => Some(Gift { seq, at: entry.at, answered, leave }),
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 fn fingerprint(rows: &[LineRow]) -> Digest {

@@ -2,7 +2,7 @@
 
 use byleave_core::act::{Act, Deed};
 use byleave_core::call::Millis;
-use byleave_core::id::{ActId, CallId};
+use byleave_core::id::{ActId, CallId, TenantId};
 use byleave_core::record::Record;
 use uuid::Uuid;
 
@@ -11,7 +11,8 @@ use super::row::{lines_of, rows_of};
 use super::work::Work;
 use super::{SqliteBook, Store, acts, queries, schema, vault, verify};
 use crate::book::{
-    Anchor, Book, CallFilter, CallItem, Forgetting, Kept, Page, QuestionFilter, QuestionItem, Verification,
+    Anchor, Book, CallFilter, CallItem, Forgetting, Kept, LeaveItem, Page, QuestionFilter, QuestionItem,
+    Verification,
 };
 use crate::ledger::{AppendFault, Content, LedgerFault};
 use crate::pending::Pending;
@@ -43,6 +44,22 @@ impl Book for SqliteBook {
 
     fn contents(&self, call: CallId) -> Pending<'_, Result<Vec<Content>, LedgerFault>> {
         Box::pin(async move { self.store.contents(call) })
+    }
+
+    fn leaves_given(
+        &self,
+        tenant: &TenantId,
+        now: Millis,
+    ) -> Pending<'_, Result<Vec<LeaveItem>, LedgerFault>> {
+        let tenant = tenant.clone();
+        Box::pin(async move {
+            self.store.readers.with(|connection| {
+                let bench = &self.store.bench;
+                let force = bench.acts.refresh(connection)?;
+                let listed = bench.leaves.all(connection, &force, &tenant, now);
+                listed.map_err(|error| LedgerFault::new("cannot list the leaves", error))
+            })?
+        })
     }
 
     fn acts(&self) -> Pending<'_, Result<Vec<Act>, LedgerFault>> {

@@ -1,17 +1,29 @@
 //! Lists, forgetting, export, rebuilding.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use byleave::approve::Reply;
 use byleave::book::export::{self, Contents};
 use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::book::{Book, CallFilter, CallState, Page, Place, QuestionFilter};
-use byleave::core::question::{Answer, QuestionKind};
+use byleave::book::{Book, CallFilter, CallState, LeaveState, Page, Place, QuestionFilter};
+use byleave::clock::fresh_id;
+use byleave::core::act::Deed;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId};
+use byleave::core::question::{Answer, Approver, Grade, QuestionKind};
 use byleave::core::ruling::Verdict;
+use byleave::gate::{Gate, GivenAnswer};
 use byleave::ledger::{ContentFault, Ledger};
+use byleave::result::Standing;
+use byleave::settings::Settings;
 use futures::StreamExt;
 
-use super::scribe::{Scribe, gives_leave, now, open, session, stepwise, tenant, waiting, whole, write_to};
+use super::scribe::{
+    Scribe, act, gives_leave, now, open, session, stepwise, tenant, waiting, whole, write_to,
+};
+use crate::support::Plain;
 
 // req: A1
 #[tokio::test]
@@ -73,6 +85,72 @@ async fn an_answered_question_is_listed_no_more() {
     );
     let item = &book.calls(CallFilter::default(), Page::first(1)).await.unwrap()[0];
     assert_eq!((item.outcome.as_deref(), item.code.as_deref()), (Some("refused"), Some("declined")));
+}
+
+#[tokio::test]
+async fn leaves_are_listed_with_what_has_become_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = open(dir.path());
+    let spent = gives_leave(&book, Some(1)).await;
+    let mut scribe = Scribe::new("s", write_to("/w/a"));
+    scribe.uses_max = Some(1);
+    scribe.ruled(Verdict::Allow, Some(spent));
+    let attempt = scribe.begin(book.owner());
+    scribe.append(&book).await.unwrap();
+    scribe.end(attempt).append(&book).await.unwrap();
+    let standing = gives_leave(&book, None).await;
+    let revoked = gives_leave(&book, None).await;
+    book.act(act(Deed::Revoke { leave: revoked })).await.unwrap();
+    // A row that no record bears out is no leave.
+    let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
+    peer.execute("INSERT INTO leave SELECT tenant, tool, randomblob(16), call FROM leave LIMIT 1", [])
+        .unwrap();
+
+    let listed = book.leaves_given(&tenant(), now()).await.unwrap();
+    let states: Vec<_> = listed.iter().map(|item| (item.leave.id, item.state, item.uses)).collect();
+    let expected = [
+        (revoked, LeaveState::Revoked, 0),
+        (standing, LeaveState::Standing, 0),
+        (spent, LeaveState::Spent, 1),
+    ];
+    assert_eq!(states, expected);
+    assert!(listed.iter().all(|item| item.given_at > 0 && !item.by.name.is_empty()));
+}
+
+#[tokio::test]
+async fn a_call_that_another_process_goes_on_with_is_still_listed_with_what_it_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = || {
+        let book = Arc::new(open(dir.path()));
+        let settings = Settings { inbox: true, ..Settings::default() };
+        let gate =
+            Gate::builder().ledger(Arc::clone(&book) as Arc<_>).settings(settings).tool(Plain::named("t"));
+        (book, gate.build().unwrap())
+    };
+    let call = Call {
+        id: CallId::new(fresh_id()),
+        tenant: tenant(),
+        session: session("s"),
+        agent: AgentId::new("a").unwrap(),
+        tool: "t".into(),
+        arguments: serde_json::json!({}),
+        reason: None,
+        cwd: "/".into(),
+        mode: Mode::ConfirmAll,
+        dry_run: false,
+    };
+    let (book, first) = gate();
+    let Standing::Waiting { question, .. } = first.advance(call).await else { panic!("nobody was asked") };
+    drop((book, first));
+
+    let (book, second) = gate();
+    let by = Approver { name: "ann".into(), grade: Grade::Terminal };
+    let reply = Reply::Yes { note: None };
+    let given = GivenAnswer { question: question.id, digest: question.digest(), reply, by };
+    let call = second.answer(given).await.unwrap();
+    assert!(matches!(second.resume(call).await, Standing::Settled(_)));
+    let item = &book.calls(CallFilter::default(), Page::first(1)).await.unwrap()[0];
+    assert_eq!((item.outcome.as_deref(), item.listing.summary.as_str()), (Some("completed"), "invoke t"));
 }
 
 fn files_hold(dir: &Path, needle: &[u8]) -> bool {

@@ -1,0 +1,381 @@
+//! What was typed. What it means is worked out in [`crate::options`] and by the commands.
+
+use std::path::PathBuf;
+
+use byleave::core::call::Mode;
+use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::forms::Form;
+use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    completed (also: a dry run was shown, a command did what it says)
+  1    failed: the tool ran and says so, or the book does not verify
+  2    usage: wrong on the command line, or byleave itself could not do it
+  3    refused, or the result is withheld; with a code that says why
+  4    waiting for a person, or behind a call that does
+  5    unknown: it may or may not have taken effect; do not repeat it unasked
+  130  aborted
+
+Ids may be shortened to their last characters (as lists show them) or their first, at least four.";
+
+/// Nothing happens but by your leave: a gate between an AI agent and the world.
+#[derive(Debug, Parser)]
+#[command(name = "byleave", version, after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What holds for every command.
+#[derive(Debug, Group)]
+#[command(next_help_heading = "Options for every command")]
+pub(crate) struct Global {
+    /// Where the book is kept [default: $BYLEAVE_STATE, $XDG_STATE_HOME/byleave, ~/.local/state/byleave]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Results as JSON, exact and in a stable shape
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// When to use colour; NO_COLOR is respected
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub(crate) color: Color,
+    /// Say on standard error what is going on; twice for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make one call
+    ///
+    /// What it puts out goes to standard output, with control characters made visible; `--json` has it exact.
+    /// Everything else that is said goes to standard error.
+    Call(Call),
+    /// See which tools there are
+    Tools {
+        #[command(subcommand)]
+        command: Option<Tools>,
+    },
+    /// See and answer open questions
+    Inbox {
+        #[command(subcommand)]
+        command: Option<Inbox>,
+    },
+    /// See and revoke standing leaves
+    Leaves {
+        #[command(subcommand)]
+        command: Option<Leaves>,
+    },
+    /// Drive on what was answered, interrupted or held up
+    Resume(Resume),
+    /// Refuse everything from now on, until it is lifted
+    Halt(Halt),
+    /// Read, verify and export the book
+    Book {
+        #[command(subcommand)]
+        command: Option<Book>,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Call {
+    /// The tool
+    pub(crate) tool: String,
+    /// The arguments: JSON, `@FILE`, or `-` for standard input
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) args: String,
+    /// How much is asked
+    #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
+    pub(crate) mode: ModeArg,
+    /// Say what would happen, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The conversation or task it is part of; its calls keep their order
+    #[arg(long, default_value = "cli")]
+    pub(crate) session: SessionId,
+    /// Who makes the call
+    #[arg(long, default_value = "cli")]
+    pub(crate) agent: AgentId,
+    /// Why, in the words of who makes the call; shown to people as such
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// The id of the call: the same id is the same call, and is never run twice
+    #[arg(long, value_name = "UUID")]
+    pub(crate) id: Option<CallId>,
+    /// Where questions go [default: terminal at a terminal, else none]
+    #[arg(long, value_enum)]
+    pub(crate) ask: Option<Ask>,
+    /// How long it may take, where the tool does not say
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub(crate) timeout_ms: Option<u64>,
+}
+
+/// Where questions go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ask {
+    /// To the person at this terminal
+    Terminal,
+    /// Into the book, to be answered with `byleave inbox`
+    Inbox,
+    /// Nowhere: what needs an answer is refused
+    None,
+}
+
+/// How much is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeArg {
+    /// Everything asks, reading included
+    ConfirmAll,
+    /// Sensitive, unknown and dangerous calls ask
+    ConfirmSensitive,
+    /// Only dangerous effects ask, and what could not be understood
+    ConfirmDangerous,
+    /// Nothing asks; what is denied stays denied
+    Yolo,
+}
+
+impl From<ModeArg> for Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::ConfirmAll => Self::ConfirmAll,
+            ModeArg::ConfirmSensitive => Self::ConfirmSensitive,
+            ModeArg::ConfirmDangerous => Self::ConfirmDangerous,
+            ModeArg::Yolo => Self::Yolo,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tools {
+    /// List the tools (the default)
+    List,
+    /// Show what a tool says of itself
+    Show {
+        /// The tool
+        name: String,
+    },
+    /// Print the tools in the form that a model's provider wants
+    Schema {
+        /// Whose form
+        #[arg(long, value_enum)]
+        form: FormArg,
+        /// These tools only
+        names: Vec<String>,
+    },
+    /// Find tools by name or by what they do
+    Search {
+        /// What to look for
+        #[arg(required = true)]
+        query: Vec<String>,
+    },
+}
+
+/// Whose form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormArg {
+    Openai,
+    Anthropic,
+    Gemini,
+    Mcp,
+}
+
+impl From<FormArg> for Form {
+    fn from(form: FormArg) -> Self {
+        match form {
+            FormArg::Openai => Self::OpenAi,
+            FormArg::Anthropic => Self::Anthropic,
+            FormArg::Gemini => Self::Gemini,
+            FormArg::Mcp => Self::Mcp,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Inbox {
+    /// List the open questions, the newest first (the default)
+    List(List),
+    /// Show a question in full
+    Show {
+        /// The question
+        id: String,
+    },
+    /// Answer a question; its call goes on at once, and what comes of it is printed
+    Answer {
+        /// The question
+        id: String,
+        #[command(subcommand)]
+        answer: Answer,
+        /// The digest of the question as it was shown; another question is then not answered by mistake
+        #[arg(long, global = true)]
+        digest: Option<String>,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct List {
+    /// At most so many
+    #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
+    pub(crate) limit: usize,
+    /// Of this session
+    #[arg(long)]
+    pub(crate) session: Option<SessionId>,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { limit: 50, session: None }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Answer {
+    /// Go ahead
+    Yes {
+        /// Something for the model to know
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+        /// A checkpoint is passed only with `--confirm release`
+        #[arg(long, value_name = "WORD")]
+        confirm: Option<String>,
+    },
+    /// Do not
+    No {
+        /// What the model should do instead
+        #[arg(long, value_name = "TEXT")]
+        feedback: Option<String>,
+    },
+    /// With other arguments (or, for a held result, another result) instead
+    Edit {
+        /// All of it: JSON, `@FILE`, or `-` for standard input
+        #[arg(long, value_name = "JSON")]
+        args: String,
+        /// Something for the model to know
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+    },
+    /// Go ahead, and in future without asking within this scope
+    Leave {
+        /// What it covers: run, read, write, delete, reach or invoke, a colon, and a pattern, as in `write:/w/notes/**`
+        #[arg(long, required = true, value_name = "SCOPE")]
+        scope: Vec<String>,
+        /// For so long: a number and s, m, h, d or w
+        #[arg(long = "for", value_name = "TIME")]
+        lasting: Option<String>,
+        /// So many times
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        uses: Option<u32>,
+        /// Only in the session of the call that asks
+        #[arg(long)]
+        this_session: bool,
+    },
+    /// Stop everything
+    Abort,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Leaves {
+    /// List the leaves, the newest first (the default)
+    List,
+    /// Make a leave count no longer
+    Revoke {
+        /// The leave
+        id: String,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Resume {
+    /// Where questions go that come up on the way [default: terminal at a terminal, else inbox]
+    #[arg(long, value_enum)]
+    pub(crate) ask: Option<Ask>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Halt {
+    /// Why
+    #[arg(long, value_name = "TEXT", conflicts_with = "lift")]
+    pub(crate) why: Option<String>,
+    /// Let calls begin again
+    #[arg(long)]
+    pub(crate) lift: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Book {
+    /// List the calls, the newest first (the default)
+    Log(Log),
+    /// Show the record of a call, line by line
+    Show {
+        /// The call
+        call: String,
+        /// With the true contents: arguments, plan, output
+        #[arg(long)]
+        contents: bool,
+    },
+    /// Check everything that is written, and name the first place that is not as it was written
+    Verify {
+        /// An anchor that was kept elsewhere; without one an old copy put back does not show
+        #[arg(long, value_name = "FILE")]
+        anchor: Option<PathBuf>,
+    },
+    /// Destroy the contents of a call for good; its record stays and still verifies
+    Forget {
+        /// The call
+        call: String,
+    },
+    /// Print records for people or programs outside
+    Export {
+        /// How
+        #[arg(long, value_enum)]
+        form: ExportForm,
+        /// With the true contents
+        #[arg(long)]
+        contents: bool,
+        /// These calls only
+        calls: Vec<String>,
+    },
+    /// Make the lists again from the lines
+    Rebuild,
+    /// Seal the book and print its anchor, to be kept elsewhere
+    Anchor,
+}
+
+#[derive(Debug, Default, Group)]
+pub(crate) struct Log {
+    #[command(flatten)]
+    pub(crate) list: List,
+    /// Of this tool
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
+    /// With this outcome: completed, failed, withheld, refused, rehearsed, unknown
+    #[arg(long)]
+    pub(crate) outcome: Option<String>,
+}
+
+/// How records are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportForm {
+    Json,
+    Markdown,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        super::Args::command().debug_assert();
+    }
+}

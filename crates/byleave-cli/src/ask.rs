@@ -1,0 +1,57 @@
+//! Drives a call with a person at hand who may press Ctrl-C.
+
+use std::future::Future;
+use std::pin::pin;
+
+use byleave::core::id::CallId;
+use byleave::gate::Gate;
+use byleave::result::Standing;
+
+use crate::options::Options;
+use crate::screen::Screen;
+use crate::status::Status;
+
+/// How far a call came, and whether someone pressed Ctrl-C meanwhile.
+pub(crate) struct Driven {
+    pub(crate) standing: Standing,
+    pub(crate) interrupted: bool,
+}
+
+impl Driven {
+    pub(crate) fn status(&self) -> Status {
+        let status = Status::of(&self.standing);
+        if self.interrupted { status.interrupted() } else { status }
+    }
+}
+
+/// Waits for the work on a call. Ctrl-C calls it off; pressed again, we leave at once.
+pub(crate) async fn drive(
+    gate: &Gate,
+    call: CallId,
+    work: impl Future<Output = Standing>,
+    options: &Options,
+    screen: &mut Screen,
+) -> Driven {
+    let mut work = pin!(work);
+    let mut interrupted = false;
+    loop {
+        // The work first: a call that nobody has taken up yet could not be called off.
+        let pressed = tokio::select! {
+            biased;
+            standing = &mut work => return Driven { standing, interrupted },
+            pressed = tokio::signal::ctrl_c() => pressed,
+        };
+        if pressed.is_err() {
+            return Driven { standing: work.await, interrupted };
+        }
+        if interrupted {
+            // An attempt that is left so is found open and settled as unknown by whoever comes next.
+            std::process::exit(Status::Aborted.code().into());
+        }
+        interrupted = true;
+        screen.say("calling it off; Ctrl-C again leaves at once");
+        if let Err(fault) = gate.cancel(call, &options.person.name).await {
+            screen.say(&format!("it could not be called off: {fault}"));
+        }
+    }
+}

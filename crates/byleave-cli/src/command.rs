@@ -1,0 +1,29 @@
+//! The commands, one file each.
+
+mod book;
+mod call;
+mod halt;
+mod inbox;
+mod leaves;
+mod resume;
+mod tools;
+
+use anyhow::Result;
+
+use crate::args::Command;
+use crate::options::Options;
+use crate::screen::Screen;
+use crate::status::Status;
+
+/// Does what was typed.
+pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen) -> Result<Status> {
+    match command {
+        Command::Call(typed) => call::run(typed, options, screen).await,
+        Command::Tools { command } => tools::run(command, options, screen),
+        Command::Inbox { command } => inbox::run(command, options, screen).await,
+        Command::Leaves { command } => leaves::run(command, options, screen).await,
+        Command::Resume(typed) => resume::run(&typed, options, screen).await,
+        Command::Halt(typed) => halt::run(typed, options, screen).await,
+        Command::Book { command } => book::run(command, options, screen).await,
+    }
+}

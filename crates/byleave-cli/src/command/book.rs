@@ -1,0 +1,244 @@
+//! `byleave book`: read, verified, exported and, where someone asks for it, forgotten.
+
+use std::path::PathBuf;
+use std::pin::pin;
+
+use anyhow::Result;
+use byleave::book::export::{self, Contents, Exported};
+use byleave::book::{Book as _, CallFilter, CallItem, Page};
+use byleave::core::id::CallId;
+use futures::StreamExt as _;
+use serde_json::json;
+
+use crate::args::{Book, ExportForm, Log};
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::ids::{self, short};
+use crate::json;
+use crate::options::Options;
+use crate::screen::{Screen, Tone, one_line, spelled};
+use crate::show::{counted, table};
+use crate::status::Status;
+use crate::time::{now, utc};
+
+pub(crate) async fn run(command: Option<Book>, options: &Options, screen: &mut Screen) -> Result<Status> {
+    match command.unwrap_or_else(|| Book::Log(Log::default())) {
+        Book::Log(which) => log(which, options, screen).await,
+        Book::Show { call, contents } => show(&call, wanted(contents), options, screen).await,
+        Book::Verify { anchor } => verify(anchor, options, screen).await,
+        Book::Forget { call } => forget(&call, options, screen).await,
+        Book::Export { form, contents, calls } => {
+            export(form, wanted(contents), &calls, options, screen).await
+        }
+        Book::Rebuild => rebuild(options, screen).await,
+        Book::Anchor => anchor(options, screen).await,
+    }
+}
+
+const fn wanted(contents: bool) -> Contents {
+    if contents { Contents::Included } else { Contents::LeftOut }
+}
+
+async fn log(which: Log, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_read(options, None)?;
+    let filter = CallFilter {
+        session: which.list.session,
+        tool: which.tool,
+        outcome: which.outcome,
+        ..CallFilter::default()
+    };
+    let calls = house.book.calls(filter, Page::first(which.list.limit)).await?;
+    if screen.json() {
+        screen.value(&calls.iter().map(json::call_item).collect());
+    } else if calls.is_empty() {
+        screen.say("no such call is in the book");
+    } else {
+        let rows: Vec<Vec<String>> = calls.iter().map(row).collect();
+        table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
+    }
+    Ok(Status::Completed)
+}
+
+fn row(item: &CallItem) -> Vec<String> {
+    let outcome = item.outcome.as_deref().unwrap_or(item.state.word());
+    let code = item.code.as_deref().map(|code| format!(" ({code})")).unwrap_or_default();
+    vec![
+        short(&item.call),
+        utc(item.opened_at),
+        one_line(&item.listing.agent),
+        one_line(item.listing.session.as_str()),
+        one_line(&item.listing.tool),
+        one_line(&format!("{outcome}{code}")),
+        one_line(&item.listing.summary),
+    ]
+}
+
+/// The record of a call, if there is one.
+async fn record(house: &House, call: CallId, contents: Contents) -> Result<Exported> {
+    let missing = || Complaint::new(format!("there is no call {call} in the book"));
+    let found = export::one(&*house.book, call, contents).await?;
+    Ok(found.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?)
+}
+
+async fn show(call: &str, contents: Contents, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_read(options, None)?;
+    let found = record(&house, ids::call(&house, call).await?, contents).await?;
+    if screen.json() {
+        screen.value(&found.json());
+        return Ok(Status::Completed);
+    }
+    screen.title(&format!("call {}", found.call));
+    if let Some(listing) = &found.kept.listing {
+        let who = format!("{} by {} in session {}", listing.tool, listing.agent, listing.session);
+        screen.line(&one_line(&who));
+        if !listing.summary.is_empty() {
+            screen.line(&one_line(&listing.summary));
+        }
+    }
+    if found.kept.forgotten {
+        screen.line("its contents were forgotten");
+    }
+    screen.line("");
+    for (seq, entry) in found.kept.record.entries().iter().enumerate() {
+        let remark = one_line(&export::remark(entry));
+        let line = format!("{seq:>3}  {}  {:<15}  {remark}", utc(entry.at), entry.fact.kind());
+        screen.line(line.trim_end());
+    }
+    for content in &found.contents {
+        screen.line("");
+        screen.title(&format!("content {} ({} bytes)", content.held.digest.short(), content.held.bytes));
+        screen.text(&String::from_utf8_lossy(&content.bytes));
+    }
+    if let Some(damage) = found.kept.record.damage() {
+        screen.toned(Tone::Bad, "damaged:", &one_line(&damage.to_string()));
+        return Ok(Status::Failed);
+    }
+    Ok(Status::Completed)
+}
+
+async fn verify(anchor: Option<PathBuf>, options: &Options, screen: &mut Screen) -> Result<Status> {
+    if let Some(path) = anchor.as_ref().filter(|path| !path.exists()) {
+        return Err(Complaint::new(format!("there is no anchor in `{}`", path.display())).into());
+    }
+    let house = House::open_to_read(options, anchor)?;
+    let found = house.book.verify().await?;
+    let status = if found.is_sound() { Status::Completed } else { Status::Failed };
+    if screen.json() {
+        screen.value(&json::verification(&found));
+        return Ok(status);
+    }
+    screen.line(&format!(
+        "checked {} with {}, {}, {}; {} not yet sealed",
+        counted(found.records, "record"),
+        counted(found.lines, "line"),
+        counted(found.acts, "act"),
+        counted(found.segments, "segment"),
+        found.unsealed
+    ));
+    match &found.anchor {
+        Some(anchor) => screen.line(&format!("held against the anchor of segment {}", anchor.number)),
+        None => screen.line("held against no anchor: an old copy put back would not show"),
+    }
+    match &found.flaw {
+        None => screen.line("everything is as it was written"),
+        Some(flaw) => {
+            screen.line(&one_line(&format!("NOT as it was written: {flaw}")));
+            screen.hint("do not trust the book from this place on; a copy from before, and its anchor, show what was there");
+        }
+    }
+    Ok(status)
+}
+
+async fn forget(call: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_write(options)?;
+    let call = ids::call(&house, call).await?;
+    let forgotten = house.book.forget(call, options.person.name.clone(), now()).await?;
+    let missing = || Complaint::new(format!("there is no call {call} in the book"));
+    let forgotten = forgotten.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?;
+    if screen.json() {
+        screen.value(&json!({ "call": call, "act": forgotten.act.id, "scrubbed": forgotten.scrubbed }));
+    } else {
+        screen.line(&format!("the contents of call {} are gone for good; its record stays", short(&call)));
+        if !forgotten.scrubbed {
+            screen.toned(
+                Tone::Careful,
+                "warning:",
+                "another process was reading, so a copy of the key may be left in the file",
+            );
+            screen.hint("forget it again when no other process uses the book");
+        }
+    }
+    Ok(Status::Completed)
+}
+
+async fn export(
+    form: ExportForm,
+    contents: Contents,
+    calls: &[String],
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Status> {
+    let house = House::open_to_read(options, None)?;
+    let mut chosen = Vec::new();
+    for call in calls {
+        chosen.push(ids::call(&house, call).await?);
+    }
+    let mut sheet = Exporter { form, screen, count: 0 };
+    if chosen.is_empty() {
+        let mut records = pin!(export::records(&*house.book, CallFilter::default(), contents));
+        while let Some(found) = records.next().await {
+            sheet.put(&found?);
+        }
+    }
+    for call in chosen {
+        sheet.put(&record(&house, call, contents).await?);
+    }
+    sheet.end();
+    Ok(Status::Completed)
+}
+
+/// Writes records one at a time, so that a book of any size can be exported.
+struct Exporter<'a> {
+    form: ExportForm,
+    screen: &'a mut Screen,
+    count: usize,
+}
+
+impl Exporter<'_> {
+    fn put(&mut self, found: &Exported) {
+        match self.form {
+            ExportForm::Json => {
+                self.screen.trusted(if self.count == 0 { "[\n" } else { ",\n" });
+                self.screen.trusted(&spelled(&format!("{:#}", found.json())));
+            }
+            ExportForm::Markdown => self.screen.text(&found.markdown()),
+        }
+        self.count += 1;
+    }
+
+    fn end(self) {
+        if self.form == ExportForm::Json {
+            self.screen.trusted(if self.count == 0 { "[]\n" } else { "\n]\n" });
+        }
+    }
+}
+
+async fn rebuild(options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_write(options)?;
+    house.book.rebuild().await?;
+    if screen.json() {
+        screen.value(&json!({ "rebuilt": true }));
+    } else {
+        screen.line("the lists are made again from the lines");
+    }
+    Ok(Status::Completed)
+}
+
+async fn anchor(options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_write(options)?;
+    house.book.seal().await?;
+    let empty = || Complaint::new("there is nothing to anchor: the book is empty");
+    let anchor = house.book.anchor().await?.ok_or_else(empty)?;
+    screen.value(&json!(anchor));
+    Ok(Status::Completed)
+}

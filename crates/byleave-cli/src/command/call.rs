@@ -1,0 +1,74 @@
+//! `byleave call`: makes one call and drives it as far as it goes.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use anyhow::{Context as _, Result};
+use byleave::clock::fresh_id;
+use byleave::core::call::Call;
+use byleave::core::id::CallId;
+use byleave::settings::Settings;
+use serde_json::Value;
+
+use crate::args::{self, Ask};
+use crate::ask::drive;
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::options::{Options, asking};
+use crate::screen::Screen;
+use crate::show;
+use crate::status::Status;
+
+/// The most that is read as JSON; what the gate takes is bounded further.
+const JSON_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let call = Call {
+        id: typed.id.unwrap_or_else(|| CallId::new(fresh_id())),
+        tenant: options.tenant.clone(),
+        session: typed.session,
+        agent: typed.agent,
+        tool: typed.tool,
+        arguments: json("--args", &typed.args)?,
+        reason: typed.reason,
+        cwd: options.cwd.clone(),
+        mode: typed.mode.into(),
+        dry_run: typed.dry_run,
+    };
+    let mut settings = Settings::default();
+    if let Some(timeout_ms) = typed.timeout_ms {
+        settings.limits.timeout_ms = timeout_ms;
+    }
+    let house = House::open_or_make(options)?;
+    let gate = house.gate(options, &options.cwd, asking(typed.ask, Ask::None), settings)?;
+    let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
+    show::standing(screen, &driven.standing);
+    Ok(driven.status())
+}
+
+/// JSON as it was typed, from a file, or from standard input.
+pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
+    let text = match typed.strip_prefix('@') {
+        _ if typed == "-" => read(io::stdin()).context("cannot read standard input")?,
+        Some(path) => {
+            let file = File::open(path).and_then(read);
+            file.map_err(|error| Complaint::new(format!("cannot read `{path}`: {error}")))?
+        }
+        None => typed.to_owned(),
+    };
+    let wrong = |error| {
+        Complaint::new(format!("{option} is not JSON: {error}")).hint(format!(
+            "write `{option} '{{\"text\":\"hi\"}}'`, `{option} @FILE`, or `{option} -` for standard input"
+        ))
+    };
+    Ok(serde_json::from_str(&text).map_err(wrong)?)
+}
+
+fn read(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    let read = from.take(JSON_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if read as u64 > JSON_BYTES_MAX {
+        return Err(io::Error::other(format!("more than {JSON_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}

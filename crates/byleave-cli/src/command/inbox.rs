@@ -1,0 +1,116 @@
+//! `byleave inbox`: the open questions, and their answers.
+
+mod answer;
+
+use anyhow::Result;
+use byleave::book::{Book as _, Page, QuestionFilter};
+use byleave::core::question::QuestionKind;
+use byleave::core::render::{LineRole, render};
+use byleave::settings::Settings;
+use serde_json::{Value, json};
+
+use crate::args::{Ask, Inbox, List};
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::ids::{self, short};
+use crate::json;
+use crate::options::Options;
+use crate::screen::{Screen, one_line};
+use crate::show::table;
+use crate::status::Status;
+use crate::time::{now, span, utc};
+
+pub(crate) async fn run(command: Option<Inbox>, options: &Options, screen: &mut Screen) -> Result<Status> {
+    match command.unwrap_or_else(|| Inbox::List(List::default())) {
+        Inbox::List(which) => list(which, options, screen).await,
+        Inbox::Show { id } => show(&id, options, screen).await,
+        Inbox::Answer { id, answer, digest } => {
+            answer::run(&id, answer, digest.as_deref(), options, screen).await
+        }
+    }
+}
+
+async fn list(which: List, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_read(options, None)?;
+    let filter = QuestionFilter { session: which.session, ..QuestionFilter::default() };
+    let open = house.book.questions(filter, Page::first(which.limit)).await?;
+    if screen.json() {
+        screen.value(&open.iter().map(json::question_item).collect());
+    } else if open.is_empty() {
+        screen.say("no question is open");
+    } else {
+        let now = now();
+        let rows: Vec<Vec<String>> = open
+            .iter()
+            .map(|item| {
+                let left = item.expires_at.checked_sub(now).map_or_else(|| "too late".into(), span);
+                vec![
+                    short(&item.question),
+                    format!("{} ago", span(now.saturating_sub(item.asked_at))),
+                    left,
+                    kind(item.kind).to_owned(),
+                    one_line(&item.listing.agent),
+                    one_line(&item.listing.tool),
+                    one_line(&item.listing.summary),
+                ]
+            })
+            .collect();
+        table(screen, &["ID", "ASKED", "LEFT", "KIND", "AGENT", "TOOL", "WHAT"], &rows);
+    }
+    Ok(Status::Completed)
+}
+
+/// The question as everyone sees it: from the verified record, by the one renderer.
+async fn show(id: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_read(options, None)?;
+    let question = ids::question(&house, id).await?;
+    let gate = house.gate(options, &options.cwd, Ask::Inbox, Settings::default())?;
+    let sheet = gate.sheet(question).await.map_err(Complaint::from)?;
+    let rendering = render(&sheet);
+    if screen.json() {
+        let mut value = json!(sheet);
+        if let Value::Object(fields) = &mut value {
+            fields.insert("question".into(), json::question(&sheet.question));
+            fields.insert("rendering".into(), json!(rendering));
+        }
+        screen.value(&value);
+        return Ok(Status::Completed);
+    }
+    let lines = rendering.wrapped(screen.columns().unwrap_or(usize::MAX));
+    for line in &lines {
+        match line.role {
+            LineRole::Title => screen.title(&line.text),
+            LineRole::Heading if line.gutter == 0 => {
+                screen.line("");
+                screen.title(&line.text);
+            }
+            LineRole::Expiry => {
+                let at = sheet.question.expires_at;
+                let left = at.checked_sub(now()).map_or_else(|| "too late".to_owned(), span);
+                screen.line(&format!("  can be answered until {} (left: {left})", utc(at)));
+            }
+            _ => screen.line(&line.text),
+        }
+    }
+    let id = short(&question);
+    if rendering.complete {
+        let confirm = if sheet.question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
+        screen.hint(&format!(
+            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, edit, leave, abort",
+            sheet.question.digest().short()
+        ));
+    } else {
+        screen.hint(&format!(
+            "it cannot be shown in full, so it cannot be approved: `byleave inbox answer {id} no`"
+        ));
+    }
+    Ok(Status::Completed)
+}
+
+const fn kind(kind: QuestionKind) -> &'static str {
+    match kind {
+        QuestionKind::Approval => "approval",
+        QuestionKind::Checkpoint => "checkpoint",
+        QuestionKind::Release => "release",
+    }
+}

@@ -1,0 +1,133 @@
+//! `byleave inbox answer`: gives an answer, and drives just that call on.
+
+use anyhow::Result;
+use byleave::approve::Reply;
+use byleave::clock::fresh_id;
+use byleave::core::digest::Digest;
+use byleave::core::id::LeaveId;
+use byleave::core::leave::Leave;
+use byleave::core::question::{Question, QuestionKind};
+use byleave::core::render::render;
+use byleave::core::sheet::Sheet;
+use byleave::gate::{AnswerFault, GivenAnswer};
+use byleave::ledger::Ledger as _;
+use byleave::settings::Settings;
+
+use crate::args::{Answer, Ask};
+use crate::ask::drive;
+use crate::command::call::json;
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::ids::{self, short};
+use crate::options::Options;
+use crate::scope;
+use crate::screen::{Screen, one_line};
+use crate::show;
+use crate::status::Status;
+use crate::time::{lasting, now};
+
+/// The fewest characters of a digest that tell two questions apart.
+const DIGEST_CHARS_MIN: usize = 12;
+/// What a person types to pass a checkpoint.
+const RELEASE: &str = "release";
+
+pub(super) async fn run(
+    id: &str,
+    answer: Answer,
+    digest: Option<&str>,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Status> {
+    let house = House::open_to_write(options)?;
+    let id = ids::question(&house, id).await?;
+    let call = house.book.call_of(id).await?;
+    let call = call.ok_or(AnswerFault::NoSuchQuestion(id)).map_err(Complaint::from)?;
+    let workspace = house.workspace_of(call).await?;
+    // What comes up on the way, after an edit for one, goes where this question was.
+    let gate = house.gate(options, &workspace, Ask::Inbox, Settings::default())?;
+    let sheet = gate.sheet(id).await.map_err(Complaint::from)?;
+    let given = GivenAnswer {
+        question: id,
+        digest: digest_of(&sheet.question, digest)?,
+        reply: reply(answer, &sheet)?,
+        by: options.person.clone(),
+    };
+    let leave = match &given.reply {
+        Reply::Leave(leave) => Some(leave.clone()),
+        _ => None,
+    };
+    let call = gate.answer(given).await.map_err(Complaint::from)?;
+    if let Some(leave) = leave {
+        let scope: Vec<String> = leave.scope.iter().map(scope::written).collect();
+        screen.say(&one_line(&format!(
+            "leave {} stands: `{}` no longer asks for {}",
+            short(&leave.id),
+            leave.tool,
+            scope.join(", ")
+        )));
+    }
+    let driven = drive(&gate, call, gate.resume(call), options, screen).await;
+    show::standing(screen, &driven.standing);
+    Ok(driven.status())
+}
+
+/// The digest that the answer repeats: of the question as it was shown, where someone says what was shown.
+fn digest_of(question: &Question, typed: Option<&str>) -> Result<Digest, Complaint> {
+    let digest = question.digest();
+    match typed {
+        None => Ok(digest),
+        Some(typed) if typed.len() < DIGEST_CHARS_MIN => Err(Complaint::new(format!(
+            "`{typed}` is too short: a digest has at least {DIGEST_CHARS_MIN} characters"
+        ))),
+        Some(typed) if digest.to_string().starts_with(&typed.to_ascii_lowercase()) => Ok(digest),
+        Some(_) => Err(AnswerFault::Mismatch.into()),
+    }
+}
+
+fn reply(answer: Answer, sheet: &Sheet) -> Result<Reply> {
+    let approves = matches!(answer, Answer::Yes { .. } | Answer::Leave { .. });
+    if approves && !render(sheet).complete {
+        let refused = Complaint::refused("the question cannot be shown in full, so it cannot be approved");
+        return Err(refused.hint("say no, or give smaller arguments with `edit`").into());
+    }
+    Ok(match answer {
+        Answer::Yes { note, confirm } => {
+            released(sheet.question.kind, confirm.as_deref())?;
+            Reply::Yes { note }
+        }
+        Answer::No { feedback } => Reply::No { feedback },
+        Answer::Edit { args, note } => Reply::Edit { value: json("--args", &args)?, note },
+        Answer::Leave { scope, lasting: time, uses, this_session } => Reply::Leave(Leave {
+            id: LeaveId::new(fresh_id()),
+            tool: sheet.terms.tool.clone(),
+            scope: scope.iter().map(|scope| scope::read(scope)).collect::<Result<_, _>>()?,
+            session: this_session.then(|| sheet.session.clone()),
+            until: time.map(|time| lasting(&time)).transpose()?.map(|ms| now().saturating_add(ms)),
+            uses_max: uses,
+        }),
+        Answer::Abort => Reply::Abort,
+    })
+}
+
+/// A yes typed in passing releases nothing: a checkpoint wants the word.
+fn released(kind: QuestionKind, confirm: Option<&str>) -> Result<(), Complaint> {
+    if kind != QuestionKind::Checkpoint || confirm == Some(RELEASE) {
+        return Ok(());
+    }
+    Err(Complaint::new("this is a checkpoint: what it lets pass cannot be taken back")
+        .hint(format!("if you are sure: `yes --confirm {RELEASE}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: R8
+    #[test]
+    fn a_checkpoint_wants_the_word() {
+        assert!(released(QuestionKind::Checkpoint, None).is_err());
+        assert!(released(QuestionKind::Checkpoint, Some("yes")).is_err());
+        assert!(released(QuestionKind::Checkpoint, Some("release")).is_ok());
+        assert!(released(QuestionKind::Approval, None).is_ok());
+    }
+}

@@ -1,0 +1,71 @@
+//! `byleave resume`: drives on whatever can be driven: answered, expired, interrupted, held up or never finished.
+
+use std::collections::HashSet;
+
+use anyhow::Result;
+use byleave::core::id::CallId;
+use byleave::ledger::Ledger as _;
+use byleave::result::Standing;
+use byleave::settings::Settings;
+
+use crate::args::{self, Ask};
+use crate::ask::drive;
+use crate::house::House;
+use crate::ids::short;
+use crate::json;
+use crate::options::{Options, asking};
+use crate::screen::{Screen, one_line};
+use crate::status::Status;
+use crate::time::now;
+
+const AT_ONCE: usize = 1_000;
+
+pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_write(options)?;
+    // A question that comes up when nobody is here stays open: a call that was taken is not lost for that.
+    let ask = asking(typed.ask, Ask::Inbox);
+    let gate = house.gate(options, &options.cwd, ask, Settings::default())?;
+    let mut worst = Status::Completed;
+    let mut seen: HashSet<CallId> = HashSet::new();
+    let mut values = Vec::new();
+    'looking: loop {
+        // What was driven may let others go on, so it is looked again until nothing new turns up.
+        let drivable = house.book.drivable(now(), AT_ONCE).await?;
+        let fresh: Vec<CallId> = drivable.into_iter().filter(|call| seen.insert(*call)).collect();
+        if fresh.is_empty() {
+            break;
+        }
+        for call in fresh {
+            gate.set_policy(house.policy(&house.workspace_of(call).await?)?);
+            let driven = drive(&gate, call, gate.resume(call), options, screen).await;
+            worst = worst.max(driven.status());
+            if screen.json() {
+                values.push(json::standing(&driven.standing));
+            } else {
+                screen.line(&line(&driven.standing));
+            }
+            if driven.interrupted {
+                break 'looking;
+            }
+        }
+    }
+    if screen.json() {
+        screen.value(&values.into());
+    } else if seen.is_empty() {
+        screen.say("nothing to drive on");
+    }
+    Ok(worst)
+}
+
+fn line(standing: &Standing) -> String {
+    let call = short(&standing.call());
+    match standing {
+        Standing::Settled(result) => {
+            let why = result.error().map(|error| format!("  {error}")).unwrap_or_default();
+            one_line(&format!("{call}  {}  {}{why}", result.tool, result.ending.word()))
+        }
+        Standing::Waiting { question, .. } => format!("{call}  waiting  question {}", short(&question.id)),
+        Standing::HeldUp { by, .. } => format!("{call}  held up  by call {}", short(by)),
+        Standing::RunningElsewhere { .. } => format!("{call}  running  in another process"),
+    }
+}

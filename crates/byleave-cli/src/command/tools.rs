@@ -1,0 +1,103 @@
+//! `byleave tools`: which tools there are, what they say of themselves, and the forms that models want.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use byleave::catalog::Entry;
+use byleave::core::id::{AgentId, SessionId};
+use byleave::core::manifest::Manifest;
+use byleave::forms;
+use byleave::tool::Site;
+use serde_json::{Value, json};
+
+use crate::args::Tools;
+use crate::complaint::Complaint;
+use crate::options::Options;
+use crate::screen::{Screen, one_line};
+use crate::show::table;
+use crate::status::Status;
+use crate::tools::catalog;
+
+const FOUND_MAX: usize = 20;
+
+pub(crate) fn run(command: Option<Tools>, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let catalog = catalog()?;
+    match command.unwrap_or(Tools::List) {
+        Tools::List => list(screen, &catalog.list()),
+        Tools::Show { name } => show(screen, catalog.get(&name).map_err(Complaint::from)?.manifest()),
+        Tools::Search { query } => {
+            let found = catalog.search(&query.join(" "), FOUND_MAX);
+            if found.is_empty() && !screen.json() {
+                screen.say("no tool fits");
+            } else {
+                list(screen, &found);
+            }
+        }
+        Tools::Schema { form, names } => {
+            let entries = if names.is_empty() {
+                catalog.list()
+            } else {
+                catalog.filter(names).map_err(Complaint::from)?
+            };
+            let site = Site {
+                session: SessionId::new("cli")?,
+                agent: AgentId::new("cli")?,
+                cwd: PathBuf::from(&options.cwd),
+            };
+            screen.value(&Value::Array(forms::schemas(form.into(), &entries, &site)?));
+        }
+    }
+    Ok(Status::Completed)
+}
+
+fn list(screen: &mut Screen, entries: &[Arc<Entry>]) {
+    if screen.json() {
+        let tools = entries.iter().map(|entry| {
+            json!({ "name": entry.name(), "description": entry.manifest().description, "digest": entry.digest() })
+        });
+        screen.value(&tools.collect());
+        return;
+    }
+    let row = |entry: &Arc<Entry>| {
+        let manifest = entry.manifest();
+        let class = word(&json!(manifest.permission_class));
+        vec![one_line(entry.name()), class, one_line(&manifest.description)]
+    };
+    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+    table(screen, &["NAME", "CLASS", "WHAT IT DOES"], &rows);
+}
+
+fn show(screen: &mut Screen, manifest: &Manifest) {
+    let all = json!(manifest);
+    if screen.json() {
+        screen.value(&all);
+        return;
+    }
+    screen.title(&one_line(&manifest.name));
+    screen.text(&manifest.description);
+    screen.line("");
+    for (name, value) in all.as_object().into_iter().flatten() {
+        if !matches!(name.as_str(), "name" | "description" | "input_schema" | "audit_operation") {
+            screen.line(&format!("  {:<26} {}", one_line(name), one_line(&word(value))));
+        }
+    }
+    if manifest.sensitive.is_none() {
+        screen.line(&format!("  {:<26} undeclared, which counts as yes", "sensitive"));
+    }
+    screen.line(&format!("  {:<26} {}", "audit_operation", one_line(manifest.operation())));
+    screen.line(&format!("  {:<26} {}", "digest", manifest.digest()));
+    screen.line("");
+    screen.line("arguments:");
+    screen.value(&manifest.input_schema);
+}
+
+/// A value in a word, where it is one.
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,69 @@
+//! Errors of the program: what happened to what, and what to do next.
+
+use anyhow::Error;
+use byleave::catalog::UnknownTool;
+use byleave::gate::AnswerFault;
+
+use crate::screen::{Screen, Tone, prose};
+use crate::status::Status;
+
+/// An error that knows its exit code and what to do next.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(crate) struct Complaint {
+    what: String,
+    status: Status,
+    hint: Option<String>,
+}
+
+impl Complaint {
+    /// It cannot be done as it was typed, or not at all.
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), status: Status::Unusable, hint: None }
+    }
+
+    /// We said no.
+    pub(crate) fn refused(what: impl Into<String>) -> Self {
+        Self { what: what.into(), status: Status::Refused, hint: None }
+    }
+
+    /// The same with what to do next.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<UnknownTool> for Complaint {
+    fn from(unknown: UnknownTool) -> Self {
+        Self::new(unknown.to_string()).hint("`byleave tools` lists the tools")
+    }
+}
+
+impl From<AnswerFault> for Complaint {
+    fn from(fault: AnswerFault) -> Self {
+        let what = fault.to_string();
+        match fault {
+            AnswerFault::NoSuchQuestion(_) => {
+                Self::new(what).hint("`byleave inbox` lists the open questions")
+            }
+            AnswerFault::Late => Self::new(what).hint("`byleave book log` shows what became of its call"),
+            AnswerFault::Mismatch => Self::refused(what).hint("`byleave inbox show` shows what it asks now"),
+            AnswerFault::OwnQuestion => {
+                Self::refused(what).hint("answer under a name that is not the agent's")
+            }
+            AnswerFault::Unusable(_) => Self::new(what),
+            AnswerFault::NotRecorded(_) => Self::new(what).hint("nothing was changed; try again"),
+        }
+    }
+}
+
+/// Says what went wrong and returns how to exit.
+pub(crate) fn tell(screen: &mut Screen, error: &Error) -> Status {
+    screen.toned(Tone::Bad, "error:", &prose(&format!("{error:#}")));
+    let complaint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>());
+    if let Some(hint) = complaint.and_then(|complaint| complaint.hint.as_deref()) {
+        screen.hint(hint);
+    }
+    complaint.map_or(Status::Unusable, |complaint| complaint.status)
+}

@@ -1,0 +1,98 @@
+//! The house: the book in its state directory, and the gate in front of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use byleave::approve::Terminal;
+use byleave::book::Book as _;
+use byleave::book::sqlite::{self, SqliteBook};
+use byleave::core::id::CallId;
+use byleave::core::policy::{Places, Policy};
+use byleave::gate::Gate;
+use byleave::settings::Settings;
+
+use crate::args::Ask;
+use crate::complaint::Complaint;
+use crate::options::{Options, text_of};
+use crate::tools;
+
+/// The book, open.
+pub(crate) struct House {
+    pub(crate) book: Arc<SqliteBook>,
+    /// The state directory, links followed: that is how effects name what is in it.
+    state: String,
+}
+
+impl House {
+    /// Opens the book; makes one where there is none.
+    pub(crate) fn open_or_make(options: &Options) -> Result<Self> {
+        Self::open(options, &sqlite::Options::default())
+    }
+
+    /// Opens a book that is there.
+    pub(crate) fn open_to_write(options: &Options) -> Result<Self> {
+        there_is_one(options)?;
+        Self::open(options, &sqlite::Options::default())
+    }
+
+    /// Opens a book that is there, to look something up; held against another anchor, if one is given.
+    pub(crate) fn open_to_read(options: &Options, anchor: Option<PathBuf>) -> Result<Self> {
+        there_is_one(options)?;
+        Self::open(options, &sqlite::Options { anchor, seal_every: None, ..sqlite::Options::default() })
+    }
+
+    fn open(options: &Options, how: &sqlite::Options) -> Result<Self> {
+        let book = SqliteBook::open(&options.state, how)?;
+        let state = options.state.canonicalize();
+        let state = state.with_context(|| format!("cannot find `{}` again", options.state.display()))?;
+        Ok(Self { book: Arc::new(book), state: text_of(&state)? })
+    }
+
+    /// The gate for calls in this directory, with questions going there.
+    pub(crate) fn gate(
+        &self,
+        options: &Options,
+        workspace: &str,
+        ask: Ask,
+        mut settings: Settings,
+    ) -> Result<Gate> {
+        settings.inbox = ask == Ask::Inbox;
+        let mut builder = Gate::builder()
+            .ledger(Arc::clone(&self.book) as Arc<_>)
+            .catalog(tools::catalog()?)
+            .policy(self.policy(workspace)?)
+            .settings(settings);
+        if ask == Ask::Terminal {
+            let terminal = Terminal::open(&options.person.name).map_err(|error| {
+                Complaint::new(format!("cannot ask at the terminal: {error}"))
+                    .hint("leave the question open with `--ask inbox` and answer it with `byleave inbox`")
+            })?;
+            let terminal = Arc::new(terminal);
+            builder = builder.approver(Arc::clone(&terminal) as Arc<_>).checkpoint(terminal);
+        }
+        Ok(builder.build()?)
+    }
+
+    /// The policy for calls in this directory: it may be read; secrets and the book are out of bounds.
+    pub(crate) fn policy(&self, workspace: &str) -> Result<Policy> {
+        Ok(Policy::builtin(&Places { workspace: Some(workspace), state: Some(&self.state) })?)
+    }
+
+    /// The directory that a call works in. What the policy says of a call must not depend on where it is taken up again.
+    pub(crate) async fn workspace_of(&self, call: CallId) -> Result<String> {
+        let kept = self.book.record(call).await?;
+        let heading = kept.as_ref().and_then(|kept| kept.record.heading());
+        let unreadable = || Complaint::new(format!("the record of call {call} does not say where it works"));
+        Ok(heading.ok_or_else(unreadable)?.cwd.clone())
+    }
+}
+
+/// A book that is made because a directory was misspelt would be sound, and empty.
+fn there_is_one(options: &Options) -> Result<()> {
+    if options.state.join("book.sqlite").exists() {
+        return Ok(());
+    }
+    let missing = Complaint::new(format!("there is no book in `{}`", options.state.display()));
+    Err(missing.hint("the first `byleave call` makes one; `--state` names another directory").into())
+}

@@ -1,0 +1,64 @@
+//! Scopes of leaves as people write them: a kind of effect, a colon, and a pattern.
+
+use byleave::core::pattern::{Matcher, Pattern};
+
+use crate::complaint::Complaint;
+
+/// Reads a scope, and checks that it can fit something.
+pub(crate) fn read(typed: &str) -> Result<Pattern, Complaint> {
+    let wrong = |why: &str| Complaint::new(format!("cannot use scope `{typed}`: {why}"));
+    let shape = "write run, read, write, delete, reach or invoke, a colon, and a pattern";
+    let (kind, rest) = typed.split_once(':').ok_or_else(|| {
+        wrong("it has no colon").hint(format!("{shape}, as in `--scope 'write:/w/notes/**'`"))
+    })?;
+    let text = rest.trim().to_owned();
+    let pattern = match kind.trim() {
+        "run" => Pattern::Run(text.split_whitespace().map(str::to_owned).collect()),
+        "read" => Pattern::Read(text),
+        "write" => Pattern::Write(text),
+        "delete" => Pattern::Delete(text),
+        "reach" => Pattern::Reach(text),
+        "invoke" => Pattern::Invoke(text),
+        other => return Err(wrong(&format!("there is no effect `{other}`")).hint(shape)),
+    };
+    if let Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) = &pattern
+        && !glob.starts_with('/')
+        && !glob.starts_with("**/")
+    {
+        let hint = "begin it with `/`, or with `**/` for any directory";
+        return Err(wrong("effects have absolute paths, so it would fit nothing").hint(hint));
+    }
+    Matcher::new(pattern.clone()).map_err(|bad| wrong(&bad.to_string()))?;
+    Ok(pattern)
+}
+
+/// A scope as it is written.
+pub(crate) fn written(pattern: &Pattern) -> String {
+    match pattern {
+        Pattern::Run(words) => format!("run:{}", words.join(" ")),
+        Pattern::Read(glob) => format!("read:{glob}"),
+        Pattern::Write(glob) => format!("write:{glob}"),
+        Pattern::Delete(glob) => format!("delete:{glob}"),
+        Pattern::Reach(host) => format!("reach:{host}"),
+        Pattern::Invoke(tool) => format!("invoke:{tool}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let scopes =
+            ["write:/w/**", "read:**/a b", "delete:/x", "run:git log", "reach:*.example.org", "invoke:mcp_*"];
+        for scope in scopes {
+            assert_eq!(written(&read(scope).unwrap()), scope);
+        }
+        for wrong in
+            ["", "write", "/w/**", "write:notes/**", "write:", "eat:/w", "reach:http://x", "run:", "write:/["]
+        {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

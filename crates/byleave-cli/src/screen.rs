@@ -1,0 +1,194 @@
+//! The screen: the one thing that writes to standard output and standard error.
+//!
+//! Standard output is for results, standard error for talk. Whatever came from outside goes through [`one_line`],
+//! [`prose`] or [`many_lines`] on its way here, so that nothing in it can act on a terminal or pass for a line of ours. A reader that
+//! went away (`byleave book log | head`) is no error.
+
+use std::env;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write};
+
+use byleave::core::escape::{Care, Escaper, is_printable};
+use serde_json::Value;
+
+use crate::args::Color;
+
+/// What a word on the screen is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Bad,
+    Careful,
+    Strong,
+}
+
+/// Standard output and standard error.
+pub(crate) struct Screen {
+    json: bool,
+    out: io::BufWriter<io::Stdout>,
+    out_styled: bool,
+    err_styled: bool,
+    columns: Option<usize>,
+}
+
+impl Screen {
+    pub(crate) fn new(color: Color, json: bool) -> Self {
+        let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let styled = |terminal: bool| match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && !plain,
+        };
+        let terminal = io::stdout().is_terminal();
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| terminal);
+        Self {
+            json,
+            out: io::BufWriter::new(io::stdout()),
+            out_styled: styled(terminal),
+            err_styled: styled(io::stderr().is_terminal()),
+            columns: size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20),
+        }
+    }
+
+    /// Whether results are wanted as JSON.
+    pub(crate) const fn json(&self) -> bool {
+        self.json
+    }
+
+    /// How wide a terminal that shows the results is.
+    pub(crate) const fn columns(&self) -> Option<usize> {
+        self.columns
+    }
+
+    /// A line of the results; what came from outside must be visible in it already.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.trusted(&format!("{line}\n"));
+    }
+
+    /// A line of the results that stands out.
+    pub(crate) fn title(&mut self, line: &str) {
+        let line = styled(Tone::Strong, line, self.out_styled);
+        self.line(&line);
+    }
+
+    /// A text of several lines from outside, as a result: as it is, with everything in it visible.
+    pub(crate) fn text(&mut self, text: &str) {
+        for line in many_lines(text) {
+            self.line(&line);
+        }
+    }
+
+    /// A result as JSON.
+    pub(crate) fn value(&mut self, value: &Value) {
+        self.line(&spelled(&format!("{value:#}")));
+    }
+
+    /// A text of ours, as a result.
+    pub(crate) fn trusted(&mut self, text: &str) {
+        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        self.tolerate(written);
+    }
+
+    /// A line of talk; what came from outside must be visible in it already.
+    pub(crate) fn say(&mut self, line: &str) {
+        let written = writeln!(io::stderr(), "{line}");
+        self.tolerate(written);
+    }
+
+    /// Talk of several lines, from outside.
+    pub(crate) fn say_lines(&mut self, text: &str) {
+        for line in many_lines(text) {
+            self.say(&line);
+        }
+    }
+
+    /// A line of talk with a word before it.
+    pub(crate) fn toned(&mut self, tone: Tone, word: &str, line: &str) {
+        let word = styled(tone, word, self.err_styled);
+        self.say(&format!("{word} {line}"));
+    }
+
+    /// What to do next.
+    pub(crate) fn hint(&mut self, line: &str) {
+        self.toned(Tone::Strong, "hint:", &prose(line));
+    }
+
+    /// Who no longer listens misses nothing; where else should it be said that writing failed?
+    fn tolerate(&mut self, written: io::Result<()>) {
+        if let Err(error) = written
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            writeln!(io::stderr(), "error: cannot write the results: {error}").unwrap_or_default();
+        }
+    }
+}
+
+fn styled(tone: Tone, word: &str, styled: bool) -> String {
+    let code = match tone {
+        Tone::Bad => "1;31",
+        Tone::Careful => "1;33",
+        Tone::Strong => "1",
+    };
+    if styled { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
+}
+
+/// A sentence with words from outside in it, on one line, with everything in it visible.
+pub(crate) fn prose(text: &str) -> String {
+    byleave::core::escape::visible(text, Care::Text)
+}
+
+/// A text from outside on one line, with everything in it visible, look-alikes marked: a name, a path, a word.
+pub(crate) fn one_line(text: &str) -> String {
+    byleave::core::escape::visible(text, Care::Name)
+}
+
+/// A text from outside, line by line, with everything in it visible.
+pub(crate) fn many_lines(text: &str) -> Vec<String> {
+    let mut escaper = Escaper::default();
+    let visible = |line: &str| {
+        let mut out = String::new();
+        escaper.write(line, Care::Text, &mut out);
+        out
+    };
+    text.lines().map(visible).collect()
+}
+
+/// JSON in which nothing can act on a terminal. The same value: what cannot be seen is spelled as a code point.
+pub(crate) fn spelled(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        // White space between values is ours; inside texts control characters are spelled already.
+        if c == '\n' || is_printable(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string cannot fail.
+            write!(out, "\\u{unit:04x}").unwrap_or_default();
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_keeps_its_value_and_shows_everything() {
+        let value = json!({"a": "x\u{9b}31m\u{202e}é\n\t\u{e0041}\u{1b}", "b\u{200b}": [1, null]});
+        let text = spelled(&format!("{value:#}"));
+        assert!(text.chars().all(|c| c == '\n' || is_printable(c)), "{text:?}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn nothing_from_outside_acts_on_the_terminal() {
+        for text in ["\u{1b}[2Jgone", "a\rb", "\u{9b}31m", "x\u{202e}y", "tab\there"] {
+            for line in many_lines(text).iter().chain([&one_line(text), &prose(text)]) {
+                assert!(line.chars().all(is_printable), "{line:?}");
+            }
+        }
+        assert_eq!(many_lines("a\nb\n"), ["a", "b"]);
+    }
+}

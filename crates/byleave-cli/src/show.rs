@@ -1,0 +1,112 @@
+//! How far a call has come, for people: its output on standard output, everything about it on standard error.
+
+use byleave::core::refusal::{Code, Refusal};
+use byleave::result::{CallResult, Change, Changed, Ending, Standing};
+
+use crate::ids::short;
+use crate::json;
+use crate::screen::{Screen, Tone, one_line, prose};
+
+/// Shows how far a call has come.
+pub(crate) fn standing(screen: &mut Screen, standing: &Standing) {
+    if screen.json() {
+        screen.value(&json::standing(standing));
+        return;
+    }
+    match standing {
+        Standing::Settled(result) => settled(screen, result),
+        Standing::Waiting { question, .. } => {
+            screen.line(&question.id.to_string());
+            let id = short(&question.id);
+            screen.toned(Tone::Careful, "waiting:", &format!("a person must answer question {id} first"));
+            screen.hint(&format!(
+                "see it with `byleave inbox show {id}`, answer with `byleave inbox answer {id} yes`"
+            ));
+        }
+        Standing::HeldUp { call, by } => {
+            screen.line(&call.to_string());
+            let by = short(by);
+            screen.toned(Tone::Careful, "waiting:", &format!("call {by} of the same session comes first"));
+            screen.hint("answer its question with `byleave inbox`, then go on with `byleave resume`");
+        }
+        Standing::RunningElsewhere { call } => {
+            screen.line(&call.to_string());
+            screen.toned(Tone::Careful, "waiting:", "another process is running it");
+            screen.hint("`byleave resume` finds out what became of it");
+        }
+    }
+}
+
+fn settled(screen: &mut Screen, result: &CallResult) {
+    for change in &result.changes {
+        changed(screen, change);
+    }
+    match &result.ending {
+        Ending::Completed(output) => screen.text(&output.text),
+        Ending::Failed(output) => {
+            screen.text(&output.text);
+            let why = output.error.as_deref().unwrap_or("the tool does not say why");
+            screen.toned(Tone::Bad, "failed:", &prose(why));
+        }
+        Ending::Rehearsed(plan) => {
+            screen.line(&one_line(&format!("[DRY-RUN] {} {}", result.tool, result.arguments)));
+            for effect in &plan.effects {
+                screen.line(&one_line(&format!("[DRY-RUN] would {effect}")));
+            }
+        }
+        Ending::Refused(refusal) => refused(screen, "refused:", refusal, result),
+        Ending::Withheld(refusal) => refused(screen, "withheld:", refusal, result),
+        Ending::Unknown(refusal) => refused(screen, "unknown:", refusal, result),
+    }
+}
+
+fn changed(screen: &mut Screen, change: &Change) {
+    let what = match change.what {
+        Changed::Arguments => "changed the arguments",
+        Changed::Output => "changed the result",
+        Changed::Nothing => "says",
+    };
+    let why = change.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    screen.toned(Tone::Careful, "note:", &prose(&format!("{} {what}{why}", change.by)));
+}
+
+fn refused(screen: &mut Screen, word: &str, refusal: &Refusal, result: &CallResult) {
+    screen.toned(Tone::Bad, word, &prose(&refusal.to_string()));
+    let hint = match (&result.ending, refusal.code) {
+        (Ending::Unknown(_), _) => format!(
+            "it may or may not have taken effect: look before you repeat it; `byleave book show {}` says how far it came",
+            short(&result.call)
+        ),
+        // These say what to do themselves, or a person just said so.
+        (_, Code::NoApprover | Code::Halted | Code::Declined | Code::Aborted | Code::Cancelled) => return,
+        (_, Code::ToolUnknown) => "`byleave tools` lists the tools".to_owned(),
+        (_, Code::ArgumentsInvalid) => {
+            format!("`byleave tools show {}` shows what it takes", result.tool)
+        }
+        (_, code) => format!("docs/refusals/{code}.md says what this means and what to do"),
+    };
+    screen.hint(&hint);
+}
+
+/// So many of something.
+pub(crate) fn counted(number: u64, word: &str) -> String {
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
+}
+
+/// Columns that line up; the last may be as long as it likes.
+pub(crate) fn table(screen: &mut Screen, head: &[&str], rows: &[Vec<String>]) {
+    let wide = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
+        let head = head.get(column).copied().unwrap_or_default();
+        cells.chain([head]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(wide).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    screen.title(&line(&mut head.iter().copied()));
+    for row in rows {
+        screen.line(&line(&mut row.iter().map(String::as_str)));
+    }
+}

@@ -1,0 +1,92 @@
+//! The program's own tools, to try everything with until the built-in ones are there: `echo` and `append_line`.
+
+use std::fs::File;
+use std::io::Write as _;
+
+use byleave::catalog::{Catalog, NotRegistered};
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::manifest::{Class, Role};
+use byleave::core::outcome::Output;
+use byleave::tool::{Run, Tool};
+use byleave::tool_search::tool_search;
+use byleave::typed::Typed;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// All tools of the program.
+pub(crate) fn catalog() -> Result<Catalog, NotRegistered> {
+    let catalog = Catalog::new();
+    catalog.register(echo())?;
+    catalog.register(append_line())?;
+    catalog.register(tool_search(&catalog))?;
+    Ok(catalog)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Echo {
+    /// What to say
+    text: String,
+}
+
+fn echo() -> impl Tool {
+    Typed::new("echo", "Says a text back.", |args: Echo, _run: Run| async move { args.text })
+        .class(Class::Readonly)
+        .hint("say a text back unchanged")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AppendLine {
+    /// The file; it is made if it is not there
+    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    path: String,
+    /// The line, without its end
+    #[schemars(regex(pattern = "^[^\\n]*$"))]
+    line: String,
+}
+
+fn append_line() -> impl Tool {
+    Typed::new("append_line", "Appends one line to a file.", |args: AppendLine, run: Run| async move {
+        append(&args.line, &run.plan)
+    })
+    .class(Class::File)
+    .role("/path", Role::WritePath)
+    .hint("append one line to a file")
+    .audit_operation("write")
+}
+
+/// Appends to the path that was permitted, which has no links in it: one that is there now was not there then.
+fn append(line: &str, plan: &Plan) -> Result<Output, String> {
+    let [Effect::Write { path }] = plan.effects.as_slice() else {
+        return Err("the plan does not name one file to write".into());
+    };
+    let fault = |error: std::io::Error| format!("cannot append to `{path}`: {error}");
+    // Without blocking: a pipe that nobody reads would hold us forever.
+    let flags = OFlags::WRONLY
+        | OFlags::APPEND
+        | OFlags::CREATE
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY
+        | OFlags::CLOEXEC;
+    let opened = openat2(CWD, path.as_str(), flags, Mode::from_raw_mode(0o666), ResolveFlags::NO_SYMLINKS);
+    let mut file = File::from(opened.map_err(|errno| fault(errno.into()))?);
+    if !file.metadata().map_err(fault)?.is_file() {
+        return Err(format!("cannot append to `{path}`: it is not a file"));
+    }
+    let bytes = format!("{line}\n").into_bytes();
+    // One write: lines of others who append at the same time stay whole.
+    let written = file.write(&bytes).map_err(fault)?;
+    if written < bytes.len() {
+        return Err(format!("only {written} of {} bytes were appended to `{path}`", bytes.len()));
+    }
+    file.sync_all().map_err(fault)?;
+    let data = json!({ "path": path, "bytes": written });
+    Ok(Output::text(format!("appended {written} bytes to {path}")).with_data(data))
+}

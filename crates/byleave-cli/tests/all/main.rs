@@ -1,0 +1,9 @@
+//! The program as a person meets it: transcripts of the real binary, in one binary of ours.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod book;
+mod calls;
+mod inbox;
+mod terminal;
+mod tools;
+mod world;

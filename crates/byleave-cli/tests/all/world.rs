@@ -1,0 +1,152 @@
+//! A directory to try the program in, and a transcript of what was tried.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use regex::{Captures, Regex};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A workspace, a state directory beside it, and everything that was typed and said.
+pub(crate) struct World {
+    dir: TempDir,
+    transcript: String,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("w")).unwrap();
+        Self { dir, transcript: String::new() }
+    }
+
+    /// The directory that calls are made in.
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join("w")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    /// The text of a file in the workspace.
+    pub(crate) fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.workspace().join(name)).unwrap()
+    }
+
+    /// The program, in an environment of its own.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.dir.path())
+            .env("USER", "ann")
+            .env("BYLEAVE_STATE", self.state())
+            .current_dir(self.workspace());
+        command
+    }
+
+    /// Runs the program with these words, and writes down what it said.
+    pub(crate) fn run(&mut self, words: &[&str]) -> Output {
+        self.run_with(words, "")
+    }
+
+    /// The same, with something on standard input.
+    pub(crate) fn run_with(&mut self, words: &[&str], input: &str) -> Output {
+        let output = self.quietly(words, input);
+        let quoted =
+            |word: &&str| if word.contains([' ', '"', '*']) { format!("'{word}'") } else { (*word).into() };
+        let words: Vec<String> = words.iter().map(quoted).collect();
+        writeln!(self.transcript, "$ byleave {}", words.join(" ")).unwrap();
+        self.transcript.push_str(std::str::from_utf8(&output.stdout).unwrap());
+        for line in std::str::from_utf8(&output.stderr).unwrap().lines() {
+            writeln!(self.transcript, "! {line}").unwrap();
+        }
+        writeln!(self.transcript, "[{}]\n", output.status.code().unwrap()).unwrap();
+        output
+    }
+
+    fn quietly(&self, words: &[&str], input: &str) -> Output {
+        let mut child = self
+            .command(Path::new(env!("CARGO_BIN_EXE_byleave")))
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// What the program says as JSON, without a word in the transcript.
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
+        let output = self.quietly(words, "");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The newest open question.
+    pub(crate) fn question(&self) -> String {
+        self.json(&["inbox", "--json"])[0]["question"].as_str().unwrap().to_owned()
+    }
+
+    /// The newest call.
+    pub(crate) fn call(&self) -> String {
+        self.json(&["book", "--json"])[0]["call"].as_str().unwrap().to_owned()
+    }
+
+    /// A word of ours in the transcript.
+    pub(crate) fn note(&mut self, text: &str) {
+        writeln!(self.transcript, "# {text}\n").unwrap();
+    }
+
+    /// Everything that was typed and said, with names for whatever is different each time.
+    pub(crate) fn transcript(&self) -> String {
+        let real = self.dir.path().canonicalize().unwrap();
+        let text = self.transcript.replace(real.to_str().unwrap(), "[dir]");
+        let text = text.replace(self.dir.path().to_str().unwrap(), "[dir]");
+        let text = text.replace('\u{1b}', "␛");
+        // Numbers of inodes first: some look like the end of an id.
+        let inodes = Regex::new(r"(is the directory |device\\*.: ?)\d+(:|,\s*\\*.inode\\*.: ?)\d+").unwrap();
+        let text = inodes.replace_all(&text, "$1[n]$2[n]");
+        let text = number_ids(&text);
+        let filters = [
+            (r"\b[0-9a-f]{64}\b", "[digest]"),
+            (r"\b[0-9a-f]{12}\b", "[digest…]"),
+            (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "[time]"),
+            (r"\b1[0-9]{12}\b", "[ms]"),
+            (r"\b\d+ s ago", "[ago]"),
+            (r#""execution_time_ms": ?\d+"#, r#""execution_time_ms": [n]"#),
+            (r"after \d+ ms", "after [n] ms"),
+            (r#""ran_ms": ?\d+"#, r#""ran_ms": [n]"#),
+            (r"\(\d+ bytes\)", "([n] bytes)"),
+            (r#""bytes": ?\d+"#, r#""bytes": [n]"#),
+            (r"\d+ segments?", "[n] segments"),
+            (r"segment \d+", "segment [n]"),
+            (r#""(number|segments|unsealed)": \d+"#, r#""$1": [n]"#),
+        ];
+        filters.iter().fold(text, |text, (pattern, name)| {
+            Regex::new(pattern).unwrap().replace_all(&text, *name).into_owned()
+        })
+    }
+}
+
+/// Ids by their order; an id and its end, as lists show it, have the same number.
+fn number_ids(text: &str) -> String {
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    let ids =
+        Regex::new(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{8}\b")
+            .unwrap();
+    let named = ids.replace_all(text, |found: &Captures<'_>| {
+        let id = &found[0];
+        let end = id.get(id.len() - 8..).unwrap().to_owned();
+        let fresh = numbers.len() + 1;
+        let number = *numbers.entry(end).or_insert(fresh);
+        if id.len() == 36 { format!("[id {number}]") } else { format!("[…{number}]") }
+    });
+    named.into_owned()
+}
