@@ -22,6 +22,8 @@ use crate::ledger::{AppendFault, LedgerFault};
 
 /// At most so much in one transaction.
 const TOGETHER_MAX: usize = 256;
+/// So long the thread waits for each that it expects, beside half of what a commit takes.
+const EACH_US: u64 = 10;
 /// A commit that takes longer than that is not waited for on the caller's thread.
 const INLINE_US_MAX: u64 = 1_500;
 
@@ -192,7 +194,13 @@ impl Office {
     /// Waits for as many as write at the same time, but not for long against what a commit takes.
     fn gather(&self, mut queue: MutexGuard<'_, Queue>) {
         queue.wanted = self.abreast.load(Ordering::Relaxed).min(TOGETHER_MAX);
-        let patience = Duration::from_micros(self.commit_us.load(Ordering::Relaxed) / 4);
+        let patience = match u64::try_from(queue.wanted) {
+            // Nobody else is expected.
+            Ok(0 | 1) => return,
+            Ok(wanted) => (self.commit_us.load(Ordering::Relaxed) / 2).saturating_add(wanted * EACH_US),
+            Err(_) => 0,
+        };
+        let patience = Duration::from_micros(patience);
         let (mut queue, _) = self
             .bell
             .wait_timeout_while(queue, patience, |queue| queue.jobs.len() < queue.wanted && !queue.closed)
