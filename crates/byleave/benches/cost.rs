@@ -315,6 +315,10 @@ fn main() {
     let (read_bodies, write_bodies) = (bodies(&read), bodies(&write));
 
     let mut rows = Vec::new();
+    if std::env::args().any(|argument| argument == "memory") {
+        rows.push(in_memory(&mut criterion, &runtime, gate(None, &cwd), &cwd));
+        return report(&rows, &read, &write, true);
+    }
     let pair = in_turns(
         &mut criterion,
         "read",

@@ -32,10 +32,9 @@ const SUMMARY_CHARS_MAX: usize = 200;
 pub(crate) struct Desk {
     pub(crate) record: Record,
     key: Option<RecordKey>,
-    /// The record as the ledger has it.
-    durable: Record,
+    /// How much of the record the ledger has, and its link there.
+    durable: (u32, Digest),
     lines: Vec<Line>,
-    entries: Vec<Entry>,
     new_contents: Vec<Content>,
     contents: HashMap<Digest, Arc<dyn std::any::Any + Send + Sync>>,
     /// The attempt that this drive has claimed and not yet run.
@@ -63,11 +62,10 @@ impl Desk {
 
     fn around(record: Record, key: Option<RecordKey>) -> Self {
         Self {
-            durable: record.clone(),
+            durable: (record.len(), record.head()),
             record,
             key,
             lines: Vec::new(),
-            entries: Vec::new(),
             new_contents: Vec::new(),
             contents: HashMap::new(),
             mine: None,
@@ -190,10 +188,8 @@ impl Desk {
 
     /// Writes a fact down; it is durable only after [`Desk::flush`].
     pub(crate) fn write(&mut self, at: Millis, fact: Fact) -> Result<(), Misplaced> {
-        let entry = Entry { at, fact };
-        let line = self.record.push(entry.clone())?;
+        let line = self.record.push(Entry { at, fact })?;
         self.lines.push(line);
-        self.entries.push(entry);
         Ok(())
     }
 
@@ -201,67 +197,72 @@ impl Desk {
         self.lines.is_empty()
     }
 
-    pub(crate) fn durable_len(&self) -> u32 {
-        self.durable.len()
+    pub(crate) const fn durable_len(&self) -> u32 {
+        self.durable.0
     }
 
     /// Something has run, or someone may be running it.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.ran || self.durable.attempts() > 0
+        let durable = self.record.entries().iter().zip(0..self.durable.0);
+        self.ran || durable.into_iter().any(|(entry, _)| matches!(entry.fact, Fact::Begun(Ok(_))))
+    }
+
+    /// What is written and not yet durable.
+    fn unwritten(&self) -> &[Entry] {
+        let place = usize::try_from(self.durable.0).unwrap_or(usize::MAX);
+        self.record.entries().get(place..).unwrap_or_default()
+    }
+
+    /// Goes back to the first so many entries; the walk starts again from there.
+    fn rewind_to(&mut self, len: u32) {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let mut record = Record::new(self.call());
+        let mut lines = Vec::new();
+        for entry in self.record.entries().iter().take(len) {
+            // Each was taken in this very place before.
+            lines.extend(record.push(entry.clone()));
+        }
+        lines.retain(|line| line.seq >= self.durable.0);
+        self.record = record;
+        self.lines = lines;
+        self.mine = None;
     }
 
     /// Forgets everything that is not durable; the walk starts again from what is.
     pub(crate) fn rewind(&mut self) {
-        self.record = self.durable.clone();
-        self.lines.clear();
-        self.entries.clear();
+        self.rewind_to(self.durable.0);
         self.new_contents.clear();
-        self.mine = None;
     }
 
     /// Keeps only what was received, so that it can be made durable before the call has to stand back.
     pub(crate) fn rewind_to_received(&mut self) {
-        if self.durable.is_empty() {
-            if let Some(first) = self.entries.first().cloned() {
-                let mut contents = std::mem::take(&mut self.new_contents);
-                self.rewind();
-                if let Fact::Received(heading) = &first.fact {
-                    let speaks_of = [Some(heading.arguments), heading.reason];
-                    contents.retain(|content| speaks_of.contains(&Some(content.held)));
-                }
-                // It was taken as the first line before, so it is again.
-                drop(self.write(first.at, first.fact));
-                self.new_contents = contents;
-            }
-        } else {
-            self.rewind();
+        if self.durable.0 > 0 {
+            return self.rewind();
         }
+        self.rewind_to(1);
+        let received = self.record.heading().map(|heading| (heading.arguments, heading.reason));
+        self.new_contents.retain(|content| {
+            received
+                .is_some_and(|(arguments, reason)| content.held == arguments || Some(content.held) == reason)
+        });
     }
 
     /// Takes the claim back that the ledger did not accept; everything before it stands.
     pub(crate) fn unbegin(&mut self) {
-        if matches!(self.entries.last().map(|entry| &entry.fact), Some(Fact::Begun(Ok(_)))) {
-            self.entries.pop();
-            self.lines.pop();
+        if let Some(Fact::Begun(Ok(_))) = self.unwritten().last().map(|entry| &entry.fact) {
+            self.rewind_to(self.record.len().saturating_sub(1));
         }
-        let mut record = self.durable.clone();
-        for entry in &self.entries {
-            // Each was taken in this very place before.
-            drop(record.push(entry.clone()));
-        }
-        self.record = record;
-        self.mine = None;
     }
 
     /// The end of what ran here, where it is not durable yet.
     pub(crate) fn unwritten_end(&self) -> Option<Entry> {
-        self.entries.iter().find(|entry| matches!(entry.fact, Fact::Ended { .. })).cloned()
+        self.unwritten().iter().find(|entry| matches!(entry.fact, Fact::Ended { .. })).cloned()
     }
 
     /// Whether a record that someone else has opened meanwhile is of the same call.
     pub(crate) fn is_same_as(&self, loaded: &Loaded) -> bool {
         let Some(mine) = self.record.heading() else { return false };
-        if !self.durable.is_empty() {
+        if self.durable.0 > 0 {
             return loaded.record.heading() == Some(mine);
         }
         let theirs = |held: Held| {
@@ -280,10 +281,9 @@ impl Desk {
     pub(crate) fn renew(&mut self, Loaded { record, key }: Loaded) {
         let ended = self.unwritten_end();
         self.key = key;
-        self.durable = record.clone();
+        self.durable = (record.len(), record.head());
         self.record = record;
         self.lines.clear();
-        self.entries.clear();
         self.mine = None;
         let contents = std::mem::take(&mut self.new_contents);
         let Some(Entry { at, fact: fact @ Fact::Ended { .. } }) = ended else { return };
@@ -294,10 +294,10 @@ impl Desk {
         }
     }
 
-    /// Makes everything durable. What was written is returned, to be told to whoever listens.
-    pub(crate) async fn flush(&mut self, ledger: &dyn Ledger) -> Result<Vec<Entry>, AppendFault> {
+    /// Makes everything durable.
+    pub(crate) async fn flush(&mut self, ledger: &dyn Ledger) -> Result<(), AppendFault> {
         if self.lines.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let Some(batch) = self.batch(ledger).await else {
             return Err(
@@ -309,11 +309,11 @@ impl Desk {
         {
             return Err(fault);
         }
-        self.durable = self.record.clone();
+        self.durable = (self.record.len(), self.record.head());
         self.lines.clear();
         self.new_contents.clear();
         self.ran = false;
-        Ok(std::mem::take(&mut self.entries))
+        Ok(())
     }
 
     /// Whether a ledger that broke has taken the lines nevertheless.
@@ -345,12 +345,12 @@ impl Desk {
         }
         Some(Batch {
             call: self.call(),
-            at_len: self.durable.len(),
-            before: self.durable.head(),
+            at_len: self.durable.0,
+            before: self.durable.1,
             lines: self.lines.clone(),
-            entries: self.entries.clone(),
+            entries: self.unwritten().to_vec(),
             contents: self.new_contents.clone(),
-            key: if self.durable.is_empty() { self.key.clone() } else { None },
+            key: if self.durable.0 == 0 { self.key.clone() } else { None },
             listing: self.listing()?,
             waits,
             begins: self.begins(),

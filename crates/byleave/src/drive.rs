@@ -151,8 +151,8 @@ async fn flush(parts: &Parts, desk: &mut Desk) -> Result<bool, Stop> {
     let mut tries = 0;
     loop {
         match desk.flush(&*parts.ledger).await {
-            Ok(entries) => {
-                tell(parts, desk, first, entries).await;
+            Ok(()) => {
+                tell(parts, desk, first).await;
                 return Ok(true);
             }
             // Someone else appended first. What ran here is put behind it; everything else is walked again.
@@ -223,11 +223,12 @@ async fn hindered(parts: &Parts, desk: &mut Desk, hindrance: Hindrance) -> Resul
 }
 
 /// Tells whoever listens what is now on the record.
-pub(crate) async fn tell(parts: &Parts, desk: &mut Desk, first: u32, entries: Vec<Entry>) {
+pub(crate) async fn tell(parts: &Parts, desk: &mut Desk, first: u32) {
     parts.bustle.ring(desk.call(), desk.durable_len());
     if !parts.events.has_listeners() {
         return;
     }
+    let entries: Vec<Entry> = desk.record.entries().iter().skip(first as usize).cloned().collect();
     let facts: Vec<Fact> = entries.iter().map(|entry| entry.fact.clone()).collect();
     let call = desk.call();
     let events = (first..).zip(entries).map(|(seq, entry)| Event::Entry { call, seq, entry: entry.into() });

@@ -330,8 +330,8 @@ impl Gate {
 
     async fn flush(&self, desk: &mut Desk) -> Result<(), AppendFault> {
         let first = desk.durable_len();
-        let entries = desk.flush(&*self.parts.ledger).await?;
-        crate::drive::tell(&self.parts, desk, first, entries).await;
+        desk.flush(&*self.parts.ledger).await?;
+        crate::drive::tell(&self.parts, desk, first).await;
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// What this is, for `file` and for us: `Bylv`.
@@ -139,6 +140,8 @@ pub(super) fn connect(path: &Path, busy: Duration) -> Result<Connection, rusqlit
         naps < naps_max
     }))?;
     connection.set_prepared_statement_cache_capacity(64);
+    // Plans do not depend on what is bound: otherwise statements are compiled again at every use.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection
         .execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA foreign_keys = OFF;")?;
     Ok(connection)
