@@ -105,6 +105,10 @@ fn walk(record: &Record) -> Result<Outcome, Halt> {
     if heading.walk != WALK {
         return Err(refuse(Code::WalkUnknown, format!("the record was opened by walk {}", heading.walk)));
     }
+    // What has ended had everything before it: nothing else could have been written there.
+    if let Some(Attempt::Ended(end)) = record.attempt() {
+        return released(record, end);
+    }
     if let (Some(by), None) = (record.cancelled(), record.attempt()) {
         return Err(refuse(Code::Cancelled, format!("cancelled by {by}")));
     }
@@ -139,11 +143,10 @@ fn walk(record: &Record) -> Result<Outcome, Halt> {
         Some(Attempt::Open(claim)) => Err(Halt::Do(Task::Execute { attempt: claim.attempt, grant })),
         // A crash came between beginning and ending. Only the tool knows if twice is safe.
         Some(Attempt::Interrupted) if may_begin_again(&stage) => Err(Halt::Do(Task::Begin(grant))),
-        Some(Attempt::Interrupted) => Ok(Outcome::Unknown(Refusal::new(
+        Some(Attempt::Interrupted | Attempt::Ended(_)) => Ok(Outcome::Unknown(Refusal::new(
             Code::Interrupted,
             "it was interrupted while it ran; whether it took effect must be looked at",
         ))),
-        Some(Attempt::Ended(end)) => released(record, end),
     }
 }
 
@@ -335,7 +338,10 @@ fn declined(answered: &Answered, feedback: Option<&str>) -> String {
 /// A damaged record is settled by what is left of it only if that is a refusal. What the damage hides may have run.
 fn damaged(next: Next, damage: &Damage) -> Outcome {
     match next {
-        Next::Settle(refused @ Outcome::Refused(_)) => refused,
+        // A walk that is not ours may have gone on where ours stops: its refusal says nothing of what came after.
+        Next::Settle(Outcome::Refused(refusal)) if refusal.code != Code::WalkUnknown => {
+            Outcome::Refused(refusal)
+        }
         _ => Outcome::Unknown(Refusal::new(Code::RecordBroken, format!("the record is damaged: {damage}"))),
     }
 }

@@ -8,7 +8,7 @@ use byleave_core::id::CallId;
 use byleave_core::outcome::Outcome;
 use byleave_core::question::Question;
 use byleave_core::refusal::{Code, Refusal};
-use byleave_core::walk::{Next, Task, durable_before, next};
+use byleave_core::walk::{Next, Task, WALK, durable_before, next};
 
 use crate::ask;
 use crate::begin::halted;
@@ -54,12 +54,17 @@ impl From<Standing> for Stop {
 }
 
 async fn step(parts: &Parts, desk: &mut Desk, driving: &Driving, task: Task) -> Result<(), Stop> {
-    let runs = matches!(task, Task::Execute { .. });
+    let (runs, runs_here) = match &task {
+        Task::Execute { attempt, .. } => (true, desk.mine == Some(*attempt)),
+        _ => (false, false),
+    };
     if let Some(by) = driving.cancelled_by()
-        && !runs
+        && !runs_here
         && desk.record.cancelled().is_none()
     {
-        return write(parts, desk, Fact::Cancelled { by });
+        write(parts, desk, Fact::Cancelled { by })?;
+        // Whoever runs it finds it on the record.
+        return if runs { flush(parts, desk).await.map(|_| ()) } else { Ok(()) };
     }
     if durable_before(&desk.record, &task) && !desk.is_durable() && !flush(parts, desk).await? {
         return Ok(());
@@ -87,11 +92,15 @@ async fn wait(parts: &Parts, desk: &mut Desk, driving: &Driving, question: Quest
     if let Some(by) = driving.cancelled_by() {
         return write(parts, desk, Fact::Cancelled { by });
     }
+    let (call, len) = (desk.call(), desk.durable_len());
     let closing = tokio::select! {
         biased;
         () = driving.cancel.cancelled() => return Ok(()),
-        closing = ask::put(parts, desk, &question) => closing,
+        closing = ask::put(parts, desk, &question) => Some(closing),
+        () = moved_on(parts, driving, call, len) => None,
     };
+    // Whoever was faster, the first on the record counts.
+    let Some(closing) = closing else { return reload(parts, desk).await };
     match closing {
         None => Err(Standing::Waiting { call: desk.call(), question }.into()),
         Some(fact) => {
@@ -102,8 +111,25 @@ async fn wait(parts: &Parts, desk: &mut Desk, driving: &Driving, question: Quest
     }
 }
 
+/// Waits until the record is longer than it was, whoever wrote on it.
+async fn moved_on(parts: &Parts, driving: &Driving, call: CallId, len: u32) {
+    loop {
+        tokio::select! {
+            () = driving.grown_beyond(len) => return,
+            () = parts.pause() => {}
+        }
+        if let Ok(Some(loaded)) = parts.ledger.load(call).await
+            && loaded.record.len() > len
+        {
+            return;
+        }
+    }
+}
+
 async fn settle(parts: &Parts, desk: &mut Desk, outcome: Outcome) -> Result<(), Stop> {
-    if desk.record.settled().is_none() && desk.record.damage().is_none() {
+    // A record of another walk is left to a program that knows it.
+    let ours = desk.record.heading().is_some_and(|heading| heading.walk == WALK);
+    if ours && desk.record.settled().is_none() && desk.record.damage().is_none() {
         write(parts, desk, Fact::Settled(outcome.clone()))?;
         if !flush(parts, desk).await? {
             return Ok(());

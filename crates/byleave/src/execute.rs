@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use byleave_core::entry::Fact;
-use byleave_core::id::AttemptId;
+use byleave_core::id::{AttemptId, CallId};
 use byleave_core::outcome::{End, EndStatus, Output};
-use tokio::task::JoinHandle;
+use tokio::runtime::Handle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -63,50 +64,107 @@ async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
     };
     let call = desk.call();
     let driving = parts.bustle.enter(call);
-    let stop = driving.cancel.child_token();
+    // Told by us alone, once it is decided that the call is off: what a tool then has to say is no success.
+    let stop = CancellationToken::new();
+    let called_off = async {
+        tokio::select! {
+            () = driving.cancel.cancelled() => {}
+            () = called_off_elsewhere(parts, call) => {}
+        }
+    };
     let events = parts.events.clone();
     let progress = Arc::new(move |progress: Progress| events.emit([Event::Progress { call, progress }]));
     let run = Run::new(call, site, plan, stop.clone(), progress);
     let tool = entry.tool().clone();
     let task = tokio::spawn(async move { tool.execute((*arguments).clone(), run).await }.in_current_span());
+    let leash = Leash { task: Some(task), stop, grace: parts.settings.stop_grace };
     let timeout_ms = desk.terms().map_or(0, |terms| terms.limits.timeout_ms);
-    let ended =
-        watch(task, &driving.cancel, &stop, Duration::from_millis(timeout_ms), parts.settings.stop_grace);
-    let ended = ended.await;
-    parts.bustle.leave(call, driving);
-    ended
+    watch(leash, called_off, Duration::from_millis(timeout_ms)).await
+}
+
+/// Waits until another process has written on the record that the call is off.
+async fn called_off_elsewhere(parts: &Parts, call: CallId) {
+    loop {
+        parts.pause().await;
+        match parts.ledger.load(call).await {
+            Ok(Some(loaded)) if loaded.record.cancelled().is_some() => return,
+            Ok(_) => {}
+            Err(fault) => tracing::warn!(%call, %fault, "cannot see whether a running call was cancelled"),
+        }
+    }
+}
+
+/// A tool at work. Whoever lets go of it before it is done stops it.
+struct Leash {
+    task: Option<JoinHandle<Output>>,
+    stop: CancellationToken,
+    grace: Duration,
+}
+
+impl Leash {
+    async fn ended(&mut self) -> Result<Output, JoinError> {
+        match &mut self.task {
+            Some(task) => {
+                let ended = task.await;
+                self.task = None;
+                ended
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A tool that listens ends its own children first; one that does not is dropped where it stands.
+    async fn pull(mut self) -> Output {
+        self.stop.cancel();
+        if let Ok(ended) = tokio::time::timeout(self.grace, self.ended()).await {
+            return ended.unwrap_or_default();
+        }
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+        // It is gone as soon as it lets go of its thread. One that blocks cannot be made to.
+        match tokio::time::timeout(self.grace, self.ended()).await {
+            Ok(ended) => ended.unwrap_or_default(),
+            Err(_) => Output::text("[byleave] it does not stop; it may still be at work"),
+        }
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        let Some(mut task) = self.task.take() else { return };
+        self.stop.cancel();
+        let grace = self.grace;
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                if tokio::time::timeout(grace, &mut task).await.is_err() {
+                    task.abort();
+                }
+            })),
+            Err(_) => task.abort(),
+        }
+    }
 }
 
 /// Waits for the tool, its time limit or a cancellation; and sees to it that the tool then really stops.
 async fn watch(
-    mut task: JoinHandle<Output>,
-    cancel: &CancellationToken,
-    stop: &CancellationToken,
+    mut leash: Leash,
+    called_off: impl Future<Output = ()>,
     timeout: Duration,
-    grace: Duration,
 ) -> (EndStatus, Output) {
     let (status, why) = tokio::select! {
         biased;
-        ended = &mut task => return judge(ended),
-        () = cancel.cancelled() => (EndStatus::Stopped, "cancelled while it ran".to_owned()),
+        ended = leash.ended() => return judge(ended),
+        () = called_off => (EndStatus::Stopped, "cancelled while it ran".to_owned()),
         () = tokio::time::sleep(timeout) => {
             (EndStatus::TimedOut, format!("timed out after {} ms and was stopped", timeout.as_millis()))
         }
     };
-    // A tool that listens ends its own children first; one that does not is dropped where it stands.
-    stop.cancel();
-    let said = match tokio::time::timeout(grace, &mut task).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(_)) => Output::default(),
-        Err(_) => {
-            task.abort();
-            Output::default()
-        }
-    };
+    let said = leash.pull().await;
     (status, Output { is_error: true, error: Some(why), ..said })
 }
 
-fn judge(ended: Result<Output, tokio::task::JoinError>) -> (EndStatus, Output) {
+fn judge(ended: Result<Output, JoinError>) -> (EndStatus, Output) {
     match ended {
         Ok(output) if output.is_error => {
             let error = output.error.clone().or_else(|| Some("the tool failed without saying why".into()));

@@ -1,9 +1,9 @@
 //! The gate: the one object an application holds, and the one way in for every call (E1).
 
 mod builder;
+pub mod scenarios;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use byleave_core::act::{Act, Deed};
 use byleave_core::call::Call;
@@ -63,6 +63,8 @@ impl Gate {
     /// Settles a call: drives it to its end, however long a person takes. Never fails outward (E1).
     pub async fn settle(&self, call: Call) -> CallResult {
         let id = call.id;
+        // Kept to the end: a cancellation must find this call between two looks at it, too.
+        let place = self.parts.bustle.enter(id);
         let (mut standing, mut len) = self.submit(call).await;
         loop {
             let other = match standing {
@@ -70,7 +72,7 @@ impl Gate {
                 Standing::HeldUp { by, .. } => Some(by),
                 Standing::Waiting { .. } | Standing::RunningElsewhere { .. } => None,
             };
-            self.until_something_happens(id, len, other).await;
+            self.until_something_happens(&place, len, other).await;
             (standing, len) = self.go_on(id).await;
         }
     }
@@ -113,7 +115,7 @@ impl Gate {
         let (id, tool) = (call.id, call.tool.clone());
         let gate = self.clone();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.map(|runtime| runtime.block_on(gate.settle(call)))
         });
         let why = match thread.join() {
@@ -240,7 +242,6 @@ impl Gate {
     async fn submit(&self, call: Call) -> (Standing, u32) {
         let span = telemetry::span(&call);
         let driving = self.parts.bustle.enter(call.id);
-        let id = call.id;
         let stood = async {
             let _wheel = driving.wheel.lock().await;
             match self.open(&call).await {
@@ -249,7 +250,6 @@ impl Gate {
             }
         };
         let stood = stood.instrument(span).await;
-        self.parts.bustle.leave(id, driving);
         self.look_after_orphans();
         stood
     }
@@ -268,9 +268,7 @@ impl Gate {
                 }
             }
         };
-        let stood = stood.instrument(telemetry::span_of(call)).await;
-        self.parts.bustle.leave(call, driving);
-        stood
+        stood.instrument(telemetry::span_of(call)).await
     }
 
     /// The desk for a call that comes in: a new one, or the one that the same call was put on before.
@@ -338,25 +336,22 @@ impl Gate {
     }
 
     /// Waits until the record has grown, here or in another process, or until the question's time is up.
-    async fn until_something_happens(&self, call: CallId, len: u32, other: Option<CallId>) {
-        let driving = self.parts.bustle.enter(call);
-        let poll = tokio::time::sleep(self.parts.settings.poll.max(Duration::from_millis(1)));
-        if let Some(other) = other {
-            let theirs = self.parts.bustle.enter(other);
-            tokio::select! {
-                () = poll => {}
-                () = driving.cancel.cancelled() => {}
-                () = theirs.grown_beyond(0) => {}
+    async fn until_something_happens(&self, driving: &Driving, len: u32, other: Option<CallId>) {
+        // A cancellation that was looked at already is no news.
+        let is_running = !driving.cancel.is_cancelled();
+        let theirs = other.map(|other| self.parts.bustle.enter(other));
+        let other_grows = async {
+            match &theirs {
+                Some(theirs) => theirs.grown().await,
+                None => std::future::pending().await,
             }
-            self.parts.bustle.leave(other, theirs);
-        } else {
-            tokio::select! {
-                () = poll => {}
-                () = driving.cancel.cancelled() => {}
-                () = driving.grown_beyond(len) => {}
-            }
+        };
+        tokio::select! {
+            () = self.parts.pause() => {}
+            () = driving.cancel.cancelled(), if is_running => {}
+            () = driving.grown_beyond(len) => {}
+            () = other_grows => {}
         }
-        self.parts.bustle.leave(call, driving);
     }
 
     /// Drives calls of dead processes that were found in the way on to their end.

@@ -71,11 +71,10 @@ where
     })
     .await;
     let spent = started.elapsed();
-    if spent > limit {
-        return Err(Broken::TimedOut(limit));
-    }
-    match first {
-        Some(answer) => settle(answer),
+    match first.map(settle) {
+        // Late objections count; late consent does not.
+        Some(Ok(_)) if spent > limit => Err(Broken::TimedOut(limit)),
+        Some(answer) => answer,
         None => wait(limit, limit.saturating_sub(spent), future).await,
     }
 }
@@ -236,17 +235,17 @@ mod tests {
         async fn answer() -> Answer {
             Ok(1)
         }
-        let in_call = guard(LIMIT, || if LONG > LIMIT { panic!("in call") } else { answer() }).await;
+        let in_call = guard(LONG, || if LONG > LIMIT { panic!("in call") } else { answer() }).await;
         assert_eq!(in_call, panicked("in call"));
         let at_once =
-            guard(LIMIT, || async { if LONG > LIMIT { panic!("at {}", "once") } else { Answer::Ok(1) } });
+            guard(LONG, || async { if LONG > LIMIT { panic!("at {}", "once") } else { Answer::Ok(1) } });
         assert_eq!(at_once.await, panicked("at once"));
-        let later = guard(LIMIT, || async {
+        let later = guard(LONG, || async {
             tokio::task::yield_now().await;
             if LONG > LIMIT { panic!("later") } else { Answer::Ok(1) }
         });
         assert_eq!(later.await, panicked("later"));
-        let kept = guard(LIMIT, || {
+        let kept = guard(LONG, || {
             let bomb = Bomb;
             poll_fn(move |_| {
                 let _kept = &bomb;
@@ -254,11 +253,11 @@ mod tests {
             })
         });
         assert_eq!(kept.await, panicked("dropped"));
-        let wordless = guard(LIMIT, || async {
+        let wordless = guard(LONG, || async {
             if LONG > LIMIT { resume_unwind(Box::new(Bomb)) } else { Answer::Ok(1) }
         });
         assert_eq!(wordless.await, panicked("a panic without a message"));
-        let apart = guard(LIMIT, || async {
+        let apart = guard(LONG, || async {
             apart(|| if LONG > LIMIT { panic!("apart") } else { Answer::Ok(1) }).await
         });
         assert_eq!(apart.await, panicked("apart"));

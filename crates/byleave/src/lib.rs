@@ -39,3 +39,8 @@ pub mod tool_search;
 pub mod typed;
 
 pub use byleave_core as core;
+
+/// The example in the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

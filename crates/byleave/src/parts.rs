@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use byleave_core::call::Millis;
@@ -48,6 +49,11 @@ impl Parts {
     pub(crate) fn now(&self) -> Millis {
         self.clock.now()
     }
+
+    /// Waits until it is time to look again at what other processes have written.
+    pub(crate) async fn pause(&self) {
+        tokio::time::sleep(self.settings.poll.max(Duration::from_millis(1))).await;
+    }
 }
 
 /// Who asks, and where, as the record has it.
@@ -60,7 +66,8 @@ pub(crate) fn site(record: &Record) -> Option<Site> {
 /// What is going on in this process: who drives which call, and how to stop it.
 #[derive(Debug, Default)]
 pub(crate) struct Bustle {
-    driving: Mutex<HashMap<CallId, Arc<Driving>>>,
+    /// Each with how many are at it.
+    driving: Mutex<HashMap<CallId, (Arc<Driving>, usize)>>,
     asked: Mutex<HashMap<SessionId, (Millis, u32)>>,
     orphans: Mutex<Vec<CallId>>,
 }
@@ -92,6 +99,11 @@ impl Driving {
         drop(self.len.subscribe().wait_for(|now| *now > len).await);
     }
 
+    /// Waits until the record grows from now on.
+    pub(crate) async fn grown(&self) {
+        drop(self.len.subscribe().changed().await);
+    }
+
     pub(crate) fn stop(&self, by: &str) {
         locked(&self.by).get_or_insert_with(|| by.to_owned());
         self.cancel.cancel();
@@ -100,23 +112,19 @@ impl Driving {
 
 impl Bustle {
     /// The one place of a call in this process.
-    pub(crate) fn enter(&self, call: CallId) -> Arc<Driving> {
+    pub(crate) fn enter(&self, call: CallId) -> Place<'_> {
         let mut driving = locked(&self.driving);
-        driving.entry(call).or_default().clone()
-    }
-
-    /// Forgets a call, if nobody else is at it.
-    pub(crate) fn leave(&self, call: CallId, mine: Arc<Driving>) {
-        let mut driving = locked(&self.driving);
-        drop(mine);
-        if driving.get(&call).is_some_and(|entry| Arc::strong_count(entry) == 1) {
-            driving.remove(&call);
-        }
+        let (driving, users) = driving.entry(call).or_default();
+        *users = users.saturating_add(1);
+        Place { bustle: self, call, driving: driving.clone() }
     }
 
     /// The call's place, if it has one here.
-    pub(crate) fn find(&self, call: CallId) -> Option<Arc<Driving>> {
-        locked(&self.driving).get(&call).cloned()
+    pub(crate) fn find(&self, call: CallId) -> Option<Place<'_>> {
+        let mut driving = locked(&self.driving);
+        let (driving, users) = driving.get_mut(&call)?;
+        *users = users.saturating_add(1);
+        Some(Place { bustle: self, call, driving: driving.clone() })
     }
 
     /// Tells whoever waits for a call here how long its record now is.
@@ -143,6 +151,33 @@ impl Bustle {
         let (_, count) = asked.entry(session.clone()).or_insert((now, 0));
         *count = count.saturating_add(1);
         *count <= per_minute
+    }
+}
+
+/// The place of a call in this process, given up when dropped: also by a caller that goes away.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    bustle: &'a Bustle,
+    call: CallId,
+    driving: Arc<Driving>,
+}
+
+impl std::ops::Deref for Place<'_> {
+    type Target = Driving;
+
+    fn deref(&self) -> &Driving {
+        &self.driving
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut driving = locked(&self.bustle.driving);
+        let Some((_, users)) = driving.get_mut(&self.call) else { return };
+        *users = users.saturating_sub(1);
+        if *users == 0 {
+            driving.remove(&self.call);
+        }
     }
 }
 

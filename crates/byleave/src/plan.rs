@@ -218,7 +218,12 @@ mod tests {
         let check = |class, arguments: Value, expected: &[&str]| {
             assert_eq!(planned(class, &arguments, &cwd).unwrap(), expected, "{class:?} {arguments}");
         };
+        fs::create_dir(cwd.join("a")).unwrap();
         check(Class::File, json!({"path": "a/../b"}), &["read /b", "write /b"]);
+        assert!(
+            planned(Class::File, &json!({"path": "nowhere/../b"}), &cwd).is_err(),
+            "as the kernel would say"
+        );
         check(Class::Readonly, json!({"path": "b"}), &["read /b"]);
         check(Class::Readonly, json!({}), &["invoke t"]);
         check(Class::Webfetch, json!({"url": "https://Example.org/x"}), &["reach example.org:443"]);

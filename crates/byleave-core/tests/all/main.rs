@@ -1,9 +1,10 @@
 //! Tests of core that look at it from outside.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod every_record;
 mod policy;
 mod purity;
+mod refusals;
 mod render;
 mod walk;
 mod words;

@@ -1,9 +1,11 @@
 //! The walk, case by case: a record written as words, and what it says must happen next.
 
+use byleave_core::chain::Line;
 use byleave_core::entry::{Entry, Fact};
+use byleave_core::record::Record;
 use byleave_core::walk::{Next, next};
 
-use crate::words::{entry, record, said};
+use crate::words::{CALL, entry, record, said};
 
 #[track_caller]
 fn check(words: &str, expected: &str) {
@@ -196,4 +198,20 @@ fn a_grant_is_single_use_bound_and_expires() {
     let other_plan =
         record("received resolved validated planned:ab permitted:ask reviewed asked answered:yes");
     assert!(other_plan.clone().push(begun).is_err(), "a claim on another plan's grant");
+}
+
+#[test]
+fn a_record_of_another_walk_is_not_guessed_at() {
+    let Entry { at, fact: Fact::Received(mut heading) } = entry(&Record::new(CALL), "received") else {
+        panic!()
+    };
+    heading.walk += 1;
+    let mut foreign = Record::new(CALL);
+    let first = foreign.push(Entry { at, fact: Fact::Received(heading) }).unwrap();
+    assert_eq!(said(&next(&foreign)), "refused walk-unknown");
+    // That walk went on; ours cannot say what came of it.
+    let body = serde_json::to_string(&entry(&record("received"), "resolved")).unwrap();
+    let link = byleave_core::chain::link(CALL, &first.link, 1, &body);
+    let read = Record::read(CALL, &[first, Line { seq: 1, body, link }]);
+    assert_eq!(said(&next(&read)), "unknown record-broken");
 }

@@ -134,11 +134,16 @@ cases! { ($)
 }
 
 /// What went wrong in a case. Anything that is an error turns into one.
+#[derive(Debug)]
 pub(crate) struct Flaw(String);
 
 impl Flaw {
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self(what.into())
+    }
+
+    pub(crate) fn what(self) -> String {
+        self.0
     }
 }
 

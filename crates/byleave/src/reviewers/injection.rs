@@ -83,7 +83,7 @@ static INSTRUCTIONS: LazyLock<RegexSet> = LazyLock::new(|| {
         r"(?i)\b(?:system|developer)\s+(?:prompt|message|override)\b",
         r"(?i)<\|?/?\s*(?:im_start|im_end|system|assistant|endoftext|tool_call|function_calls?)\b[^>]{0,40}\|?>",
         r"(?i)\[/?(?:INST|SYS|SYSTEM)\]|<<SYS>>",
-        r"(?i)^\s*(?:#+\s*)?(?:system|assistant)\s*:",
+        r"(?im)^\s*(?:#+\s*)?(?:system|assistant)\s*:",
         r"(?i)\b(?:do\s+not|don't|never|without)\s+(?:tell|telling|inform|informing|mention|mentioning|ask|asking|alert|alerting)\b.{0,40}\b(?:the\s+)?(?:user|human|person|anyone)\b",
         r"(?i)\b(?:as\s+an?\s+ai|dear\s+(?:ai|assistant|agent)|attention[,:]?\s+(?:ai|assistant|agent|llm))\b",
         r"(?i)\b(?:send|post|upload|exfiltrate|forward|leak)\b.{0,60}\b(?:api\s+keys?|credentials?|passwords?|secrets?|tokens?|environment\s+variables|conversation|chat\s+history)\b",

@@ -11,6 +11,15 @@ use byleave::result::Ending;
 use byleave::typed::Typed;
 use serde_json::{Value, json};
 
+// req: E1, E2, E4, E5, E8, L3, T3, T5, T8, P1, P7, P9, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, A1, A2
+mod memory {
+    byleave::gate_scenarios!(crate::ledger::MemoryBench(byleave::ledger::memory::MemoryLedger::new()));
+}
+
+mod sqlite {
+    byleave::gate_scenarios!(crate::ledger::SqliteBench::new());
+}
+
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Say {
     text: String,

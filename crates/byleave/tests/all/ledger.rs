@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use byleave::book::sqlite::{Options, SqliteBook};
 use byleave::ledger::conformance::Bench;
 use byleave::ledger::memory::MemoryLedger;
 use byleave::ledger::{Ledger, LedgerFault};
@@ -12,8 +13,13 @@ mod memory {
     byleave::ledger_conformance!(super::MemoryBench(byleave::ledger::memory::MemoryLedger::new()));
 }
 
+// req: A1, E4
+mod sqlite {
+    byleave::ledger_conformance!(super::SqliteBench::new());
+}
+
 /// A store in memory: it outlives its owners, and nothing outlives the process.
-struct MemoryBench(MemoryLedger);
+pub(crate) struct MemoryBench(pub(crate) MemoryLedger);
 
 impl Bench for MemoryBench {
     fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
@@ -21,6 +27,34 @@ impl Bench for MemoryBench {
         Box::pin(async move { Ok(ledger) })
     }
 
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+        drop(ledger);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A book in a state directory of its own. Owners are locks on files, as between processes.
+pub(crate) struct SqliteBench(tempfile::TempDir);
+
+impl SqliteBench {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+}
+
+impl Bench for SqliteBench {
+    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+        Box::pin(async {
+            let book = SqliteBook::open(self.0.path(), &Options { seal_every: None, ..Options::default() })?;
+            Ok(Arc::new(book) as Arc<dyn Ledger>)
+        })
+    }
+
+    // The kernel drops the lock when the last handle is closed, as it does at death.
     fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
         drop(ledger);
         Box::pin(async { Ok(()) })

@@ -1,18 +1,25 @@
 //! What the library shows from outside, in one binary.
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::needless_pass_by_value,
+    clippy::print_stdout,
     reason = "tests"
 )]
 
+mod approve;
 mod catalog;
 mod forms;
 mod gate;
 mod ledger;
+mod proofs;
+mod review;
 mod schema;
 mod search;
+mod service;
 mod sqlite_book;
 mod support;
+mod terminal;
 mod typed;

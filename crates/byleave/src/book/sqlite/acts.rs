@@ -18,7 +18,7 @@ use crate::ledger::LedgerFault;
 pub(super) struct Force {
     upto: i64,
     halted: HashMap<TenantId, Act>,
-    revoked: HashSet<LeaveId>,
+    revoked: HashSet<(TenantId, LeaveId)>,
 }
 
 impl Force {
@@ -27,8 +27,9 @@ impl Force {
         self.halted.get(tenant)
     }
 
-    pub(super) fn is_revoked(&self, leave: LeaveId) -> bool {
-        self.revoked.contains(&leave)
+    /// Whether a leave was revoked by those who gave it.
+    pub(super) fn is_revoked(&self, tenant: &TenantId, leave: LeaveId) -> bool {
+        self.revoked.contains(&(tenant.clone(), leave))
     }
 
     fn take(&mut self, pos: i64, act: Act) {
@@ -41,7 +42,8 @@ impl Force {
                 self.halted.remove(&act.tenant);
             }
             Deed::Revoke { leave } => {
-                self.revoked.insert(*leave);
+                let leave = *leave;
+                self.revoked.insert((act.tenant, leave));
             }
             Deed::Forget { .. } => {}
         }

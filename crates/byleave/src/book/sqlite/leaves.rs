@@ -5,23 +5,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
-use byleave_core::entry::Fact;
+use byleave_core::entry::{Entry, Fact};
 use byleave_core::grant::GrantedBy;
 use byleave_core::id::{AttemptId, CallId, LeaveId, TenantId};
 use byleave_core::leave::Leave;
-use byleave_core::question::{Answer, Answered};
+use byleave_core::question::{Answer, Answered, Approver};
 use byleave_core::record::Record;
 use lru::LruCache;
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
 use super::acts::Force;
 use super::row::{LineRow, id_at, lines_of, rows_of};
 use crate::book::{LeaveItem, LeaveState};
+use crate::ledger::floor;
 
 /// What was verified before, so that it need not be walked again.
 pub(super) struct Leaves {
     /// With a digest of the rows it was read from: a record that has changed since is read again.
-    given: Mutex<LruCache<(TenantId, LeaveId), Given>>,
+    given: Mutex<LruCache<(TenantId, LeaveId, CallId), Given>>,
     /// A use that was seen once is not given back, whatever happens to the record.
     used: Mutex<LruCache<(LeaveId, AttemptId), ()>>,
 }
@@ -29,7 +30,7 @@ pub(super) struct Leaves {
 const GIVEN_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_096 - 1);
 const USED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(16_384 - 1);
 
-type Given = (Digest, Arc<Leave>);
+type Given = (Digest, i64, Arc<Leave>);
 
 impl Default for Leaves {
     fn default() -> Self {
@@ -47,48 +48,83 @@ impl Leaves {
         tool: &str,
         now: Millis,
     ) -> Result<Vec<Arc<Leave>>, rusqlite::Error> {
-        let mut statement =
-            connection.prepare_cached("SELECT id, call FROM leave WHERE tenant = ?1 AND tool = ?2")?;
-        let rows = statement.query_map([tenant.as_str(), tool], |row| {
-            Ok((LeaveId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
-        })?;
         let mut standing: Vec<Arc<Leave>> = Vec::new();
-        for row in rows {
-            let (id, call) = row?;
-            if force.is_revoked(id) || standing.iter().any(|leave| leave.id == id) {
-                continue;
-            }
-            let Some(leave) = self.given(connection, tenant, id, call)? else { continue };
-            let counts = leave.tool == tool && leave.until.is_none_or(|until| now < until);
-            if counts && !self.is_spent(connection, id, leave.uses_max)? {
+        for leave in self.first_given(connection, tenant, tool, None)? {
+            if floor::in_time(&leave, now)
+                && !force.is_revoked(tenant, leave.id)
+                && floor::leave_left(&leave, self.uses(connection, &leave, leave.uses_max)?, 1, None)
+            {
                 standing.push(leave);
             }
         }
         Ok(standing)
     }
 
-    /// Whether a leave has been used as often as it may.
-    pub(super) fn is_spent(
+    /// Whether a leave for a tool may be used so many times more; `asked_max` is what the batch takes its limit to be.
+    pub(super) fn is_left(
         &self,
         connection: &Connection,
+        force: &Force,
+        (tenant, tool): (&TenantId, &str),
         leave: LeaveId,
-        uses_max: Option<u32>,
+        more: u32,
+        asked_max: Option<u32>,
     ) -> Result<bool, rusqlite::Error> {
-        let Some(uses_max) = uses_max else { return Ok(false) };
-        Ok(self.uses(connection, leave, uses_max)? >= uses_max)
+        let given = self.first_given(connection, tenant, tool, Some(leave))?;
+        let Some(leave) = given.first().filter(|leave| !force.is_revoked(tenant, leave.id)) else {
+            return Ok(false);
+        };
+        let uses = self.uses(connection, leave, leave.uses_max.into_iter().chain(asked_max).min())?;
+        Ok(floor::leave_left(leave, uses, more, asked_max))
     }
 
-    /// How often a leave was used; counted no further than to `limit`.
-    fn uses(&self, connection: &Connection, leave: LeaveId, limit: u32) -> Result<u32, rusqlite::Error> {
+    /// The leaves for a tool, or the one of them; given twice under one id, the first counts.
+    fn first_given(
+        &self,
+        connection: &Connection,
+        tenant: &TenantId,
+        tool: &str,
+        only: Option<LeaveId>,
+    ) -> Result<Vec<Arc<Leave>>, rusqlite::Error> {
+        let sql = "SELECT id, call FROM leave WHERE tenant = ?1 AND tool = ?2 AND (?3 IS NULL OR id = ?3)";
+        let mut statement = connection.prepare_cached(sql)?;
+        let only = only.as_ref().map(LeaveId::as_bytes);
+        let rows = statement.query_map(params![tenant.as_str(), tool, only], |row| {
+            Ok((LeaveId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
+        })?;
+        let mut first: Vec<(i64, Arc<Leave>)> = Vec::new();
+        for row in rows {
+            let (id, call) = row?;
+            let Some((pos, leave)) = self.given(connection, tenant, id, call)? else { continue };
+            if leave.tool != tool {
+                continue;
+            }
+            match first.iter_mut().find(|(_, known)| known.id == id) {
+                Some(known) if pos < known.0 => *known = (pos, leave),
+                Some(_) => {}
+                None => first.push((pos, leave)),
+            }
+        }
+        Ok(first.into_iter().map(|(_, leave)| leave).collect())
+    }
+
+    /// How often a leave was used; counted no further than it matters.
+    fn uses(
+        &self,
+        connection: &Connection,
+        leave: &Leave,
+        uses_max: Option<u32>,
+    ) -> Result<u32, rusqlite::Error> {
+        let Some(uses_max) = uses_max else { return Ok(0) };
         let mut uses: u32 = 0;
         let mut statement =
             connection.prepare_cached("SELECT call, attempt FROM leave_use WHERE leave = ?1")?;
-        let mut rows = statement.query([leave.as_bytes()])?;
-        while uses < limit
+        let mut rows = statement.query([leave.id.as_bytes()])?;
+        while uses < uses_max
             && let Some(row) = rows.next()?
         {
             let (call, attempt) = (CallId::new(id_at(row, 0)?), AttemptId::new(id_at(row, 1)?));
-            if self.was_used(connection, leave, call, attempt)? {
+            if self.was_used(connection, leave.id, call, attempt)? {
                 uses += 1;
             }
         }
@@ -103,57 +139,73 @@ impl Leaves {
         tenant: &TenantId,
         now: Millis,
     ) -> Result<Vec<LeaveItem>, rusqlite::Error> {
-        let sql = "SELECT id, call FROM leave WHERE tenant = ?1 ORDER BY id DESC";
+        let sql = "SELECT DISTINCT id, call FROM leave WHERE tenant = ?1";
         let mut statement = connection.prepare_cached(sql)?;
         let rows = statement.query_map([tenant.as_str()], |row| {
             Ok((LeaveId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
         })?;
-        let mut items: Vec<LeaveItem> = Vec::new();
+        let mut given: Vec<(i64, CallId, Arc<Leave>)> = Vec::new();
         for row in rows {
             let (id, call) = row?;
-            let record = read(connection, call)?;
-            let Some((at, answered, leave)) = gift(&record, tenant, id) else { continue };
-            if items.iter().any(|item| item.leave.id == id) {
+            given.extend(self.given(connection, tenant, id, call)?.map(|(pos, leave)| (pos, call, leave)));
+        }
+        // Given twice under one id for one tool, the first counts.
+        given.sort_by_key(|(pos, ..)| *pos);
+        let mut items: Vec<LeaveItem> = Vec::new();
+        for (_, call, leave) in given {
+            if items.iter().any(|item| item.leave.id == leave.id && item.leave.tool == leave.tool) {
                 continue;
             }
-            let uses = self.uses(connection, id, leave.uses_max.unwrap_or(u32::MAX))?;
-            let state = if force.is_revoked(id) {
+            let record = read(connection, call)?;
+            let Some((given_at, by)) = giver(&record, leave.id) else { continue };
+            let uses = self.uses(connection, &leave, Some(leave.uses_max.unwrap_or(u32::MAX)))?;
+            let state = if force.is_revoked(tenant, leave.id) {
                 LeaveState::Revoked
-            } else if leave.until.is_some_and(|until| now >= until) {
+            } else if !floor::in_time(&leave, now) {
                 LeaveState::Expired
-            } else if leave.uses_max.is_some_and(|max| uses >= max) {
+            } else if !floor::leave_left(&leave, uses, 1, None) {
                 LeaveState::Spent
             } else {
                 LeaveState::Standing
             };
-            let (leave, by) = (leave.clone(), answered.by.clone());
-            items.push(LeaveItem { leave, call, by, given_at: at, uses, state });
+            items.push(LeaveItem { leave: (*leave).clone(), call, by: by.clone(), given_at, uses, state });
         }
+        items.reverse();
         Ok(items)
     }
 
-    /// The leave, if the record that is said to have given it did.
+    /// The leave and the row it was given in, if the record that is said to have given it did.
     fn given(
         &self,
         connection: &Connection,
         tenant: &TenantId,
         id: LeaveId,
         call: CallId,
-    ) -> Result<Option<Arc<Leave>>, rusqlite::Error> {
-        let key = (tenant.clone(), id);
+    ) -> Result<Option<(i64, Arc<Leave>)>, rusqlite::Error> {
+        let key = (tenant.clone(), id, call);
         let rows = rows_of(connection, call)?;
         let print = fingerprint(&rows);
-        if let Some((known, leave)) = self.given.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
+        if let Some((known, pos, leave)) = self.given.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
             && *known == print
         {
-            return Ok(Some(Arc::clone(leave)));
+            return Ok(Some((*pos, Arc::clone(leave))));
         }
         let record = Record::read(call, &lines_of(&rows));
-        let leave = gift(&record, tenant, id).map(|(_, _, leave)| Arc::new(leave.clone()));
-        if let Some(leave) = &leave {
-            self.given.lock().unwrap_or_else(PoisonError::into_inner).put(key, (print, Arc::clone(leave)));
+        if record.damage().is_some() || record.heading().is_none_or(|heading| heading.tenant != *tenant) {
+            return Ok(None);
         }
-        Ok(leave)
+        let gives = |entry: &Entry| match &entry.fact {
+            Fact::Answered(Answered { answer: Answer::Leave(leave), .. }) if leave.id == id => {
+                Some(Arc::new(leave.clone()))
+            }
+            _ => None,
+        };
+        let found = record.entries().iter().zip(0_u32..).find_map(|(entry, seq)| Some((gives(entry)?, seq)));
+        let Some((leave, seq)) = found else { return Ok(None) };
+        let pos = rows.iter().rfind(|row| row.seq <= seq).map_or(i64::MAX, |row| row.pos);
+        let known = (print, pos, Arc::clone(&leave));
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).put(key, known);
+        Ok(Some((pos, leave)))
     }
 
     /// Whether the record that is said to have used a leave did.
@@ -180,16 +232,12 @@ impl Leaves {
     }
 }
 
-/// The answer with which a sound record of this tenant gave a leave, and when.
-fn gift<'a>(record: &'a Record, tenant: &TenantId, id: LeaveId) -> Option<(Millis, &'a Answered, &'a Leave)> {
-    if record.damage().is_some() || record.heading()?.tenant != *tenant {
-        return None;
-    }
+/// Who gave a leave on this record, and when.
+fn giver(record: &Record, id: LeaveId) -> Option<(Millis, &Approver)> {
     record.entries().iter().find_map(|entry| match &entry.fact {
-        Fact::Answered(answered) => match &answered.answer {
-            Answer::Leave(leave) if leave.id == id => Some((entry.at, answered, leave)),
-            _ => None,
-        },
+        Fact::Answered(Answered { answer: Answer::Leave(leave), by, .. }) if leave.id == id => {
+            Some((entry.at, by))
+        }
         _ => None,
     })
 }

@@ -17,6 +17,7 @@ use super::row::{frame, id_at, lines_of, rows_of, signed};
 use super::work::{Append, NewAct, Work};
 use super::{SqliteBook, Store, acts, holds, owners, queries, vault};
 use crate::book::CallState;
+use crate::ledger::floor;
 use crate::ledger::{AppendFault, Batch, ContentFault, Interruption, Ledger, LedgerFault, Listing, Loaded};
 use crate::pending::Pending;
 
@@ -34,6 +35,7 @@ impl Ledger for SqliteBook {
 
     fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
         Box::pin(async move {
+            floor::moves(&batch, self.store.owner)?;
             let append = self.store.prepare(batch)?;
             self.store.writer.submit(Work::Append(Box::new(append))).await
         })
@@ -110,7 +112,7 @@ impl Ledger for SqliteBook {
     fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
         Box::pin(async move {
             self.store.readers.read("cannot list what can be driven on", |connection| {
-                let sql = "SELECT id FROM call WHERE due <= ?1 ORDER BY due, pos LIMIT ?2";
+                let sql = "SELECT id FROM call INDEXED BY call_due WHERE due <= ?1 ORDER BY pos LIMIT ?2";
                 let mut statement = connection.prepare_cached(sql)?;
                 let limit = i64::try_from(limit).unwrap_or(i64::MAX);
                 let rows = statement.query_map(params![signed(now), limit], |row| id_at(row, 0))?;
@@ -135,10 +137,6 @@ impl Store {
     /// Turns a batch into what is written: framed, encrypted, with everything that the writer need not work out.
     fn prepare(&self, batch: Batch) -> Result<Append, AppendFault> {
         let cannot = |why: &str| AppendFault::Fault(LedgerFault::new("cannot append to a record", why));
-        let in_order = (batch.at_len..).zip(&batch.lines).all(|(seq, line)| line.seq == seq);
-        if !in_order || batch.lines.len() != batch.entries.len() {
-            return Err(cannot("the lines are not those that come next"));
-        }
         let body = frame(&batch.lines).ok_or_else(|| cannot("there are no lines, or one is too long"))?;
         let head = batch.lines.last().map(|line| line.link).ok_or_else(|| cannot("there are no lines"))?;
         let count = u32::try_from(batch.lines.len()).map_err(|_| cannot("there are too many lines"))?;
@@ -151,9 +149,11 @@ impl Store {
             None => self.key_of(batch.call)?.ok_or(AppendFault::Stale)?,
         };
         let (wrapped, contents) = match &key {
-            None if batch.contents.is_empty() => (None, Vec::new()),
-            None => return Err(cannot("its key is gone, so contents cannot be kept")),
+            None if opens && !batch.contents.is_empty() => return Err(cannot("it has contents and no key")),
+            // What is said to a forgotten record is forgotten at once.
+            None => (None, Vec::new()),
             Some(key) => {
+                floor::check_contents(&batch.contents, key)?;
                 let unsealable = |error: vault::VaultFault| cannot(&error.to_string());
                 let note = Note::text(&batch.listing);
                 let packed = vault::pack(key, batch.call, batch.at_len, &note, &batch.contents);
@@ -228,7 +228,8 @@ impl Store {
     }
 
     fn content(&self, call: CallId, held: Held) -> Result<Vec<u8>, ContentFault> {
-        let Some(Some(wrapped)) = self.wrapped_key(call)? else { return Err(ContentFault::Missing) };
+        let wrapped = self.wrapped_key(call)?.ok_or(ContentFault::Missing)?;
+        let Some(wrapped) = wrapped else { return Err(ContentFault::Forgotten) };
         if vault::is_destroyed(&wrapped) {
             return Err(ContentFault::Forgotten);
         }
@@ -236,12 +237,10 @@ impl Store {
         let batches = self
             .readers
             .read("cannot read a content", |connection| queries::packed_contents(connection, call))?;
-        for (_, packed) in &batches {
-            let items = vault::items(packed).map_err(|_| ContentFault::Changed)?;
-            if let Some(item) = items.iter().find(|item| item.is_content() && item.digest() == held.digest) {
-                let content = item.content(&key, call)?;
-                let whole = content.held == held;
-                return if whole { Ok(content.bytes) } else { Err(ContentFault::Changed) };
+        for (seq, packed) in batches.iter().filter(|(_, packed)| !packed.is_empty()) {
+            let unpacked = vault::unpack(&key, call, *seq, packed)?;
+            if let Some(content) = unpacked.contents.into_iter().find(|content| content.held == held) {
+                return Ok(content.bytes);
             }
         }
         Err(ContentFault::Missing)
@@ -262,7 +261,7 @@ impl Store {
             let _lock = if owner == self.owner {
                 None
             } else {
-                let taken = owners::take(&self.owners, owner)
+                let taken = owners::bury(&self.owners, owner)
                     .map_err(|error| LedgerFault::new("cannot look at the lock of an owner", error))?;
                 match taken {
                     Some(lock) => Some(lock),
@@ -318,7 +317,13 @@ impl Store {
         let line = acts::line_of(act)?;
         let body = frame(std::slice::from_ref(&line))
             .ok_or_else(|| LedgerFault::new("cannot write an act", "it is too long"))?;
-        let new = NewAct { place: acts::place_of(act.id), head: line.link, body, deed: act.deed.clone() };
+        let new = NewAct {
+            place: acts::place_of(act.id),
+            head: line.link,
+            body,
+            tenant: act.tenant.clone(),
+            deed: act.deed.clone(),
+        };
         match self.writer.submit(Work::Act(Box::new(new))).await {
             Ok(()) => {}
             Err(AppendFault::Fault(fault)) => return Err(fault),

@@ -18,19 +18,34 @@ pub(super) struct OwnerLock {
 
 impl Drop for OwnerLock {
     fn drop(&mut self) {
-        // Removed before the lock goes, so that nobody can have taken it meanwhile.
+        // Removed before the lock goes, so that nobody can have come to live by it meanwhile.
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "cannot remove a lock file");
         }
     }
 }
 
-/// Takes the lock of an owner; `None` where it is held, that is: where the owner lives.
+/// Takes the lock of an owner to live by; `None` where it is held.
 pub(super) fn take(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
+    lock(dir, owner, File::try_lock)
+}
+
+/// Takes the lock of an owner that is gone; `None` where the owner lives.
+///
+/// Shared, so that two who come to look at the same time do not take each other for the owner.
+pub(super) fn bury(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
+    lock(dir, owner, File::try_lock_shared)
+}
+
+fn lock(
+    dir: &Path,
+    owner: OwnerId,
+    try_lock: fn(&File) -> Result<(), TryLockError>,
+) -> io::Result<Option<OwnerLock>> {
     let path = dir.join(format!("{owner}.lock"));
     loop {
         let file = open_lock(&path)?;
-        match file.try_lock() {
+        match try_lock(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
@@ -48,7 +63,7 @@ pub(super) fn sweep(dir: &Path) -> io::Result<()> {
         let name = entry?.file_name();
         let owner = name.to_str().and_then(|name| name.strip_suffix(".lock")).and_then(|id| id.parse().ok());
         if let Some(owner) = owner {
-            drop(take(dir, owner)?);
+            drop(bury(dir, owner)?);
         }
     }
     Ok(())

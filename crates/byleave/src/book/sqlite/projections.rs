@@ -267,7 +267,7 @@ fn rebuild_call(connection: &Connection, vault: &Vault, rows: &[LineRow]) -> Res
         let upto = written.saturating_add(usize::try_from(row.count).unwrap_or(usize::MAX));
         let record = Record::read(row.call, lines.get(..upto).unwrap_or(&lines));
         let packed = contents_at(connection, row.pos)?;
-        if let Some(note) = key.as_ref().and_then(|key| note_in(&packed, key, row)) {
+        if let Some(note) = key.as_ref().and_then(|key| Note::kept(key, row, &packed)) {
             noted = Some(note);
         }
         let Some(listing) = listing_of(&record, noted.as_ref()) else { return Ok(()) };
@@ -320,12 +320,11 @@ impl Note {
         let Listing { tool, operation, summary, .. } = listing.clone();
         serde_json::to_string(&Self { tool, operation, summary }).unwrap_or_default()
     }
-}
 
-fn note_in(packed: &[u8], key: &RecordKey, row: &LineRow) -> Option<Note> {
-    let items = vault::items(packed).ok()?;
-    let text = vault::note(&items, key, row.call, row.seq).ok()?;
-    serde_json::from_str(&text).ok()
+    fn kept(key: &RecordKey, row: &LineRow, packed: &[u8]) -> Option<Self> {
+        let unpacked = vault::unpack(key, row.call, row.seq, packed).ok()?;
+        serde_json::from_str(&unpacked.note).ok()
+    }
 }
 
 /// What a list shows of a call: who and where from its record, the rest as it was noted, while it can be read.
@@ -356,10 +355,8 @@ fn planned_effects(
     let Some(Ok(head)) = record.draft().and_then(|draft| draft.planned()) else { return Ok(Vec::new()) };
     for row in rows {
         let packed = contents_at(connection, row.pos)?;
-        let found = vault::items(&packed).ok().and_then(|items| {
-            let item =
-                items.into_iter().find(|item| item.is_content() && item.digest() == head.plan.digest)?;
-            let content = item.content(key, row.call).ok()?;
+        let found = vault::unpack(key, row.call, row.seq, &packed).ok().and_then(|unpacked| {
+            let content = unpacked.contents.into_iter().find(|content| content.held == head.plan)?;
             serde_json::from_slice::<Plan>(&content.bytes).ok()
         });
         if let Some(plan) = found {

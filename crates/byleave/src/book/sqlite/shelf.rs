@@ -135,11 +135,10 @@ impl Store {
             .readers
             .read("cannot read contents", |connection| queries::packed_contents(connection, call))?;
         let mut contents = Vec::new();
-        for (_, packed) in &batches {
-            let changed = || LedgerFault::new("cannot read contents", "they are not what was written");
-            for item in vault::items(packed).map_err(|_| changed())?.iter().filter(|item| item.is_content()) {
-                contents.push(item.content(&key, call).map_err(|_| changed())?);
-            }
+        for (seq, packed) in batches.iter().filter(|(_, packed)| !packed.is_empty()) {
+            let unpacked = vault::unpack(&key, call, *seq, packed)
+                .map_err(|fault| LedgerFault::new("cannot read contents", fault))?;
+            contents.extend(unpacked.contents);
         }
         Ok(contents)
     }

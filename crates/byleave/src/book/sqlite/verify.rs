@@ -171,24 +171,12 @@ impl Check<'_> {
             let packed: Vec<u8> =
                 self.connection.prepare_cached(sql)?.query_row([row.pos], |found| found.get(0))?;
             let place = Place::Content { call: row.call, seq: row.seq };
-            let Ok(items) = vault::items(&packed) else {
-                self.flaw(row.pos, place, "they are not laid out as they were written");
-                continue;
-            };
             match key {
                 // Of a key that is destroyed or damaged was spoken already.
-                None if had_key || items.is_empty() => {}
+                None if had_key || packed.is_empty() => {}
                 None => self.flaw(row.pos, place, "their key is missing"),
-                Some(key) => {
-                    let whole = vault::note(&items, key, row.call, row.seq).is_ok()
-                        && items
-                            .iter()
-                            .skip(1)
-                            .all(|item| item.is_content() && item.content(key, row.call).is_ok());
-                    if !whole {
-                        self.flaw(row.pos, place, "they are not what was written");
-                    }
-                }
+                Some(key) if vault::unpack(key, row.call, row.seq, &packed).is_ok() => {}
+                Some(_) => self.flaw(row.pos, place, "they are not what was written"),
             }
         }
         Ok(())

@@ -5,17 +5,18 @@
 
 use byleave_core::act::Deed;
 use byleave_core::digest::Digest;
-use byleave_core::id::{AttemptId, CallId};
+use byleave_core::id::{AttemptId, CallId, TenantId};
 use byleave_core::record::Attempt;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::acts::Acts;
+use super::acts::{Acts, Force};
 use super::leaves::{self, Leaves};
 use super::projections::{self, Change};
 use super::row::{id_at, signed};
 use super::schema::{ACT, RECORD};
 use super::seal::Segment;
 use super::vault::{Vault, WRAPPED_BYTES};
+use crate::ledger::floor::{self, Standing};
 use crate::ledger::{AppendFault, Begins, Hindrance, LedgerFault};
 
 /// Something to write.
@@ -48,6 +49,7 @@ pub(super) struct NewAct {
     pub(super) place: CallId,
     pub(super) head: Digest,
     pub(super) body: Vec<u8>,
+    pub(super) tenant: TenantId,
     pub(super) deed: Deed,
 }
 
@@ -64,7 +66,7 @@ pub(super) type Done = Result<(), AppendFault>;
 impl Work {
     /// Whether what is in force must be known.
     pub(super) fn begins(&self) -> bool {
-        matches!(self, Self::Append(append) if append.begins.is_some())
+        matches!(self, Self::Append(append) if append.can_be_hindered())
     }
 
     /// Does it within the transaction that is open. An outer error takes the whole transaction back.
@@ -87,18 +89,20 @@ impl Append {
         let mut first = None;
         if self.at_len > 0 {
             first = self.fits(connection)?;
-            if first.is_none() {
-                return Ok(Err(AppendFault::Stale));
+            let Some(first) = first else { return Ok(Err(AppendFault::Stale)) };
+            if !self.is_listed_as_before(connection, first)? {
+                let fault = LedgerFault::new("cannot append to a record", "the call is of another session");
+                return Ok(Err(AppendFault::Fault(fault)));
             }
         } else if self.before != byleave_core::chain::GENESIS {
             return Ok(Err(AppendFault::Stale));
         }
-        if let Some(begins) = &self.begins {
+        if self.can_be_hindered() {
             // A record that is already there is stale before it is hindered.
             if first.is_none() && exists(connection, self.change.call)? {
                 return Ok(Err(AppendFault::Stale));
             }
-            match self.hindrance(connection, bench, begins) {
+            match self.hindrance(connection, bench) {
                 Ok(None) => {}
                 Ok(Some(hindrance)) => return Ok(Err(AppendFault::Hindered(hindrance))),
                 Err(CheckFault::Sqlite(error)) => return Err(error),
@@ -141,32 +145,54 @@ impl Append {
         connection.prepare_cached(sql)?.query_row([self.change.call.as_bytes()], |row| row.get(0)).optional()
     }
 
-    fn hindrance(
+    /// Whether the list has it under the same tenant and session, as far as the list has it.
+    fn is_listed_as_before(&self, connection: &Connection, first: i64) -> Result<bool, rusqlite::Error> {
+        let sql = "SELECT 1 FROM call WHERE pos = ?1 AND (tenant <> ?2 OR session <> ?3)";
+        let listing = &self.change.listing;
+        let values = params![first, listing.tenant.as_str(), listing.session.as_str()];
+        Ok(!connection.prepare_cached(sql)?.exists(values)?)
+    }
+
+    /// Whether something begins with it, or has begun and ended in it on a leave.
+    fn can_be_hindered(&self) -> bool {
+        self.begins.is_some() || !self.change.marks.leaves_used.is_empty()
+    }
+
+    fn hindrance(&self, connection: &Connection, bench: &Bench) -> Result<Option<Hindrance>, CheckFault> {
+        let listing = &self.change.listing;
+        let force = bench.acts.peek(connection)?;
+        let exclusive = self.begins.is_some_and(|begins| begins.exclusive);
+        let seat = if exclusive {
+            taken_seat(connection, listing.tenant.as_str(), listing.session.as_str(), self.change.call)?
+        } else {
+            None
+        };
+        let standing = Standing {
+            halt: force.halted(&listing.tenant),
+            leave_left: self.leave_left(connection, bench, &force)?,
+            seat,
+        };
+        Ok(floor::hindrance(self.change.call, self.begins.as_ref(), standing))
+    }
+
+    fn leave_left(
         &self,
         connection: &Connection,
         bench: &Bench,
-        begins: &Begins,
-    ) -> Result<Option<Hindrance>, CheckFault> {
-        let listing = &self.change.listing;
-        let force = bench.acts.peek(connection)?;
-        if let Some(halt) = force.halted(&listing.tenant) {
-            let why = match &halt.deed {
-                Deed::Halt { why } => why.clone(),
-                _ => String::new(),
-            };
-            return Ok(Some(Hindrance::Halted { why }));
+        force: &Force,
+    ) -> Result<bool, rusqlite::Error> {
+        let used = &self.change.marks.leaves_used;
+        let place = (&self.change.listing.tenant, self.change.listing.tool.as_str());
+        for (leave, _) in used {
+            let more = used.iter().filter(|(other, _)| other == leave).count();
+            let asked = self.begins.and_then(|begins| begins.leave).filter(|(other, _)| other == leave);
+            let asked_max = asked.and_then(|(_, max)| max);
+            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            if !bench.leaves.is_left(connection, force, place, *leave, more, asked_max)? {
+                return Ok(false);
+            }
         }
-        if let Some((leave, uses_max)) = begins.leave
-            && (force.is_revoked(leave) || bench.leaves.is_spent(connection, leave, uses_max)?)
-        {
-            return Ok(Some(Hindrance::LeaveSpent));
-        }
-        if begins.exclusive {
-            let taken =
-                taken_seat(connection, listing.tenant.as_str(), listing.session.as_str(), self.change.call)?;
-            return Ok(taken.map(|(call, attempt)| Hindrance::SessionBusy { call, attempt }));
-        }
-        Ok(None)
+        Ok(true)
     }
 }
 
@@ -213,7 +239,7 @@ impl NewAct {
             return Ok(Err(AppendFault::Fault(fault)));
         }
         if let Deed::Forget { call } = &self.deed {
-            destroy_key(connection, *call)?;
+            destroy_key(connection, *call, &self.tenant)?;
         }
         Ok(Ok(()))
     }
@@ -225,7 +251,12 @@ impl NewAct {
 }
 
 /// Overwrites the wrapped key of a record. Zeros of the same length are written over the very same bytes of the file.
-fn destroy_key(connection: &Connection, call: CallId) -> Result<(), rusqlite::Error> {
+///
+/// Only that of a record of the same tenant: nobody forgets for others.
+fn destroy_key(connection: &Connection, call: CallId, tenant: &TenantId) -> Result<(), rusqlite::Error> {
+    if leaves::read(connection, call)?.heading().is_some_and(|heading| heading.tenant != *tenant) {
+        return Ok(());
+    }
     let sql = format!("SELECT pos FROM line WHERE call = ?1 AND seq = 0 AND kind = {RECORD}");
     let first = connection.query_row(&sql, [call.as_bytes()], |row| row.get::<_, i64>(0)).optional()?;
     let Some(first) = first else { return Ok(()) };

@@ -1,12 +1,13 @@
 //! The writer: one transaction for everything that waits to be written.
 //!
-//! Work is queued. Whoever finds the desk free takes all of the queue, commits it at once and tells everyone: the caller
-//! itself where the disk is quick (two changes of thread would cost more than the commit), else a thread kept for it.
-//! Nothing is reported as written before the commit has returned.
+//! Work is queued. Whoever finds the desk free takes all of the queue, commits it at once and tells everyone. That is the
+//! caller itself, where it is alone and the disk is quick: two changes of thread would cost more than the commit. Else it is
+//! a thread kept for it, which first waits a little for those who were there the last time, because one commit for all of
+//! them costs what a commit for half of them costs. Nothing is reported as written before the commit has returned.
 
 use std::future::poll_fn;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Poll;
 use std::thread::JoinHandle;
@@ -37,12 +38,16 @@ struct Office {
     bench: Arc<Bench>,
     /// How long commits take lately, in microseconds.
     commit_us: AtomicU64,
+    /// How many write at the same time: those whom the last commit served, and those who waited behind it.
+    abreast: AtomicUsize,
     on_write: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
+    /// The thread waits until there are so many.
+    wanted: usize,
     closed: bool,
 }
 
@@ -72,6 +77,7 @@ impl Writer {
             desk: Mutex::new(Desk { path, busy, connection }),
             bench,
             commit_us: AtomicU64::new(0),
+            abreast: AtomicUsize::new(0),
             on_write,
         });
         let thread = std::thread::Builder::new()
@@ -87,15 +93,15 @@ impl Writer {
     /// Has work written, and waits until it is durable.
     pub(super) async fn submit(&self, work: Work) -> Done {
         let answer = self.office.enqueue(work);
-        if self.office.commit_us.load(Ordering::Relaxed) > INLINE_US_MAX {
-            self.office.bell.notify_one();
-        } else {
+        if self.office.is_quiet() {
             // Dropped before it has led, it leaves its work to the thread.
             let mut duty = Duty { office: &self.office, open: true };
             // Others that are ready to run get to queue up first, and are committed with this one.
             step_aside().await;
             duty.open = false;
             self.office.lead();
+        } else {
+            self.office.ring();
         }
         answer.await.unwrap_or_else(|_| Err(AppendFault::Fault(closed())))
     }
@@ -141,7 +147,7 @@ struct Duty<'a> {
 impl Drop for Duty<'_> {
     fn drop(&mut self) {
         if self.open {
-            self.office.bell.notify_one();
+            self.office.ring();
         }
     }
 }
@@ -153,19 +159,46 @@ impl Office {
         answer
     }
 
+    /// Whether a caller may as well write by itself.
+    fn is_quiet(&self) -> bool {
+        self.abreast.load(Ordering::Relaxed) <= 1 && self.commit_us.load(Ordering::Relaxed) <= INLINE_US_MAX
+    }
+
+    /// Wakes the thread, if there is as much as it waits for.
+    fn ring(&self) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.jobs.len() >= queue.wanted {
+            drop(queue);
+            self.bell.notify_one();
+        }
+    }
+
     /// The thread: waits for work that nobody else does.
     fn attend(&self) {
         loop {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.wanted = 1;
             while queue.jobs.is_empty() {
                 if queue.closed {
                     return;
                 }
                 queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
-            drop(queue);
+            self.gather(queue);
             self.clear_queue(self.desk.lock().unwrap_or_else(PoisonError::into_inner));
         }
+    }
+
+    /// Waits for as many as write at the same time, but not for long against what a commit takes.
+    fn gather(&self, mut queue: MutexGuard<'_, Queue>) {
+        queue.wanted = self.abreast.load(Ordering::Relaxed).min(TOGETHER_MAX);
+        let patience = Duration::from_micros(self.commit_us.load(Ordering::Relaxed) / 4);
+        let (mut queue, _) = self
+            .bell
+            .wait_timeout_while(queue, patience, |queue| queue.jobs.len() < queue.wanted && !queue.closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        // Who comes while this round is written need not ring.
+        queue.wanted = usize::MAX;
     }
 
     /// Commits what is queued, unless someone is at it. Who is at it looks at the queue again when done.
@@ -186,9 +219,11 @@ impl Office {
             queue.jobs.drain(..round).collect::<Vec<Job>>()
         };
         if !jobs.is_empty() {
-            let begun = Instant::now();
+            let (together, begun) = (jobs.len(), Instant::now());
             let replies = desk.write(jobs, &self.bench);
             self.learn(begun.elapsed());
+            let behind = self.queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.len();
+            self.abreast.store(together.saturating_add(behind), Ordering::Relaxed);
             for (reply, done) in replies {
                 // Who asked may have gone; what was written stays written.
                 if reply.send(done).is_err() {
@@ -198,6 +233,10 @@ impl Office {
             (self.on_write)();
         }
         drop(desk);
+        self.ring_for_the_rest();
+    }
+
+    fn ring_for_the_rest(&self) {
         if !self.queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.is_empty() {
             self.bell.notify_one();
         }

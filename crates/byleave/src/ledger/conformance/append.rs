@@ -367,8 +367,8 @@ pub(super) async fn everything_outlives_a_restart(bench: &dyn Bench) -> Result<(
         same("a content", &ledger.content(running.call(), content.held).await?, &content.bytes)?;
     }
     same("the question's call", &ledger.call_of(question.id).await?, &Some(waiting.call()))?;
-    let held_up =
-        ledger.held_up_by(waiting.tenant(), waiting.session(), running.call(), &waiting.plan()).await?;
+    let later = CallId::new(Uuid::now_v7());
+    let held_up = ledger.held_up_by(waiting.tenant(), waiting.session(), later, &waiting.plan()).await?;
     same("who waits", &held_up, &Some(waiting.call()))?;
     let leaves = ledger.leaves(running.tenant(), &given.tool, NOW).await?;
     same("the leaves", &leaves.iter().map(|leave| (**leave).clone()).collect(), &vec![given])?;

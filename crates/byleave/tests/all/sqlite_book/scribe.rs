@@ -111,8 +111,8 @@ impl Scribe {
     pub(crate) fn ruled(&mut self, verdict: Verdict, leave: Option<LeaveId>) -> &mut Self {
         let arguments = self.hold(br#"{"path":"/w/secret-path"}"#);
         let plan = serde_json::to_vec(&self.plan).unwrap();
-        self.hold(&plan);
-        let head = self.plan.head(&self.key, &plan);
+        let held = self.hold(&plan);
+        let head = self.plan.head(&self.key, held);
         self.put(Fact::Received(Heading {
             walk: WALK,
             tenant: tenant(),

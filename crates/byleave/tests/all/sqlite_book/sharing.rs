@@ -1,10 +1,8 @@
 //! Several owners on one book.
 
-use byleave::core::id::OwnerId;
 use byleave::core::ruling::Verdict;
 use byleave::ledger::{Interruption, Ledger};
 use futures::future::join_all;
-use uuid::Uuid;
 
 use super::scribe::{Scribe, now, open, stepwise, write_to};
 
@@ -30,11 +28,13 @@ async fn only_an_owner_that_is_gone_is_interrupted() {
 async fn an_attempt_of_ones_own_or_of_nobody_can_be_interrupted() {
     let dir = tempfile::tempdir().unwrap();
     let book = open(dir.path());
-    for owner in [book.owner(), OwnerId::new(Uuid::now_v7())] {
+    for gone in [None, Some(open(dir.path()))] {
         let mut scribe = Scribe::new("s", write_to("/w/a"));
         scribe.ruled(Verdict::Allow, None);
-        let attempt = scribe.begin(owner);
-        scribe.append(&book).await.unwrap();
+        let writes = gone.as_ref().unwrap_or(&book);
+        let attempt = scribe.begin(writes.owner());
+        scribe.append(writes).await.unwrap();
+        drop(gone);
         assert_eq!(book.interrupt(scribe.call, attempt, now()).await.unwrap(), Interruption::Written);
     }
     assert_eq!(

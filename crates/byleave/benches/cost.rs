@@ -1,0 +1,385 @@
+//! What the gate costs, as ratios to the bare work it stands on, measured in turns in one run.
+//!
+//! `cargo bench -p byleave --bench cost` measures and writes docs/performance.md (its part between the marks).
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::manifest::{Class, Role};
+use byleave::core::outcome::Output;
+use byleave::core::policy::{Places, Policy};
+use byleave::gate::Gate;
+use byleave::ledger::Ledger;
+use byleave::result::Ending;
+use byleave::settings::Settings;
+use byleave::tool::{Run, Site, Tool};
+use byleave::typed::Typed;
+use criterion::Criterion;
+use futures::channel::oneshot;
+use rusqlite::Connection;
+use serde_json::json;
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Path1 {
+    path: String,
+}
+
+/// A read that is repeatable, and a write that is not; both do next to nothing, so that only the gate is seen.
+fn reader() -> Typed<Path1> {
+    Typed::new("look", "reads a file", |args: Path1, _run: Run| async move { Output::text(args.path) })
+        .class(Class::Readonly)
+        .role("/path", Role::ReadPath)
+        .not_sensitive()
+        .repeatable()
+        .concurrency_safe()
+}
+
+fn echo() -> Typed<Path1> {
+    Typed::new("echo", "says it back", |args: Path1, _run: Run| async move { Output::text(args.path) })
+        .class(Class::Generic)
+        .concurrency_safe()
+}
+
+fn writer() -> Typed<Path1> {
+    Typed::new("put", "writes a file", |args: Path1, _run: Run| async move { Output::text(args.path) })
+        .class(Class::File)
+        .role("/path", Role::WritePath)
+}
+
+fn gate(ledger: Option<Arc<dyn Ledger>>, cwd: &Path) -> Gate {
+    let workspace = cwd.to_str().unwrap();
+    let policy = Policy::builtin(&Places { workspace: Some(workspace), state: None }).unwrap();
+    let builder = Gate::builder()
+        .tool(reader())
+        .tool(writer())
+        .tool(echo())
+        .policy(policy)
+        .settings(Settings::default());
+    match ledger {
+        Some(ledger) => builder.ledger(ledger),
+        None => builder,
+    }
+    .build()
+    .unwrap()
+}
+
+fn call(tool: &str, session: &str, cwd: &Path) -> Call {
+    Call {
+        id: CallId::new(fresh_id()),
+        tenant: TenantId::new("local").unwrap(),
+        session: SessionId::new(session).unwrap(),
+        agent: AgentId::new("bench").unwrap(),
+        tool: tool.into(),
+        arguments: json!({"path": "src/lib.rs"}),
+        reason: None,
+        cwd: cwd.to_str().unwrap().into(),
+        mode: if tool == "look" { Mode::ConfirmSensitive } else { Mode::Yolo },
+        dry_run: false,
+    }
+}
+
+/// A bare SQLite file with one table, on the same disk, with the same settings.
+struct Bare(Connection);
+
+impl Bare {
+    fn open(folder: &Path) -> Self {
+        let connection = Connection::open(folder.join("bare.sqlite")).unwrap();
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+        connection
+            .execute_batch(
+                "PRAGMA synchronous = FULL; CREATE TABLE t(pos INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+            )
+            .unwrap();
+        Self(connection)
+    }
+
+    fn commit(&self, body: &[u8]) {
+        self.0.prepare_cached("INSERT INTO t(body) VALUES(?1)").unwrap().execute([body]).unwrap();
+    }
+}
+
+/// How many bytes the book stored for the newest call, one number per commit.
+fn stored(folder: &Path) -> Vec<usize> {
+    let book = Connection::open(folder.join("book.sqlite")).unwrap();
+    let sql = "SELECT length(body) + length(contents) + coalesce(length(key), 0) + 16 + 32 FROM line
+               WHERE call = (SELECT call FROM line ORDER BY pos DESC LIMIT 1) ORDER BY seq";
+    let mut statement = book.prepare(sql).unwrap();
+    let sizes = statement.query_map([], |row| row.get::<_, i64>(0)).unwrap();
+    sizes.map(|size| usize::try_from(size.unwrap()).unwrap()).collect()
+}
+
+fn p50(samples: &mut [Duration]) -> Duration {
+    samples.sort_unstable();
+    samples.get(samples.len() / 2).copied().unwrap_or_default()
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> Duration {
+    let started = Instant::now();
+    std::hint::black_box(work());
+    started.elapsed()
+}
+
+/// Measures two things in turns under criterion, and returns the median of each.
+fn in_turns(
+    criterion: &mut Criterion,
+    name: &str,
+    mut bare: impl FnMut(),
+    mut ours: impl FnMut(),
+) -> (Duration, Duration) {
+    let (mut bares, mut all) = (Vec::new(), Vec::new());
+    criterion.bench_function(name, |bencher| {
+        bencher.iter_custom(|iterations| {
+            let mut total = Duration::ZERO;
+            for _ in 0..iterations {
+                bares.push(timed(&mut bare));
+                let took = timed(&mut ours);
+                all.push(took);
+                total += took;
+            }
+            total
+        });
+    });
+    (p50(&mut bares), p50(&mut all))
+}
+
+struct Row {
+    what: &'static str,
+    bare: String,
+    ours: String,
+    ratio: f64,
+    bar: &'static str,
+    within: bool,
+}
+
+fn ratio_row(
+    what: &'static str,
+    bar: f64,
+    bar_text: &'static str,
+    (bare, ours): (Duration, Duration),
+) -> Row {
+    let ratio = ours.as_secs_f64() / bare.as_secs_f64();
+    let us = |time: Duration| format!("{:.0} µs", time.as_secs_f64() * 1e6);
+    Row { what, bare: us(bare), ours: us(ours), ratio, bar: bar_text, within: ratio <= bar }
+}
+
+/// 64 callers at once: bare rows through one writer that commits whatever is queued, against governed calls.
+fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: Vec<u8>) -> Row {
+    const CALLERS: usize = 64;
+    const ROUND: usize = 100;
+    let (sender, receiver) = std::sync::mpsc::channel::<oneshot::Sender<()>>();
+    let path = folder.join("throughput");
+    std::fs::create_dir_all(&path).unwrap();
+    let writer = std::thread::spawn(move || {
+        let bare = Bare::open(&path);
+        while let Ok(first) = receiver.recv() {
+            let batch: Vec<_> = std::iter::once(first).chain(receiver.try_iter().take(255)).collect();
+            bare.0.execute_batch("BEGIN IMMEDIATE").unwrap();
+            batch.iter().for_each(|_| bare.commit(&body));
+            bare.0.execute_batch("COMMIT").unwrap();
+            batch.into_iter().for_each(|reply| reply.send(()).unwrap());
+        }
+    });
+    let bare = || {
+        timed(|| {
+            runtime.block_on(async {
+                let tasks = (0..CALLERS).map(|_| {
+                    let sender = sender.clone();
+                    tokio::spawn(async move {
+                        for _ in 0..ROUND {
+                            let (reply, done) = oneshot::channel();
+                            sender.send(reply).unwrap();
+                            done.await.unwrap();
+                        }
+                    })
+                });
+                futures::future::join_all(tasks).await;
+            });
+        })
+    };
+    let ours = || {
+        timed(|| {
+            runtime.block_on(async {
+                let tasks = (0..CALLERS).map(|caller| {
+                    let (gate, session, cwd) = (gate.clone(), format!("s{caller}"), cwd.to_path_buf());
+                    tokio::spawn(async move {
+                        for _ in 0..ROUND {
+                            let result = gate.settle(call("look", &session, &cwd)).await;
+                            assert!(matches!(result.ending, Ending::Completed(_)), "{result:?}");
+                        }
+                    })
+                });
+                futures::future::join_all(tasks).await;
+            });
+        })
+    };
+    let (mut bares, mut all) = (Vec::new(), Vec::new());
+    for _ in 0..9 {
+        bares.push(bare());
+        all.push(ours());
+    }
+    drop(sender);
+    writer.join().unwrap();
+    let calls = (CALLERS * ROUND) as f64;
+    let rate = |time: Duration| calls / time.as_secs_f64();
+    let (bare, ours) = (rate(p50(&mut bares)), rate(p50(&mut all)));
+    Row {
+        what: "64 callers at once, reads",
+        bare: format!("{bare:.0}/s"),
+        ours: format!("{ours:.0}/s"),
+        ratio: ours / bare,
+        bar: "≥ 0.60",
+        within: ours / bare >= 0.60,
+    }
+}
+
+/// The gate with a ledger in memory, added to a call of a tool that does nothing. On a worker of the runtime, as in use.
+fn in_memory(criterion: &mut Criterion, runtime: &Runtime, gate: Gate, cwd: &Path) -> Row {
+    let samples = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let tool = Arc::new(echo());
+    let site = Site { session: "s".parse().unwrap(), agent: "a".parse().unwrap(), cwd: cwd.to_path_buf() };
+    criterion.bench_function("memory", |bencher| {
+        bencher.iter_custom(|iterations| {
+            let (gate, tool, samples) = (gate.clone(), tool.clone(), samples.clone());
+            let (site, cwd) = (site.clone(), cwd.to_path_buf());
+            let measured = runtime.spawn(async move {
+                let mut total = Duration::ZERO;
+                for _ in 0..iterations {
+                    let call = call("echo", "s", &cwd);
+                    let stop = CancellationToken::new();
+                    let run = Run::new(call.id, site.clone(), Arc::default(), stop, Arc::new(|_| {}));
+                    let started = Instant::now();
+                    std::hint::black_box(tool.execute(call.arguments.clone(), run).await);
+                    let bare = started.elapsed();
+                    let started = Instant::now();
+                    let result = gate.settle(call).await;
+                    let governed = started.elapsed();
+                    assert!(matches!(result.ending, Ending::Completed(_)), "{result:?}");
+                    total += governed;
+                    let mut samples = samples.lock().unwrap();
+                    samples.0.push(bare);
+                    samples.1.push(governed);
+                }
+                total
+            });
+            runtime.block_on(measured).unwrap()
+        });
+    });
+    let mut samples = samples.lock().unwrap();
+    let (bare, ours) = (p50(&mut samples.0), p50(&mut samples.1));
+    let added = ours.saturating_sub(bare).as_secs_f64() * 1e6;
+    Row {
+        what: "the gate with a ledger in memory, added to a call (p50)",
+        bare: format!("{:.1} µs", bare.as_secs_f64() * 1e6),
+        ours: format!("{:.1} µs", ours.as_secs_f64() * 1e6),
+        ratio: added,
+        bar: "≤ 25 µs",
+        within: added <= 25.0,
+    }
+}
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let quick = std::env::args().any(|argument| argument == "--test");
+    let mut criterion = Criterion::default().warm_up_time(Duration::from_secs(1)).configure_from_args();
+    criterion = criterion.measurement_time(Duration::from_secs(if quick { 1 } else { 8 })).sample_size(20);
+
+    let folder =
+        tempfile::tempdir_in(std::env::var("CARGO_TARGET_TMPDIR").unwrap_or_else(|_| "/var/tmp".into()))
+            .unwrap();
+    let cwd = folder.path().canonicalize().unwrap();
+    let state = cwd.join("state");
+    std::fs::create_dir(cwd.join("src")).unwrap();
+    std::fs::write(cwd.join("src/lib.rs"), "// nothing").unwrap();
+    let book: Arc<dyn Ledger> = Arc::new(SqliteBook::open(&state, &Options::default()).unwrap());
+    let governed = gate(Some(book), &cwd);
+    let bare = Bare::open(&cwd);
+    let run = |gate: &Gate, tool: &str| {
+        let result = runtime.block_on(gate.settle(call(tool, "s", &cwd)));
+        assert!(matches!(result.ending, Ending::Completed(_)), "{result:?}");
+    };
+
+    run(&governed, "look");
+    let read = stored(&state);
+    run(&governed, "put");
+    let write = stored(&state);
+    assert_eq!((read.len(), write.len()), (1, 2), "commits of a read and of a write");
+    let bodies = |sizes: &[usize]| sizes.iter().map(|size| vec![7_u8; *size]).collect::<Vec<_>>();
+    let (read_bodies, write_bodies) = (bodies(&read), bodies(&write));
+
+    let mut rows = Vec::new();
+    let pair = in_turns(
+        &mut criterion,
+        "read",
+        || read_bodies.iter().for_each(|body| bare.commit(body)),
+        || run(&governed, "look"),
+    );
+    rows.push(ratio_row("a read by a repeatable tool, against its one bare commit", 1.5, "≤ 1.50", pair));
+    let pair = in_turns(
+        &mut criterion,
+        "write",
+        || write_bodies.iter().for_each(|body| bare.commit(body)),
+        || run(&governed, "put"),
+    );
+    rows.push(ratio_row("a call with side effects, against its two bare commits", 1.5, "≤ 1.50", pair));
+    rows.push(throughput(&runtime, &cwd, &governed, &cwd, read_bodies.concat()));
+
+    rows.push(in_memory(&mut criterion, &runtime, gate(None, &cwd), &cwd));
+    report(&rows, &read, &write, quick);
+    criterion.final_summary();
+}
+
+fn report(rows: &[Row], read: &[usize], write: &[usize], quick: bool) {
+    let mut table = String::from("| what | bare | governed | ratio | bar | |\n|---|--:|--:|--:|--:|---|\n");
+    for row in rows {
+        let ratio = if row.bar.contains("µs") {
+            format!("+{:.1} µs", row.ratio)
+        } else {
+            format!("{:.2}", row.ratio)
+        };
+        let within = if row.within { "within" } else { "**beyond**" };
+        table.push_str(&format!(
+            "| {} | {} | {} | {ratio} | {} | {within} |\n",
+            row.what, row.bare, row.ours, row.bar
+        ));
+    }
+    table.push_str(&format!(
+        "\nBytes stored: a read {read:?}, a call with side effects {write:?} (one number per commit).\n"
+    ));
+    println!("{table}");
+    if !quick {
+        write_page(&table);
+    }
+}
+
+/// Puts the table between the marks of docs/performance.md, with the day and the machine.
+fn write_page(table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance.md");
+    let said = |program: &str, words: &[&str]| {
+        let output = std::process::Command::new(program).args(words).output();
+        output
+            .ok()
+            .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            .unwrap_or_default()
+    };
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+    let machine = format!("{} × {}", said("nproc", &[]), model.trim_start_matches([' ', '\t', ':']));
+    let head = format!(
+        "Written by `cargo bench -p byleave --bench cost` on {}, {machine}, {}.\n\n",
+        said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+        said("rustc", &["--version"]),
+    );
+    let page = std::fs::read_to_string(&path).unwrap_or_else(|_| "<!-- cost -->\n<!-- /cost -->\n".into());
+    let (before, rest) = page.split_once("<!-- cost -->").unwrap();
+    let (_, after) = rest.split_once("<!-- /cost -->").unwrap();
+    std::fs::write(&path, format!("{before}<!-- cost -->\n{head}{table}<!-- /cost -->{after}")).unwrap();
+    println!("written to {}", path.display());
+}

@@ -1,0 +1,415 @@
+//! The stage on which scenarios are played: a folder, a clock, a few tools and what there is to say of a result.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use byleave_core::call::{Call, Millis, Mode};
+use byleave_core::effect::Plan;
+use byleave_core::entry::Fact;
+use byleave_core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_core::manifest::{Class, Manifest, NeedsApproval, Role};
+use byleave_core::outcome::Output;
+use byleave_core::pattern::Pattern;
+use byleave_core::policy::{Layer, Places, Policy, Rule, builtin};
+use byleave_core::question::{Approver as By, Grade, Question};
+use byleave_core::record::Record;
+use byleave_core::refusal::Code;
+use byleave_core::ruling::Verdict;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use crate::approve::Reply;
+use crate::clock::{HandClock, fresh_id};
+use crate::event::Event;
+use crate::gate::{AnswerFault, Gate, GateBuilder, GivenAnswer};
+use crate::ledger::Ledger;
+use crate::ledger::conformance::script::loaded;
+use crate::ledger::conformance::{Bench, Flaw, ensure};
+use crate::pending::Pending;
+use crate::result::{CallResult, Ending, Standing};
+use crate::settings::Settings;
+use crate::tool::{Run, Site, Tool, ToolFault};
+
+/// When scenarios begin.
+pub(super) const NOW: Millis = 1_700_000_000_000;
+
+/// Everything a scenario is played with.
+pub(super) struct Stage<'a> {
+    pub(super) bench: &'a dyn Bench,
+    pub(super) folder: Folder,
+    pub(super) clock: HandClock,
+    pub(super) runs: Runs,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(bench: &'a dyn Bench) -> Result<Self, Flaw> {
+        let folder = Folder::new()?;
+        fs::create_dir(folder.path("open"))?;
+        fs::create_dir(folder.path("closed"))?;
+        fs::write(folder.path("f"), "old f")?;
+        fs::write(folder.path("g"), "old g")?;
+        Ok(Self { bench, folder, clock: HandClock::at(NOW), runs: Runs::default() })
+    }
+
+    /// Another owner on the store.
+    pub(super) async fn ledger(&self) -> Result<Arc<dyn Ledger>, Flaw> {
+        Ok(self.bench.open().await?)
+    }
+
+    /// A gate to be built on a ledger of its own.
+    pub(super) async fn gate(&self) -> Result<GateBuilder, Flaw> {
+        self.gate_on(self.ledger().await?)
+    }
+
+    /// A gate to be built on this ledger, with the tools and the policy of the stage.
+    pub(super) fn gate_on(&self, ledger: Arc<dyn Ledger>) -> Result<GateBuilder, Flaw> {
+        let builder = Gate::builder()
+            .ledger(ledger)
+            .clock(self.clock.clone())
+            .settings(quick())
+            .policy(self.policy([])?)
+            .tool(self.probe("free", |arguments, _| async move { Output::text(format!("did {arguments}")) }))
+            .tool(self.probe("ask", |arguments, _| async move { Output::text(format!("did {arguments}")) }))
+            .tool(self.file("read", Class::Readonly, Role::ReadPath).with(|manifest| {
+                manifest.concurrency_safe = true;
+                manifest.repeatable = true;
+            }))
+            .tool(self.file("write", Class::File, Role::WritePath))
+            .tool(self.file("edit", Class::File, Role::EditPath));
+        Ok(builder)
+    }
+
+    /// The rules of the stage, and these.
+    ///
+    /// The folder may be read, `open` written to, and `free` tools used; `closed` is out of bounds; the rest asks.
+    pub(super) fn policy(&self, more: impl IntoIterator<Item = Rule>) -> Result<Policy, Flaw> {
+        let root = self.folder.text("")?;
+        let mut rules = builtin(&Places { workspace: Some(&root), state: None })?;
+        let (open, closed) = (format!("{root}/open/**"), format!("{root}/closed/**"));
+        rules.push(rule("open", Verdict::Allow, vec![Pattern::Write(open)]));
+        rules.push(rule("free", Verdict::Allow, vec![Pattern::Invoke("free*".into())]));
+        let closed = vec![Pattern::Read(closed.clone()), Pattern::Write(closed)];
+        rules.push(rule("closed", Verdict::Deny, closed));
+        rules.extend(more);
+        Ok(Policy::new(rules)?)
+    }
+
+    /// A call of the one agent there is, in the one session.
+    pub(super) fn call(&self, tool: &str, arguments: Value) -> Result<Call, Flaw> {
+        Ok(Call {
+            id: CallId::new(fresh_id()),
+            tenant: tenant()?,
+            session: SessionId::new("s")?,
+            agent: AgentId::new("agent")?,
+            tool: tool.into(),
+            arguments,
+            reason: Some("because the task says so".into()),
+            cwd: self.folder.text("")?,
+            mode: Mode::ConfirmSensitive,
+            dry_run: false,
+        })
+    }
+
+    /// A call that writes to a file of the folder.
+    pub(super) fn write(&self, path: &str, text: &str) -> Result<Call, Flaw> {
+        self.call("write", json!({"path": path, "text": text}))
+    }
+
+    /// A call that reads a file of the folder.
+    pub(super) fn read(&self, path: &str) -> Result<Call, Flaw> {
+        self.call("read", json!({ "path": path }))
+    }
+
+    /// A tool of class generic that does what it is told and is noted when it runs.
+    pub(super) fn probe<F, Fut>(&self, name: &str, body: F) -> Probe
+    where
+        F: Fn(Value, Run) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Output> + Send + 'static,
+    {
+        let mut manifest = Manifest::new(name, format!("does {name}"), json!({"type": "object"}));
+        manifest.permission_class = Class::Generic;
+        manifest.sensitive = Some(false);
+        let (runs, noted) = (self.runs.clone(), name.to_owned());
+        let body = move |arguments: Value, run: Run| -> Pending<'static, Output> {
+            runs.note(&noted, &arguments);
+            Box::pin(body(arguments, run))
+        };
+        Probe { manifest, body: Box::new(body), planner: None, predicate: None }
+    }
+
+    /// A tool that reads a file or adds a line to it, by its role.
+    fn file(&self, name: &str, class: Class, role: Role) -> Probe {
+        let reads = role == Role::ReadPath;
+        let probe = self.probe(name, move |arguments, run| async move {
+            let text =
+                |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let path = run.site.cwd.join(text("path"));
+            let done = if reads {
+                fs::read_to_string(&path)
+            } else {
+                let before = fs::read_to_string(&path).unwrap_or_default();
+                fs::write(&path, format!("{before}+{}", text("text"))).map(|()| "written".into())
+            };
+            done.map_or_else(|error| Output::failure(error.to_string()), Output::text)
+        });
+        probe.with(|manifest| {
+            manifest.permission_class = class;
+            manifest.roles.insert("/path".into(), role);
+            manifest.input_schema = json!({
+                "type": "object",
+                "properties": {"path": {"type": "string"}, "text": {"type": "string"}},
+                "required": ["path"],
+                "additionalProperties": false
+            });
+        })
+    }
+}
+
+/// The settings of scenarios: as they come, but quick to look again.
+pub(super) fn quick() -> Settings {
+    Settings { poll: Duration::from_millis(5), stop_grace: Duration::from_millis(100), ..Settings::default() }
+}
+
+/// The same, with questions left open for later.
+pub(super) fn inbox() -> Settings {
+    Settings { inbox: true, ..quick() }
+}
+
+/// A rule of the user.
+pub(super) fn rule(id: &str, verdict: Verdict, patterns: Vec<Pattern>) -> Rule {
+    Rule { why: format!("so says `{id}`"), ..Rule::new(id, Layer::User, verdict, patterns) }
+}
+
+pub(super) fn tenant() -> Result<TenantId, Flaw> {
+    Ok(TenantId::new("local")?)
+}
+
+/// A folder that is gone when dropped.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, Flaw> {
+        let root = fs::canonicalize(std::env::temp_dir())?.join(format!("byleave-scenario-{}", fresh_id()));
+        fs::create_dir(&root)?;
+        Ok(Self(root))
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() { self.0.clone() } else { self.0.join(name) }
+    }
+
+    /// A path as text.
+    pub(super) fn text(&self, name: &str) -> Result<String, Flaw> {
+        let path = self.path(name).into_os_string().into_string();
+        path.map_err(|path| Flaw::new(format!("`{}` is not text", Path::new(&path).display())))
+    }
+
+    /// What is in a file.
+    pub(super) fn read(&self, name: &str) -> Result<String, Flaw> {
+        Ok(fs::read_to_string(self.path(name))?)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), %error, "cannot remove the folder of a scenario");
+        }
+    }
+}
+
+/// What has run, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs(Arc<Mutex<Vec<(String, Value)>>>);
+
+impl Runs {
+    fn note(&self, tool: &str, arguments: &Value) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((tool.to_owned(), arguments.clone()));
+    }
+
+    pub(super) fn all(&self) -> Vec<(String, Value)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all().len()
+    }
+
+    /// How often one tool ran.
+    pub(super) fn of(&self, tool: &str) -> usize {
+        self.all().iter().filter(|(name, _)| name == tool).count()
+    }
+
+    pub(super) fn nothing(&self, when: impl fmt::Display) -> Result<(), Flaw> {
+        ensure!(self.count() == 0, "{when}: something ran: {:?}", self.all());
+        Ok(())
+    }
+}
+
+type Body = Box<dyn Fn(Value, Run) -> Pending<'static, Output> + Send + Sync>;
+type Planner = Box<dyn Fn(&Value, &Site) -> Pending<'static, Result<Plan, ToolFault>> + Send + Sync>;
+type Predicate = Box<dyn Fn(&Value) -> Pending<'static, Result<bool, ToolFault>> + Send + Sync>;
+
+/// A tool that does what it is told.
+pub(super) struct Probe {
+    manifest: Manifest,
+    body: Body,
+    planner: Option<Planner>,
+    predicate: Option<Predicate>,
+}
+
+impl Probe {
+    /// The same with something else said of it.
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
+        change(&mut self.manifest);
+        self
+    }
+
+    /// The same with a plan of its own.
+    pub(super) fn planning<Fut>(
+        mut self,
+        planner: impl Fn(&Value, &Site) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Result<Plan, ToolFault>> + Send + 'static,
+    {
+        self.planner = Some(Box::new(move |arguments, site| Box::pin(planner(arguments, site))));
+        self
+    }
+
+    /// The same with a predicate on whether it needs an approval.
+    pub(super) fn asking<Fut>(mut self, predicate: impl Fn(&Value) -> Fut + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = Result<bool, ToolFault>> + Send + 'static,
+    {
+        self.manifest.needs_approval = NeedsApproval::Depends;
+        self.predicate = Some(Box::new(move |arguments| Box::pin(predicate(arguments))));
+        self
+    }
+}
+
+impl Tool for Probe {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        site: &'a Site,
+    ) -> Option<Pending<'a, Result<Plan, ToolFault>>> {
+        self.planner.as_ref().map(|planner| planner(arguments, site))
+    }
+
+    fn needs_approval<'a>(&'a self, arguments: &'a Value) -> Pending<'a, Result<bool, ToolFault>> {
+        match &self.predicate {
+            Some(predicate) => predicate(arguments),
+            None => Box::pin(async { Ok(true) }),
+        }
+    }
+
+    fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
+        (self.body)(arguments, run)
+    }
+}
+
+/// The person who answers.
+pub(super) fn ada() -> By {
+    By { name: "ada".into(), grade: Grade::Terminal }
+}
+
+/// A plain yes.
+pub(super) fn yes() -> Reply {
+    Reply::Yes { note: None }
+}
+
+/// Answers a question as it was shown.
+pub(super) async fn answer(gate: &Gate, question: &Question, reply: Reply) -> Result<CallId, AnswerFault> {
+    let (digest, question) = (question.digest(), question.id);
+    gate.answer(GivenAnswer { question, digest, reply, by: ada() }).await
+}
+
+/// The question that a call waits at.
+pub(super) fn waiting(standing: Standing) -> Result<Question, Flaw> {
+    match standing {
+        Standing::Waiting { question, .. } => Ok(question),
+        other => Err(Flaw::new(format!("expected a call that waits, got {other:?}"))),
+    }
+}
+
+/// The result of a call that came to its end.
+pub(super) fn settled(standing: Standing) -> Result<CallResult, Flaw> {
+    match standing {
+        Standing::Settled(result) => Ok(result),
+        other => Err(Flaw::new(format!("expected a settled call, got {other:?}"))),
+    }
+}
+
+/// What a call that completed put out.
+pub(super) fn completed(result: &CallResult) -> Result<&Output, Flaw> {
+    match &result.ending {
+        Ending::Completed(output) => Ok(output),
+        other => Err(Flaw::new(format!("expected a completed call, got {other:?}"))),
+    }
+}
+
+/// What a call that failed put out.
+pub(super) fn failed(result: &CallResult) -> Result<&Output, Flaw> {
+    match &result.ending {
+        Ending::Failed(output) => Ok(output),
+        other => Err(Flaw::new(format!("expected a failed call, got {other:?}"))),
+    }
+}
+
+/// Checks that a call ended in this word, with this code.
+pub(super) fn ended(result: &CallResult, word: &str, code: Code) -> Result<(), Flaw> {
+    let seen = (result.ending.word(), result.ending.refusal().map(|refusal| refusal.code));
+    ensure!(seen == (word, Some(code)), "expected {word} ({code}), got {:?}", result.ending);
+    Ok(())
+}
+
+/// Checks that a call was refused with this code.
+pub(super) fn refused(result: &CallResult, code: Code) -> Result<(), Flaw> {
+    ended(result, "refused", code)
+}
+
+/// The record of a call.
+pub(super) async fn record(ledger: &dyn Ledger, call: CallId) -> Result<Record, Flaw> {
+    loaded(ledger, call).await
+}
+
+/// The kinds of what is on a record, in order.
+pub(super) fn kinds(record: &Record) -> Vec<&'static str> {
+    record.entries().iter().map(|entry| entry.fact.kind()).collect()
+}
+
+/// How often something of a kind is on a record.
+pub(super) fn how_often(record: &Record, is: impl Fn(&Fact) -> bool) -> usize {
+    record.entries().iter().filter(|entry| is(&entry.fact)).count()
+}
+
+/// Waits until something is on a record.
+pub(super) async fn until(
+    events: &mut broadcast::Receiver<Event>,
+    wanted: impl Fn(&Fact) -> bool,
+) -> Result<CallId, Flaw> {
+    loop {
+        if let Event::Entry { call, entry, .. } = events.recv().await?
+            && wanted(&entry.fact)
+        {
+            return Ok(call);
+        }
+    }
+}
+
+/// Panics as a stranger's code does, without a word on the screen.
+pub(super) fn fall_over<T>() -> T {
+    std::panic::resume_unwind(Box::new("fell over"))
+}
