@@ -10,6 +10,7 @@ use byleave_core::challenge::Challenge;
 use byleave_core::digest::{Digest, Held, RecordKey, canonical};
 use byleave_core::effect::{Effect, Plan, PlanHead};
 use byleave_core::entry::{Entry, Fact, Heading, Terms};
+use byleave_core::grant::GrantedBy;
 use byleave_core::id::{AttemptId, CallId};
 use byleave_core::outcome::Output;
 use byleave_core::record::{Attempt, Record};
@@ -19,7 +20,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::ledger::{AppendFault, Batch, Begins, Content, ContentFault, Ledger, LedgerFault, Listing, Waits};
+use crate::ledger::{
+    AppendFault, Batch, Begins, Content, ContentFault, Ledger, LedgerFault, Listing, Loaded, Waits,
+};
 use crate::redact::redact;
 
 /// The longest summary of a call that a list shows.
@@ -137,6 +140,11 @@ impl Desk {
             return Ok(content);
         }
         let bytes = ledger.content(self.call(), held).await?;
+        let key = self.key.as_ref().ok_or(ContentFault::Forgotten)?;
+        // What is run is what was approved, whatever the store hands out.
+        if key.hold(&bytes) != held {
+            return Err(ContentFault::Changed);
+        }
         let content: T = serde_json::from_slice(&bytes).map_err(|_| ContentFault::Changed)?;
         let content = Arc::new(content);
         self.contents.insert(held.digest, content.clone());
@@ -197,6 +205,11 @@ impl Desk {
         self.durable.len()
     }
 
+    /// Something has run, or someone may be running it.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.ran || self.durable.attempts() > 0
+    }
+
     /// Forgets everything that is not durable; the walk starts again from what is.
     pub(crate) fn rewind(&mut self) {
         self.record = self.durable.clone();
@@ -210,8 +223,12 @@ impl Desk {
     pub(crate) fn rewind_to_received(&mut self) {
         if self.durable.is_empty() {
             if let Some(first) = self.entries.first().cloned() {
-                let contents = std::mem::take(&mut self.new_contents);
+                let mut contents = std::mem::take(&mut self.new_contents);
                 self.rewind();
+                if let Fact::Received(heading) = &first.fact {
+                    let speaks_of = [Some(heading.arguments), heading.reason];
+                    contents.retain(|content| speaks_of.contains(&Some(content.held)));
+                }
                 // It was taken as the first line before, so it is again.
                 drop(self.write(first.at, first.fact));
                 self.new_contents = contents;
@@ -241,11 +258,28 @@ impl Desk {
         self.entries.iter().find(|entry| matches!(entry.fact, Fact::Ended { .. })).cloned()
     }
 
+    /// Whether a record that someone else has opened meanwhile is of the same call.
+    pub(crate) fn is_same_as(&self, loaded: &Loaded) -> bool {
+        let Some(mine) = self.record.heading() else { return false };
+        if !self.durable.is_empty() {
+            return loaded.record.heading() == Some(mine);
+        }
+        let theirs = |held: Held| {
+            let content = self.contents.get(&held.digest)?.downcast_ref::<Value>()?;
+            Some(loaded.key.as_ref()?.hold(canonical(content).as_bytes()))
+        };
+        let Some(arguments) = theirs(mine.arguments) else { return false };
+        let reason = mine.reason.and_then(theirs);
+        let same = Heading { arguments, reason, ..mine.clone() };
+        loaded.record.heading() == Some(&same)
+    }
+
     /// Goes on from a record that someone else has written on meanwhile.
     ///
     /// The end of what ran here is kept, if the attempt is still open there.
-    pub(crate) fn renew(&mut self, record: Record) {
+    pub(crate) fn renew(&mut self, Loaded { record, key }: Loaded) {
         let ended = self.unwritten_end();
+        self.key = key;
         self.durable = record.clone();
         self.record = record;
         self.lines.clear();
@@ -270,12 +304,27 @@ impl Desk {
                 LedgerFault::new("cannot write on the record", "it does not begin with a call").into()
             );
         };
-        ledger.append(batch).await?;
+        if let Err(fault) = ledger.append(batch).await
+            && !self.was_taken(ledger, &fault).await
+        {
+            return Err(fault);
+        }
         self.durable = self.record.clone();
         self.lines.clear();
         self.new_contents.clear();
         self.ran = false;
         Ok(std::mem::take(&mut self.entries))
+    }
+
+    /// Whether a ledger that broke has taken the lines nevertheless.
+    async fn was_taken(&self, ledger: &dyn Ledger, fault: &AppendFault) -> bool {
+        let AppendFault::Fault(_) = fault else { return false };
+        match ledger.load(self.call()).await {
+            Ok(Some(loaded)) => {
+                (loaded.record.len(), loaded.record.head()) == (self.record.len(), self.record.head())
+            }
+            Ok(None) | Err(_) => false,
+        }
     }
 
     async fn batch(&mut self, ledger: &dyn Ledger) -> Option<Batch> {
@@ -321,10 +370,11 @@ impl Desk {
             Some(Attempt::Open(claim)) if Some(claim.attempt) == self.mine => claim,
             _ => return None,
         };
-        let ruling =
-            self.record.draft().and_then(|draft| draft.permitted()).and_then(|step| step.as_ref().ok());
         // How often it may be used is said where it was given; the ledger looks there.
-        let leave = ruling.and_then(|ruling| ruling.leave).map(|leave| (leave, None));
+        let leave = match attempt.by {
+            GrantedBy::Leave(leave) => Some((leave, None)),
+            GrantedBy::Rule | GrantedBy::Answer(_) => None,
+        };
         let exclusive = !self.terms().is_some_and(|terms| terms.concurrency_safe);
         Some(Begins { attempt: attempt.attempt, exclusive, leave })
     }

@@ -168,7 +168,7 @@ async fn flush(parts: &Parts, desk: &mut Desk) -> Result<bool, Stop> {
             Err(AppendFault::Fault(fault)) if desk.ran && tries < END_TRIES => {
                 tries += 1;
                 tracing::warn!(call = %desk.call(), %fault, "the end of a call could not be recorded; trying again");
-                tokio::time::sleep(Duration::from_millis(20 << tries)).await;
+                tokio::time::sleep((parts.settings.poll / 10).saturating_mul(1 << tries)).await;
             }
             Err(AppendFault::Fault(fault)) => return Err(Stop::Fault(fault)),
         }
@@ -177,10 +177,11 @@ async fn flush(parts: &Parts, desk: &mut Desk) -> Result<bool, Stop> {
 
 async fn reload(parts: &Parts, desk: &mut Desk) -> Result<(), Stop> {
     match parts.ledger.load(desk.call()).await {
-        Ok(Some(loaded)) => {
-            desk.renew(loaded.record);
+        Ok(Some(loaded)) if desk.is_same_as(&loaded) => {
+            desk.renew(loaded);
             Ok(())
         }
+        Ok(Some(_)) => Err(Standing::Settled(reused(desk)).into()),
         Ok(None) => {
             desk.rewind();
             Ok(())
@@ -239,7 +240,7 @@ pub(crate) async fn tell(parts: &Parts, desk: &mut Desk, first: u32, entries: Ve
 /// The ledger failed: refused if nothing has run, unknown if something has. Never completed.
 fn unrecorded(desk: &Desk, fault: &LedgerFault) -> CallResult {
     tracing::error!(call = %desk.call(), %fault, "a call could not be recorded");
-    let ending = if desk.ran || desk.record.attempts() > 0 {
+    let ending = if desk.may_have_run() {
         Ending::Unknown(Refusal::new(
             Code::EndNotRecorded,
             format!("it ran, but its end could not be recorded: {fault}"),
@@ -251,6 +252,13 @@ fn unrecorded(desk: &Desk, fault: &LedgerFault) -> CallResult {
         ))
     };
     report::bare(desk.call(), desk.record.heading().map(|heading| heading.tool.as_str()), ending)
+}
+
+/// The result for a call whose id someone else was quicker to use for another.
+fn reused(desk: &Desk) -> CallResult {
+    let refusal = Refusal::new(Code::CallReused, format!("the id {} was used for another call", desk.call()));
+    let tool = desk.record.heading().map(|heading| heading.tool.as_str());
+    report::bare(desk.call(), tool, Ending::Refused(refusal))
 }
 
 /// The result for a call that never got onto a record.

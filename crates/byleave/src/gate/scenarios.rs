@@ -5,6 +5,9 @@
 //! own, on an empty store, in a tokio runtime with several threads. They touch nothing but a folder of their own among
 //! the temporary ones.
 
+mod between;
+mod binding;
+mod crash;
 mod stage;
 mod stop;
 mod way;
@@ -81,4 +84,10 @@ scenarios! { ($)
     stop::a_call_that_runs_elsewhere_can_be_cancelled_here,
     stop::a_caller_that_goes_away_takes_the_tool_along,
     stop::a_tool_gets_the_time_it_asks_for_up_to_the_limit,
+    binding::what_was_approved_is_what_runs,
+    binding::what_became_looser_voids_nothing,
+    binding::an_answer_is_for_one_question_once,
+    binding::a_grant_is_used_once,
+    binding::the_same_manifest_is_the_same_tool,
+    crash::a_crash_anywhere_leaves_one_outcome,
 }

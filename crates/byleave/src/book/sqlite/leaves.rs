@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
-use byleave_core::entry::{Entry, Fact};
+use byleave_core::entry::Fact;
 use byleave_core::grant::GrantedBy;
 use byleave_core::id::{AttemptId, CallId, LeaveId, TenantId};
 use byleave_core::leave::Leave;
-use byleave_core::question::{Answer, Answered, Approver};
+use byleave_core::question::{Answer, Answered};
 use byleave_core::record::Record;
 use lru::LruCache;
 use rusqlite::{Connection, params};
@@ -157,8 +157,8 @@ impl Leaves {
                 continue;
             }
             let record = read(connection, call)?;
-            let Some((given_at, by)) = giver(&record, leave.id) else { continue };
-            let uses = self.uses(connection, &leave, Some(leave.uses_max.unwrap_or(u32::MAX)))?;
+            let Some(Gift { at, answered, .. }) = gift(&record, tenant, leave.id) else { continue };
+            let uses = self.uses(connection, &leave, leave.uses_max.or(Some(u32::MAX)))?;
             let state = if force.is_revoked(tenant, leave.id) {
                 LeaveState::Revoked
             } else if !floor::in_time(&leave, now) {
@@ -168,7 +168,8 @@ impl Leaves {
             } else {
                 LeaveState::Standing
             };
-            items.push(LeaveItem { leave: (*leave).clone(), call, by: by.clone(), given_at, uses, state });
+            let (leave, by) = ((*leave).clone(), answered.by.clone());
+            items.push(LeaveItem { leave, call, by, given_at: at, uses, state });
         }
         items.reverse();
         Ok(items)
@@ -191,18 +192,9 @@ impl Leaves {
             return Ok(Some((*pos, Arc::clone(leave))));
         }
         let record = Record::read(call, &lines_of(&rows));
-        if record.damage().is_some() || record.heading().is_none_or(|heading| heading.tenant != *tenant) {
-            return Ok(None);
-        }
-        let gives = |entry: &Entry| match &entry.fact {
-            Fact::Answered(Answered { answer: Answer::Leave(leave), .. }) if leave.id == id => {
-                Some(Arc::new(leave.clone()))
-            }
-            _ => None,
-        };
-        let found = record.entries().iter().zip(0_u32..).find_map(|(entry, seq)| Some((gives(entry)?, seq)));
-        let Some((leave, seq)) = found else { return Ok(None) };
-        let pos = rows.iter().rfind(|row| row.seq <= seq).map_or(i64::MAX, |row| row.pos);
+        let Some(gift) = gift(&record, tenant, id) else { return Ok(None) };
+        let leave = Arc::new(gift.leave.clone());
+        let pos = rows.iter().rfind(|row| row.seq <= gift.seq).map_or(i64::MAX, |row| row.pos);
         let known = (print, pos, Arc::clone(&leave));
         self.given.lock().unwrap_or_else(PoisonError::into_inner).put(key, known);
         Ok(Some((pos, leave)))
@@ -232,12 +224,24 @@ impl Leaves {
     }
 }
 
-/// Who gave a leave on this record, and when.
-fn giver(record: &Record, id: LeaveId) -> Option<(Millis, &Approver)> {
-    record.entries().iter().find_map(|entry| match &entry.fact {
-        Fact::Answered(Answered { answer: Answer::Leave(leave), by, .. }) if leave.id == id => {
-            Some((entry.at, by))
-        }
+/// Where a leave was given.
+struct Gift<'a> {
+    seq: u32,
+    at: Millis,
+    answered: &'a Answered,
+    leave: &'a Leave,
+}
+
+/// Where a sound record of this tenant gave a leave.
+fn gift<'a>(record: &'a Record, tenant: &TenantId, id: LeaveId) -> Option<Gift<'a>> {
+    if record.damage().is_some() || record.heading()?.tenant != *tenant {
+        return None;
+    }
+    (0_u32..).zip(record.entries()).find_map(|(seq, entry)| match &entry.fact {
+        Fact::Answered(answered) => match &answered.answer {
+            Answer::Leave(leave) if leave.id == id => Some(Gift { seq, at: entry.at, answered, leave }),
+            _ => None,
+        },
         _ => None,
     })
 }

@@ -1,0 +1,148 @@
+//! A ledger that stands between a gate and the real one, and makes trouble.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use byleave_core::act::Act;
+use byleave_core::call::Millis;
+use byleave_core::digest::Held;
+use byleave_core::effect::Plan;
+use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_core::leave::Leave;
+
+use crate::ledger::{AppendFault, Batch, ContentFault, Interruption, Ledger, LedgerFault, Loaded};
+use crate::pending::Pending;
+
+/// What goes wrong with an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It fails, and nothing was taken.
+    NotTaken,
+    /// It is taken, and reported as failed.
+    Unacknowledged,
+    /// It fails, and nothing works from then on.
+    DiesBefore,
+    /// It is taken, and nothing works from then on.
+    DiesAfter,
+}
+
+impl Trouble {
+    pub(super) const ALL: [Self; 4] =
+        [Self::NotTaken, Self::Unacknowledged, Self::DiesBefore, Self::DiesAfter];
+}
+
+/// A ledger that makes trouble.
+pub(super) struct Between {
+    inner: Arc<dyn Ledger>,
+    appends: AtomicUsize,
+    trouble: Option<(usize, Trouble)>,
+    dead: AtomicBool,
+    lies: AtomicBool,
+}
+
+impl Between {
+    /// One that makes trouble at an append, counted from 1.
+    pub(super) fn failing(inner: Arc<dyn Ledger>, trouble: Option<(usize, Trouble)>) -> Arc<Self> {
+        let (dead, lies) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { inner, appends: AtomicUsize::new(0), trouble, dead, lies })
+    }
+
+    /// How often something was appended, or should have been.
+    pub(super) fn appends(&self) -> usize {
+        self.appends.load(Ordering::SeqCst)
+    }
+
+    /// From now on contents are handed out with every `open` in them made `shut`.
+    pub(super) fn lie(&self) {
+        self.lies.store(true, Ordering::SeqCst);
+    }
+
+    fn alive(&self) -> Result<&dyn Ledger, LedgerFault> {
+        if self.dead.load(Ordering::SeqCst) { Err(broken()) } else { Ok(&*self.inner) }
+    }
+}
+
+fn broken() -> LedgerFault {
+    LedgerFault::new("cannot use the ledger", "it broke on purpose")
+}
+
+impl Ledger for Between {
+    fn owner(&self) -> OwnerId {
+        self.inner.owner()
+    }
+
+    fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
+        Box::pin(async move { self.alive()?.load(call).await })
+    }
+
+    fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
+        Box::pin(async move {
+            let inner = self.alive()?;
+            let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
+            let trouble = self.trouble.filter(|(at, _)| *at == number).map(|(_, trouble)| trouble);
+            let Some(trouble) = trouble else { return inner.append(batch).await };
+            if matches!(trouble, Trouble::Unacknowledged | Trouble::DiesAfter) {
+                inner.append(batch).await?;
+            }
+            self.dead.store(matches!(trouble, Trouble::DiesBefore | Trouble::DiesAfter), Ordering::SeqCst);
+            Err(broken().into())
+        })
+    }
+
+    fn content(&self, call: CallId, held: Held) -> Pending<'_, Result<Vec<u8>, ContentFault>> {
+        Box::pin(async move {
+            let content = self.alive()?.content(call, held).await?;
+            if !self.lies.load(Ordering::SeqCst) {
+                return Ok(content);
+            }
+            Ok(String::from_utf8_lossy(&content).replace("open", "shut").into_bytes())
+        })
+    }
+
+    fn interrupt(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> Pending<'_, Result<Interruption, LedgerFault>> {
+        Box::pin(async move { self.alive()?.interrupt(call, attempt, at).await })
+    }
+
+    fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async move { self.alive()?.act(act).await })
+    }
+
+    fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
+        let tenant = tenant.clone();
+        Box::pin(async move { self.alive()?.halted(&tenant).await })
+    }
+
+    fn leaves(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+        now: Millis,
+    ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
+        let (tenant, tool) = (tenant.clone(), tool.to_owned());
+        Box::pin(async move { self.alive()?.leaves(&tenant, &tool, now).await })
+    }
+
+    fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        Box::pin(async move { self.alive()?.call_of(question).await })
+    }
+
+    fn held_up_by(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+    ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        let (tenant, session, plan) = (tenant.clone(), session.clone(), plan.clone());
+        Box::pin(async move { self.alive()?.held_up_by(&tenant, &session, call, &plan).await })
+    }
+
+    fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
+        Box::pin(async move { self.alive()?.drivable(now, limit).await })
+    }
+}
