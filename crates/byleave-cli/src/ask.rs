@@ -8,7 +8,7 @@ use byleave::gate::Gate;
 use byleave::result::Standing;
 
 use crate::options::Options;
-use crate::screen::Screen;
+use crate::screen::{Screen, prose};
 use crate::status::Status;
 
 /// How far a call came, and whether someone pressed Ctrl-C meanwhile.
@@ -51,7 +51,7 @@ pub(crate) async fn drive(
         interrupted = true;
         screen.say("calling it off; Ctrl-C again leaves at once");
         if let Err(fault) = gate.cancel(call, &options.person.name).await {
-            screen.say(&format!("it could not be called off: {fault}"));
+            screen.say(&prose(&format!("it could not be called off: {fault}")));
         }
     }
 }

@@ -52,8 +52,10 @@ fn misspelt(said: &clap::Error) -> Status {
     if said.use_stderr() {
         // What was typed stands in it, and clap drops what it takes for colours: so it is made visible beforehand.
         let words = std::env::args_os().map(|word| screen::one_line(&word.to_string_lossy()));
-        let visible = Args::try_parse_from(words).err();
-        screen.say_lines(&visible.as_ref().unwrap_or(said).render().to_string());
+        match Args::try_parse_from(words) {
+            Err(visible) => screen.say(visible.render().to_string().trim_end()),
+            Ok(_) => screen.say_lines(&said.render().to_string()),
+        }
         return Status::Unusable;
     }
     screen.trusted(&said.render().to_string());

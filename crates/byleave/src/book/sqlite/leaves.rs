@@ -139,32 +139,39 @@ impl Leaves {
         tenant: &TenantId,
         now: Millis,
     ) -> Result<Vec<LeaveItem>, rusqlite::Error> {
-        let sql = "SELECT id, call FROM leave WHERE tenant = ?1 ORDER BY id DESC";
+        let sql = "SELECT DISTINCT id, call FROM leave WHERE tenant = ?1";
         let mut statement = connection.prepare_cached(sql)?;
         let rows = statement.query_map([tenant.as_str()], |row| {
             Ok((LeaveId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
         })?;
-        let mut items: Vec<LeaveItem> = Vec::new();
+        let mut given: Vec<(i64, CallId, Arc<Leave>)> = Vec::new();
         for row in rows {
             let (id, call) = row?;
-            let record = read(connection, call)?;
-            let Some(Gift { at, answered, leave, .. }) = gift(&record, tenant, id) else { continue };
-            if items.iter().any(|item| item.leave.id == id) {
+            given.extend(self.given(connection, tenant, id, call)?.map(|(pos, leave)| (pos, call, leave)));
+        }
+        // Given twice under one id for one tool, the first counts.
+        given.sort_by_key(|(pos, ..)| *pos);
+        let mut items: Vec<LeaveItem> = Vec::new();
+        for (_, call, leave) in given {
+            if items.iter().any(|item| item.leave.id == leave.id && item.leave.tool == leave.tool) {
                 continue;
             }
-            let uses = self.uses(connection, leave, leave.uses_max.or(Some(u32::MAX)))?;
-            let state = if force.is_revoked(tenant, id) {
+            let record = read(connection, call)?;
+            let Some(Gift { at, answered, .. }) = gift(&record, tenant, leave.id) else { continue };
+            let uses = self.uses(connection, &leave, leave.uses_max.or(Some(u32::MAX)))?;
+            let state = if force.is_revoked(tenant, leave.id) {
                 LeaveState::Revoked
-            } else if leave.until.is_some_and(|until| now >= until) {
+            } else if !floor::in_time(&leave, now) {
                 LeaveState::Expired
-            } else if leave.uses_max.is_some_and(|max| uses >= max) {
+            } else if !floor::leave_left(&leave, uses, 1, None) {
                 LeaveState::Spent
             } else {
                 LeaveState::Standing
             };
-            let (leave, by) = (leave.clone(), answered.by.clone());
+            let (leave, by) = ((*leave).clone(), answered.by.clone());
             items.push(LeaveItem { leave, call, by, given_at: at, uses, state });
         }
+        items.reverse();
         Ok(items)
     }
 
