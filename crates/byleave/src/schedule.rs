@@ -4,8 +4,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use std::task::Poll;
+
 use byleave_core::id::{SessionId, TenantId};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore};
+
+use crate::pending::Pending;
 
 type Lanes = HashMap<(TenantId, SessionId), Arc<RwLock<()>>>;
 
@@ -27,22 +31,69 @@ pub(crate) enum Turn {
     Unlimited(OwnedRwLockReadGuard<()>),
 }
 
+/// A call in the line of its session.
+pub(crate) struct Line {
+    lane: Arc<RwLock<()>>,
+    together: Arc<Semaphore>,
+    concurrency_safe: bool,
+    place: Place,
+}
+
+enum Place {
+    Out,
+    Queued(Pending<'static, Turn>),
+    #[expect(dead_code, reason = "guards are held, not read")]
+    In(Turn),
+}
+
+impl Line {
+    /// Takes a place in the line, without waiting for the turn.
+    pub(crate) async fn queue(&mut self) {
+        if !matches!(self.place, Place::Out) {
+            return;
+        }
+        let mut turn = Box::pin(turn(self.lane.clone(), self.together.clone(), self.concurrency_safe));
+        self.place = match futures::poll!(&mut turn) {
+            Poll::Ready(turn) => Place::In(turn),
+            Poll::Pending => Place::Queued(turn),
+        };
+    }
+
+    /// Waits for the turn, in the place that was taken.
+    pub(crate) async fn take(&mut self) {
+        self.queue().await;
+        if let Place::Queued(turn) = &mut self.place {
+            self.place = Place::In(turn.await);
+        }
+    }
+
+    /// Steps out of the line, and lets others go first.
+    pub(crate) fn leave(&mut self) {
+        self.place = Place::Out;
+    }
+}
+
+/// Waits for a turn. Asking for it (the first poll) fixes the place in the order.
+async fn turn(lane: Arc<RwLock<()>>, together: Arc<Semaphore>, concurrency_safe: bool) -> Turn {
+    if !concurrency_safe {
+        return Turn::Alone(lane.write_owned().await);
+    }
+    let guard = lane.read_owned().await;
+    match together.acquire_owned().await {
+        Ok(permit) => Turn::Together(guard, permit),
+        Err(_) => Turn::Unlimited(guard),
+    }
+}
+
 impl Schedule {
     pub(crate) fn new(max_concurrent: usize) -> Self {
         Self { lanes: Mutex::default(), together: Arc::new(Semaphore::new(max_concurrent.max(1))) }
     }
 
-    /// Waits for a turn. Asking for it (the first poll) fixes the place in the order.
-    pub(crate) async fn turn(&self, tenant: &TenantId, session: &SessionId, concurrency_safe: bool) -> Turn {
-        let lane = self.lane(tenant, session);
-        if !concurrency_safe {
-            return Turn::Alone(lane.write_owned().await);
-        }
-        let guard = lane.read_owned().await;
-        match self.together.clone().acquire_owned().await {
-            Ok(permit) => Turn::Together(guard, permit),
-            Err(_) => Turn::Unlimited(guard),
-        }
+    /// A call of a session that will want its turn.
+    pub(crate) fn line(&self, tenant: &TenantId, session: &SessionId, concurrency_safe: bool) -> Line {
+        let (lane, together) = (self.lane(tenant, session), self.together.clone());
+        Line { lane, together, concurrency_safe, place: Place::Out }
     }
 
     fn lane(&self, tenant: &TenantId, session: &SessionId) -> Arc<RwLock<()>> {
