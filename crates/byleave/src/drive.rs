@@ -19,6 +19,7 @@ use crate::parts::{Driving, Parts};
 use crate::perform::{Performed, perform};
 use crate::report;
 use crate::result::{CallResult, Ending, Standing};
+use crate::schedule::Spot;
 
 /// How often the end of something that ran is offered to a ledger that fails.
 const END_TRIES: u32 = 6;
@@ -26,11 +27,11 @@ const END_TRIES: u32 = 6;
 /// Drives a call as far as it goes: to its end, to a person, or behind another call.
 ///
 /// The only loop in the system. Everything that it knows is on the record; what is not yet durable can be walked again.
-pub(crate) async fn drive(parts: &Parts, desk: &mut Desk, driving: &Driving) -> Standing {
+pub(crate) async fn drive(parts: &Parts, desk: &mut Desk, driving: &Driving, spot: &mut Spot) -> Standing {
     loop {
         let step = match next(&desk.record) {
             Next::Do(task) => step(parts, desk, driving, task).await,
-            Next::Wait(question) => wait(parts, desk, driving, question).await,
+            Next::Wait(question) => wait(parts, desk, driving, spot, question).await,
             Next::Settle(outcome) => settle(parts, desk, outcome).await,
         };
         match step {
@@ -82,7 +83,13 @@ async fn step(parts: &Parts, desk: &mut Desk, driving: &Driving, task: Task) -> 
     }
 }
 
-async fn wait(parts: &Parts, desk: &mut Desk, driving: &Driving, question: Question) -> Result<(), Stop> {
+async fn wait(
+    parts: &Parts,
+    desk: &mut Desk,
+    driving: &Driving,
+    spot: &mut Spot,
+    question: Question,
+) -> Result<(), Stop> {
     if !flush(parts, desk).await? {
         return Ok(());
     }
@@ -92,6 +99,8 @@ async fn wait(parts: &Parts, desk: &mut Desk, driving: &Driving, question: Quest
     if let Some(by) = driving.cancelled_by() {
         return write(parts, desk, Fact::Cancelled { by });
     }
+    // While a person thinks, only those wait who would come into conflict with this call.
+    spot.leave();
     let (call, len) = (desk.call(), desk.durable_len());
     let closing = tokio::select! {
         biased;
@@ -99,16 +108,21 @@ async fn wait(parts: &Parts, desk: &mut Desk, driving: &Driving, question: Quest
         closing = ask::put(parts, desk, &question) => Some(closing),
         () = moved_on(parts, driving, call, len) => None,
     };
-    // Whoever was faster, the first on the record counts.
-    let Some(closing) = closing else { return reload(parts, desk).await };
     match closing {
-        None => Err(Standing::Waiting { call: desk.call(), question }.into()),
-        Some(fact) => {
+        None => reload(parts, desk).await?,
+        Some(None) => return Err(Standing::Waiting { call: desk.call(), question }.into()),
+        Some(Some(fact)) => {
             write(parts, desk, fact)?;
             // An answer is kept before anything is made of it. If someone else was faster, theirs counts.
-            flush(parts, desk).await.map(|_| ())
+            flush(parts, desk).await?;
         }
     }
+    tokio::select! {
+        biased;
+        () = spot.take() => {}
+        () = driving.cancel.cancelled() => {}
+    }
+    Ok(())
 }
 
 /// Waits until the record is longer than it was, whoever wrote on it.

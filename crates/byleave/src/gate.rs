@@ -9,7 +9,7 @@ use byleave_core::act::{Act, Deed};
 use byleave_core::call::Call;
 use byleave_core::digest::RecordKey;
 use byleave_core::entry::Fact;
-use byleave_core::id::{ActId, CallId, LeaveId, QuestionId, TenantId};
+use byleave_core::id::{ActId, CallId, LeaveId, QuestionId, SessionId, TenantId};
 use byleave_core::policy::Policy;
 use byleave_core::question::Answered;
 use byleave_core::refusal::Code;
@@ -31,6 +31,7 @@ use crate::event::Event;
 use crate::ledger::{AppendFault, ContentFault, LedgerFault};
 use crate::parts::{Driving, Parts};
 use crate::result::{CallResult, Ending, Standing};
+use crate::schedule::Spot;
 use crate::telemetry;
 
 /// The gate between agents and the world. Cheap to clone; all clones are one gate.
@@ -69,7 +70,10 @@ impl Gate {
         loop {
             let other = match standing {
                 Standing::Settled(result) => return result,
-                Standing::HeldUp { by, .. } => Some(by),
+                Standing::HeldUp { by, .. } => {
+                    self.look_after(by).await;
+                    Some(by)
+                }
                 Standing::Waiting { .. } | Standing::RunningElsewhere { .. } => None,
             };
             self.until_something_happens(&place, len, other).await;
@@ -81,7 +85,13 @@ impl Gate {
     ///
     /// Results come back in the order of the calls. A person who aborts one stops all that are not yet settled.
     pub async fn settle_all(&self, calls: Vec<Call>) -> Vec<CallResult> {
-        let ids: Vec<CallId> = calls.iter().map(|call| call.id).collect();
+        // All at once, so that whoever is stopped before it was begun does not begin.
+        let all: Vec<_> = calls.iter().map(|call| self.parts.bustle.enter(call.id)).collect();
+        let stop_all_if_aborted = |result: &CallResult| {
+            if result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted) {
+                all.iter().for_each(|driving| driving.stop("a person who stopped everything"));
+            }
+        };
         let indexed = calls
             .into_iter()
             .enumerate()
@@ -92,18 +102,15 @@ impl Gate {
         for call in indexed {
             let mut call = Box::pin(call);
             match futures::poll!(&mut call) {
-                std::task::Poll::Ready(done) => places.push(done),
+                std::task::Poll::Ready(done) => {
+                    stop_all_if_aborted(&done.1);
+                    places.push(done);
+                }
                 std::task::Poll::Pending => running.push(call),
             }
         }
         while let Some(done) = running.next().await {
-            if done.1.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted) {
-                for id in &ids {
-                    if let Some(driving) = self.parts.bustle.find(*id) {
-                        driving.stop("a person who stopped everything");
-                    }
-                }
-            }
+            stop_all_if_aborted(&done.1);
             places.push(done);
         }
         places.sort_by_key(|(place, _)| *place);
@@ -244,8 +251,11 @@ impl Gate {
         let driving = self.parts.bustle.enter(call.id);
         let stood = async {
             let _wheel = driving.wheel.lock().await;
+            // In line before anything is looked up, so that calls keep their order however long that takes.
+            let mut spot = self.spot(&call.tenant, &call.session, &call.tool);
+            spot.queue().await;
             match self.open(&call).await {
-                Ok(mut desk) => self.take_turn(&mut desk, &driving).await,
+                Ok(mut desk) => self.take_turn(&mut desk, &driving, spot).await,
                 Err(result) => (Standing::Settled(*result), 0),
             }
         };
@@ -259,7 +269,13 @@ impl Gate {
         let stood = async {
             let _wheel = driving.wheel.lock().await;
             match self.desk(call).await {
-                Ok(Some(mut desk)) => self.take_turn(&mut desk, &driving).await,
+                Ok(Some(mut desk)) => match desk.record.heading() {
+                    Some(heading) => {
+                        let spot = self.spot(&heading.tenant, &heading.session, &heading.tool);
+                        self.take_turn(&mut desk, &driving, spot).await
+                    }
+                    None => (Standing::Settled(unheard_of(call)), 0),
+                },
                 Ok(None) => (Standing::Settled(unheard_of(call)), 0),
                 Err(fault) => {
                     let refusal =
@@ -302,28 +318,27 @@ impl Gate {
         Ok(loaded.map(|loaded| Desk::reopen(loaded.record, loaded.key)))
     }
 
+    fn spot(&self, tenant: &TenantId, session: &SessionId, tool: &str) -> Spot {
+        let alone = self.parts.settings.max_concurrent <= 1;
+        let safe = self.parts.catalog.get(tool).is_ok_and(|tool| tool.manifest().concurrency_safe);
+        self.parts.schedule.spot(tenant, session, safe && !alone)
+    }
+
     /// Waits for the call's turn in its session, and drives it.
-    async fn take_turn(&self, desk: &mut Desk, driving: &Driving) -> (Standing, u32) {
+    async fn take_turn(&self, desk: &mut Desk, driving: &Driving, mut spot: Spot) -> (Standing, u32) {
         // What needs no driving needs no turn; and a question that waits must not stand in anyone's way.
-        let heading = desk.record.heading().cloned();
-        let waits = matches!(next(&desk.record), Next::Wait(_) | Next::Settle(_));
-        let turn = match heading {
-            Some(heading) if !waits => {
-                let alone = self.parts.settings.max_concurrent <= 1;
-                let safe =
-                    self.parts.catalog.get(&heading.tool).is_ok_and(|tool| tool.manifest().concurrency_safe);
-                let turn = self.parts.schedule.turn(&heading.tenant, &heading.session, safe && !alone);
-                tokio::select! {
-                    biased;
-                    turn = turn => Some(turn),
-                    () = driving.cancel.cancelled() => None,
-                }
+        if matches!(next(&desk.record), Next::Wait(_) | Next::Settle(_)) {
+            spot.leave();
+        } else {
+            tokio::select! {
+                biased;
+                () = spot.take() => {}
+                () = driving.cancel.cancelled() => {}
             }
-            _ => None,
-        };
+        }
         let started = self.parts.now();
-        let standing = drive(&self.parts, desk, driving).await;
-        drop(turn);
+        let standing = drive(&self.parts, desk, driving, &mut spot).await;
+        drop(spot);
         telemetry::stood(&standing, &desk.record, self.parts.now().saturating_sub(started));
         (standing, desk.durable_len())
     }
@@ -351,6 +366,17 @@ impl Gate {
             () = driving.cancel.cancelled(), if is_running => {}
             () = driving.grown_beyond(len) => {}
             () = other_grows => {}
+        }
+    }
+
+    /// Drives a call on that was answered and that nobody drives, because another stands behind it.
+    async fn look_after(&self, call: CallId) {
+        let is_driven = self.parts.bustle.find(call).is_some();
+        if !is_driven
+            && let Ok(Some(desk)) = self.desk(call).await
+            && matches!(next(&desk.record), Next::Do(_))
+        {
+            self.go_on(call).await;
         }
     }
 

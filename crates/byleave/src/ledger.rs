@@ -60,7 +60,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// The call that a question belongs to.
     fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>>;
 
-    /// A call of this session that waits for a person and whose effects conflict with this plan.
+    /// A call of this session that a person was asked about, that has neither ended nor been settled since, and whose
+    /// effects conflict with this plan.
     fn held_up_by(
         &self,
         tenant: &TenantId,
@@ -140,7 +141,8 @@ pub struct Listing {
 pub struct Waits {
     /// The question.
     pub question: Question,
-    /// What it would do; later calls of the session that conflict with it are held up. Empty for a held result.
+    /// What it would do; later calls of the session that conflict with it are held up, until it has ended or is settled.
+    /// Empty for a held result.
     pub effects: Vec<Effect>,
 }
 

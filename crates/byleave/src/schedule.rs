@@ -2,12 +2,13 @@
 //! and in the order in which they came. Between processes the ledger keeps order; this is the part of one process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use byleave_core::id::{SessionId, TenantId};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 
-use crate::parts::locked;
+use crate::pending::Pending;
 
 /// Who may run now, in this process.
 #[derive(Debug)]
@@ -25,11 +26,61 @@ struct Lane {
 }
 
 /// The right to run, given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    _alone: Option<OwnedRwLockWriteGuard<()>>,
-    _together: Option<(OwnedRwLockReadGuard<()>, Option<OwnedSemaphorePermit>)>,
-    _lane: Arc<Lane>,
+#[expect(dead_code, reason = "guards are held, not read")]
+enum Turn {
+    Alone(OwnedRwLockWriteGuard<()>),
+    // Nobody closes the semaphore, so there is always a permit.
+    Together(OwnedRwLockReadGuard<()>, Option<OwnedSemaphorePermit>),
+}
+
+/// A call among those of its session.
+pub(crate) struct Spot {
+    lane: Arc<Lane>,
+    concurrency_safe: bool,
+    place: Place,
+}
+
+enum Place {
+    Out,
+    Queued(Pending<'static, Turn>),
+    #[expect(dead_code, reason = "the turn is held, not read")]
+    In(Turn),
+}
+
+impl Spot {
+    /// Takes a place in the order, without waiting for the turn.
+    pub(crate) async fn queue(&mut self) {
+        if !matches!(self.place, Place::Out) {
+            return;
+        }
+        let mut turn = Box::pin(turn(self.lane.clone(), self.concurrency_safe));
+        self.place = match futures::poll!(&mut turn) {
+            Poll::Ready(turn) => Place::In(turn),
+            Poll::Pending => Place::Queued(turn),
+        };
+    }
+
+    /// Waits for the turn, in the place that was taken.
+    pub(crate) async fn take(&mut self) {
+        self.queue().await;
+        if let Place::Queued(turn) = &mut self.place {
+            self.place = Place::In(turn.await);
+        }
+    }
+
+    /// Steps aside, and lets others go first.
+    pub(crate) fn leave(&mut self) {
+        self.place = Place::Out;
+    }
+}
+
+/// Waits for a turn. Asking for it (the first poll) fixes the place in the order.
+async fn turn(lane: Arc<Lane>, concurrency_safe: bool) -> Turn {
+    if !concurrency_safe {
+        return Turn::Alone(lane.order.clone().write_owned().await);
+    }
+    let beside = lane.order.clone().read_owned().await;
+    Turn::Together(beside, lane.together.clone().acquire_owned().await.ok())
 }
 
 impl Schedule {
@@ -37,21 +88,13 @@ impl Schedule {
         Self { lanes: Mutex::default(), max_concurrent: max_concurrent.max(1) }
     }
 
-    /// Waits for a turn. Asking for it (the first poll) fixes the place in the order.
-    pub(crate) async fn turn(&self, tenant: &TenantId, session: &SessionId, concurrency_safe: bool) -> Turn {
-        let lane = self.lane(tenant, session);
-        if !concurrency_safe {
-            let alone = lane.order.clone().write_owned().await;
-            return Turn { _alone: Some(alone), _together: None, _lane: lane };
-        }
-        let beside = lane.order.clone().read_owned().await;
-        // Nobody closes the semaphore.
-        let permit = lane.together.clone().acquire_owned().await.ok();
-        Turn { _alone: None, _together: Some((beside, permit)), _lane: lane }
+    /// A call of a session that will want its turn.
+    pub(crate) fn spot(&self, tenant: &TenantId, session: &SessionId, concurrency_safe: bool) -> Spot {
+        Spot { lane: self.lane(tenant, session), concurrency_safe, place: Place::Out }
     }
 
     fn lane(&self, tenant: &TenantId, session: &SessionId) -> Arc<Lane> {
-        let mut lanes = locked(&self.lanes);
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.len() >= 1_024 && lanes.len().is_power_of_two() {
             // A lane that nobody holds keeps no order.
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);

@@ -8,8 +8,11 @@
 mod between;
 mod binding;
 mod crash;
+mod order;
+mod owners;
 mod stage;
 mod stop;
+mod twins;
 mod way;
 
 use std::time::Duration;
@@ -89,5 +92,21 @@ scenarios! { ($)
     binding::an_answer_is_for_one_question_once,
     binding::a_grant_is_used_once,
     binding::the_same_manifest_is_the_same_tool,
+    order::safe_calls_run_beside_each_other_up_to_the_limit,
+    order::other_calls_run_alone_and_in_order,
+    order::alone_means_without_the_safe_ones_too,
+    order::one_at_a_time_is_a_setting,
+    order::sessions_do_not_wait_for_each_other,
+    order::who_waits_for_a_person_holds_up_only_who_conflicts,
+    order::who_stands_behind_an_answered_call_sees_it_through,
+    order::an_abort_stops_the_siblings,
+    twins::the_same_call_at_once_runs_once,
+    twins::the_same_call_in_two_gates_runs_once,
+    twins::another_call_under_its_id_is_refused,
+    twins::two_calls_race_for_one_id,
+    owners::two_gates_never_run_two_alone_at_once,
+    owners::what_a_dead_owner_ran_is_unknown_and_never_run_again,
+    owners::what_may_be_repeated_is_run_again,
+    owners::everything_unfinished_can_be_resumed,
     crash::a_crash_anywhere_leaves_one_outcome,
 }

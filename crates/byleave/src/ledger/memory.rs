@@ -119,6 +119,7 @@ impl MemoryLedger {
         let (line, _) = floor::interrupted(&mut record, attempt, at)?;
         kept.lines.push(line);
         store.free_seat(call);
+        store.let_others_pass(call);
         Ok(Interruption::Written)
     }
 }
@@ -217,7 +218,7 @@ impl Ledger for MemoryLedger {
             let holds_up = |(other, effects): &(&CallId, &Vec<Effect>)| {
                 **other != call && floor::holds_up(effects, plan)
             };
-            session.waiting.iter().find(holds_up).map(|(other, _)| *other)
+            session.holding.iter().find(holds_up).map(|(other, _)| *other)
         });
         Box::pin(ready(by))
     }
@@ -277,8 +278,8 @@ struct Given {
 struct Session {
     /// The open attempt that runs alone.
     seat: Option<(CallId, AttemptId)>,
-    /// Calls that wait for a person, with what they would do.
-    waiting: BTreeMap<CallId, Vec<Effect>>,
+    /// Calls that a person was asked about and that have not ended, with what they would do.
+    holding: BTreeMap<CallId, Vec<Effect>>,
 }
 
 impl Store {
@@ -334,6 +335,7 @@ impl Store {
         }
         if moves.frees_seat {
             self.free_seat(batch.call);
+            self.let_others_pass(batch.call);
         }
         if !moves.gives.is_empty() || !moves.uses.is_empty() {
             let tenant = tenant_of(&mut self.tenants, &batch.listing.tenant);
@@ -371,7 +373,7 @@ impl Store {
         self.ready.remove(&(kept.opened_at, call));
         self.waiting.insert((expires_at, call));
         let tenant = tenant_of(&mut self.tenants, &kept.tenant);
-        tenant.session(&kept.session).waiting.insert(call, effects.to_vec());
+        tenant.session(&kept.session).holding.insert(call, effects.to_vec());
     }
 
     fn close_question(&mut self, call: CallId) {
@@ -379,9 +381,14 @@ impl Store {
         let Some(expires_at) = kept.waits_until.take() else { return };
         self.waiting.remove(&(expires_at, call));
         self.ready.insert((kept.opened_at, call));
+    }
+
+    /// What a call would have done, or has done by now, holds nobody up any more.
+    fn let_others_pass(&mut self, call: CallId) {
+        let Some(kept) = self.calls.get(&call) else { return };
         if let Some(tenant) = self.tenants.get_mut(&kept.tenant) {
             tenant.change_session(&kept.session, |session| {
-                session.waiting.remove(&call);
+                session.holding.remove(&call);
             });
         }
     }
@@ -490,7 +497,7 @@ impl Tenant {
     fn change_session(&mut self, id: &SessionId, change: impl FnOnce(&mut Session)) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         change(session);
-        if session.seat.is_none() && session.waiting.is_empty() {
+        if session.seat.is_none() && session.holding.is_empty() {
             self.sessions.remove(id);
         }
     }

@@ -1,4 +1,5 @@
-//! Holds: the effects of calls that wait for a person, so that later calls in conflict with them keep their order.
+//! Holds: the effects of calls that a person was asked about and that have not ended, so that later calls in conflict
+//! with them keep their order.
 //!
 //! Found by index, whatever the number of waiting calls; the last word is [`Effect::conflicts_with`].
 

@@ -94,6 +94,9 @@ pub(super) fn project(
 ) -> Result<(), rusqlite::Error> {
     if !change.opens {
         clear_waiting(connection, first)?;
+        if change.marks.ends || change.state == CallState::Settled || change.waits.is_some() {
+            holds::clear(connection, first)?;
+        }
     }
     write_call(connection, first, change)?;
     if let Some(waits) = &change.waits {
@@ -163,7 +166,7 @@ fn clear_waiting(connection: &Connection, first: i64) -> Result<(), rusqlite::Er
     connection
         .prepare_cached("UPDATE question SET open = 0 WHERE call = ?1 AND open = 1")?
         .execute([first])?;
-    holds::clear(connection, first)
+    Ok(())
 }
 
 fn open_question(

@@ -77,7 +77,7 @@ CREATE UNIQUE INDEX question_id ON question(id);
 CREATE INDEX question_open ON question(pos) WHERE open = 1;
 CREATE INDEX question_call ON question(call) WHERE open = 1;
 
--- The effects of calls that wait for a person.
+-- The effects of calls that a person was asked about and that have not ended.
 CREATE TABLE hold(
     tenant TEXT NOT NULL,
     session TEXT NOT NULL,

@@ -10,6 +10,7 @@ use byleave_core::id::{CallId, LeaveId, QuestionId, SessionId, TenantId};
 use byleave_core::leave::Leave;
 use byleave_core::pattern::Pattern;
 use byleave_core::question::Answer;
+use byleave_core::walk::{Next, Task, next};
 use uuid::Uuid;
 
 use super::script::{NOW, QUESTION_MS, Script, Setting, act, give, leave};
@@ -148,7 +149,7 @@ pub(super) async fn waiting_calls_hold_up_what_conflicts(bench: &dyn Bench) -> R
     Ok(())
 }
 
-pub(super) async fn closing_a_question_lets_others_pass(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn what_was_asked_about_holds_up_until_it_has_ended(bench: &dyn Bench) -> Result<(), Flaw> {
     type Closing = fn(&mut Script) -> Result<(), Flaw>;
     const CLOSINGS: &[(&str, Closing)] = &[
         ("a yes", |script| script.answer(Answer::Yes { note: None })),
@@ -161,10 +162,6 @@ pub(super) async fn closing_a_question_lets_others_pass(bench: &dyn Bench) -> Re
         ("an abort", |script| script.answer(Answer::Abort)),
         ("expiry", Script::expire),
         ("a cancel", |script| script.push(Fact::Cancelled { by: "ada".into() })),
-        ("a cancel and its end", |script| {
-            script.push(Fact::Cancelled { by: "ada".into() })?;
-            script.settle()
-        }),
     ];
     let ledger = bench.open().await?;
     let stranger = CallId::new(Uuid::now_v7());
@@ -172,13 +169,29 @@ pub(super) async fn closing_a_question_lets_others_pass(bench: &dyn Bench) -> Re
         let mut script = Script::waiting(Setting::asking())?;
         let (tenant, session) = (script.tenant().clone(), script.session().clone());
         let plan = script.plan();
+        let held_up_by = || ledger.held_up_by(&tenant, &session, stranger, &plan);
+        let holds = Some(script.call());
         ledger.append(script.batch()).await?;
-        let held_up = ledger.held_up_by(&tenant, &session, stranger, &plan).await?;
-        same(&format!("before {what}"), &held_up, &Some(script.call()))?;
+        same(&format!("before {what}"), &held_up_by().await?, &holds)?;
         close(&mut script)?;
         ledger.append(script.batch()).await?;
-        let held_up = ledger.held_up_by(&tenant, &session, stranger, &plan).await?;
-        same(&format!("after {what}"), &held_up, &None)?;
+        // Nothing has been done yet: who passed now would come before it.
+        same(&format!("after {what}"), &held_up_by().await?, &holds)?;
+        match next(&script.record) {
+            Next::Do(Task::Begin(_)) => {
+                script.begin(ledger.owner())?;
+                ledger.append(script.batch()).await?;
+                same(&format!("begun after {what}"), &held_up_by().await?, &holds)?;
+                script.end()?;
+            }
+            Next::Settle(_) => script.settle()?,
+            _ => {
+                script.push(Fact::Cancelled { by: "ada".into() })?;
+                script.settle()?;
+            }
+        }
+        ledger.append(script.batch()).await?;
+        same(&format!("ended after {what}"), &held_up_by().await?, &None)?;
     }
     Ok(())
 }

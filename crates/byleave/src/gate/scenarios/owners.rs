@@ -1,0 +1,142 @@
+//! Several gates on one ledger: they keep out of each other's way, and look after each other's dead.
+
+use std::sync::Arc;
+
+use byleave_core::entry::Fact;
+use byleave_core::id::CallId;
+use byleave_core::outcome::Output;
+use byleave_core::refusal::Code;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::order::Crowd;
+use super::stage::{Probe, Stage, completed, ended, how_often, record, settled};
+use crate::gate::Gate;
+use crate::ledger::Ledger;
+use crate::ledger::conformance::{Bench, Flaw, ensure, same};
+use crate::result::Standing;
+
+// req: E4
+pub(super) async fn two_gates_never_run_two_alone_at_once(bench: &dyn Bench) -> Result<(), Flaw> {
+    const EACH: usize = 15;
+    let stage = Stage::new(bench)?;
+    let crowd = Crowd::default();
+    let mut tasks = Vec::new();
+    for _ in 0..2 {
+        let crowd = crowd.clone();
+        let probe = stage.probe("free-alone", move |_, _| {
+            let crowd = crowd.clone();
+            async move {
+                let _inside = crowd.enter();
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                Output::text("")
+            }
+        });
+        let gate = stage.gate().await?.tool(probe).build()?;
+        for number in 0..EACH {
+            let (gate, call) = (gate.clone(), stage.call("free-alone", json!({ "n": number }))?);
+            tasks.push(tokio::spawn(async move { gate.settle(call).await }));
+        }
+    }
+    for task in tasks {
+        completed(&task.await?)?;
+    }
+    same("runs", &stage.runs.count(), &(2 * EACH))?;
+    same("at once", &crowd.most(), &1)
+}
+
+/// A tool that says when it starts and never ends the first time.
+fn stuck(stage: &Stage<'_>, name: &str, starts: mpsc::UnboundedSender<()>) -> Probe {
+    let runs = stage.runs.clone();
+    stage.probe(name, move |_, _| {
+        let (first, starts) = (runs.count() == 1, starts.clone());
+        async move {
+            starts.send(()).ok();
+            if first {
+                std::future::pending::<()>().await;
+            }
+            Output::text("the second time")
+        }
+    })
+}
+
+struct Dead {
+    call: byleave_core::call::Call,
+    gate: Gate,
+    ledger: Arc<dyn Ledger>,
+}
+
+/// A call whose owner died while it ran, and another gate on the store.
+async fn died_at_work(stage: &Stage<'_>, tool: &str, repeatable: bool) -> Result<Dead, Flaw> {
+    let (starts, mut started) = mpsc::unbounded_channel();
+    let dying = stage.ledger().await?;
+    let probe = || stuck(stage, tool, starts.clone()).with(|manifest| manifest.repeatable = repeatable);
+    let gate = stage.gate_on(dying.clone())?.tool(probe()).build()?;
+    let call = stage.call(tool, json!({}))?;
+    let task = tokio::spawn({
+        let (gate, call) = (gate.clone(), call.clone());
+        async move { gate.settle(call).await }
+    });
+    started.recv().await.ok_or_else(|| Flaw::new("it never started"))?;
+
+    let ledger = stage.ledger().await?;
+    let other = stage.gate_on(ledger.clone())?.tool(probe()).build()?;
+    let standing = other.resume(call.id).await;
+    ensure!(matches!(standing, Standing::RunningElsewhere { .. }), "its owner lives: {standing:?}");
+    task.abort();
+    ensure!(task.await.is_err(), "it is still being driven");
+    drop(gate);
+    stage.bench.kill(dying).await?;
+    Ok(Dead { call, gate: other, ledger })
+}
+
+// req: E1
+pub(super) async fn what_a_dead_owner_ran_is_unknown_and_never_run_again(
+    bench: &dyn Bench,
+) -> Result<(), Flaw> {
+    // Found by whoever resumes everything, by the same call again, and by another call that it stands in the way of.
+    for found_by in ["resuming all", "the same call", "another call"] {
+        let stage = Stage::new(bench)?;
+        let Dead { call, gate, ledger } = died_at_work(&stage, "free-stuck", false).await?;
+        match found_by {
+            "resuming all" => drop(gate.resume_all().await?),
+            "another call" => drop(completed(&gate.settle(stage.call("free", json!({}))?).await)?),
+            _ => {}
+        }
+        let result = gate.settle(call.clone()).await;
+        ended(&result, "unknown", Code::Interrupted)?;
+        let told = result.error().unwrap_or_default();
+        ensure!(told.contains("do not repeat it unasked"), "the model is not told: {told}");
+        same("runs", &stage.runs.of("free-stuck"), &1)?;
+        same("attempts", &record(&*ledger, call.id).await?.attempts(), &1)?;
+        ensure!(gate.resume_all().await?.is_empty(), "something is left to do");
+    }
+    Ok(())
+}
+
+// req: E1, T5
+pub(super) async fn what_may_be_repeated_is_run_again(bench: &dyn Bench) -> Result<(), Flaw> {
+    let stage = Stage::new(bench)?;
+    let Dead { call, gate, ledger } = died_at_work(&stage, "free-stuck", true).await?;
+    let result = gate.settle(call.clone()).await;
+    same("the output", &completed(&result)?.text.as_str(), &"the second time")?;
+    same("runs", &stage.runs.count(), &2)?;
+    let record = record(&*ledger, call.id).await?;
+    same("attempts", &record.attempts(), &2)?;
+    same("interruptions", &how_often(&record, |fact| matches!(fact, Fact::Interrupted { .. })), &1)
+}
+
+// req: E1
+pub(super) async fn everything_unfinished_can_be_resumed(bench: &dyn Bench) -> Result<(), Flaw> {
+    let stage = Stage::new(bench)?;
+    let Dead { call, gate, .. } = died_at_work(&stage, "free-stuck", false).await?;
+    let standings = gate.resume_all().await?;
+    let calls: Vec<CallId> = standings.iter().map(Standing::call).collect();
+    same("who was resumed", &calls, &vec![call.id])?;
+    for standing in standings {
+        ended(&settled(standing)?, "unknown", Code::Interrupted)?;
+    }
+    Ok(())
+}
