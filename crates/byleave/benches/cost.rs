@@ -3,6 +3,7 @@
 //! `cargo bench -p byleave --bench cost` measures and writes docs/performance.md (its part between the marks).
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
+use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,11 +17,13 @@ use byleave::core::outcome::Output;
 use byleave::core::policy::{Places, Policy};
 use byleave::gate::Gate;
 use byleave::ledger::Ledger;
+use byleave::pending::Pending;
 use byleave::result::Ending;
 use byleave::settings::Settings;
 use byleave::tool::{Run, Site, Tool};
 use byleave::typed::Typed;
 use criterion::Criterion;
+use futures::FutureExt as _;
 use futures::channel::oneshot;
 use rusqlite::Connection;
 use serde_json::json;
@@ -127,27 +130,43 @@ fn timed<T>(work: impl FnOnce() -> T) -> Duration {
     started.elapsed()
 }
 
-/// Measures two things in turns under criterion, and returns the median of each.
-fn in_turns(
+/// Measures two things in turns under criterion, on a worker of the runtime, as in use; returns the median of each.
+fn in_turns<F>(
     criterion: &mut Criterion,
+    runtime: &Runtime,
     name: &str,
-    mut bare: impl FnMut(),
-    mut ours: impl FnMut(),
-) -> (Duration, Duration) {
-    let (mut bares, mut all) = (Vec::new(), Vec::new());
+    bare: impl Fn() + Send + Sync + 'static,
+    ours: impl Fn() -> F + Send + Sync + 'static,
+) -> (Duration, Duration)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let samples = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let (bare, ours) = (Arc::new(bare), Arc::new(ours));
     criterion.bench_function(name, |bencher| {
         bencher.iter_custom(|iterations| {
-            let mut total = Duration::ZERO;
-            for _ in 0..iterations {
-                bares.push(timed(&mut bare));
-                let took = timed(&mut ours);
-                all.push(took);
-                total += took;
-            }
-            total
+            let (bare, ours, samples) = (bare.clone(), ours.clone(), samples.clone());
+            let measured = runtime.spawn(async move {
+                let mut total = Duration::ZERO;
+                for _ in 0..iterations {
+                    let started = Instant::now();
+                    bare();
+                    let bare_took = started.elapsed();
+                    let started = Instant::now();
+                    ours().await;
+                    let took = started.elapsed();
+                    total += took;
+                    let mut samples = samples.lock().unwrap();
+                    samples.0.push(bare_took);
+                    samples.1.push(took);
+                }
+                total
+            });
+            runtime.block_on(measured).unwrap()
         });
     });
-    (p50(&mut bares), p50(&mut all))
+    let mut samples = samples.lock().unwrap();
+    (p50(&mut samples.0), p50(&mut samples.1))
 }
 
 struct Row {
@@ -157,17 +176,21 @@ struct Row {
     ratio: f64,
     bar: &'static str,
     within: bool,
+    within_twice: bool,
 }
 
-fn ratio_row(
-    what: &'static str,
-    bar: f64,
-    bar_text: &'static str,
-    (bare, ours): (Duration, Duration),
-) -> Row {
+fn ratio_row(what: &'static str, (bare, ours): (Duration, Duration)) -> Row {
     let ratio = ours.as_secs_f64() / bare.as_secs_f64();
     let us = |time: Duration| format!("{:.0} µs", time.as_secs_f64() * 1e6);
-    Row { what, bare: us(bare), ours: us(ours), ratio, bar: bar_text, within: ratio <= bar }
+    Row {
+        what,
+        bare: us(bare),
+        ours: us(ours),
+        ratio,
+        bar: "≤ 1.50",
+        within: ratio <= 1.5,
+        within_twice: ratio <= 3.0,
+    }
 }
 
 /// 64 callers at once: bare rows through one writer that commits whatever is queued, against governed calls.
@@ -237,51 +260,47 @@ fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: V
         ratio: ours / bare,
         bar: "≥ 0.60",
         within: ours / bare >= 0.60,
+        within_twice: ours / bare >= 0.30,
     }
 }
 
-/// The gate with a ledger in memory, added to a call of a tool that does nothing. On a worker of the runtime, as in use.
+/// The gate with a ledger in memory, added to a call of a tool that does nothing.
 fn in_memory(criterion: &mut Criterion, runtime: &Runtime, gate: Gate, cwd: &Path) -> Row {
-    let samples = Arc::new(Mutex::new((Vec::new(), Vec::new())));
-    let tool = Arc::new(echo());
+    let tool = echo();
     let site = Site { session: "s".parse().unwrap(), agent: "a".parse().unwrap(), cwd: cwd.to_path_buf() };
-    criterion.bench_function("memory", |bencher| {
-        bencher.iter_custom(|iterations| {
-            let (gate, tool, samples) = (gate.clone(), tool.clone(), samples.clone());
-            let (site, cwd) = (site.clone(), cwd.to_path_buf());
-            let measured = runtime.spawn(async move {
-                let mut total = Duration::ZERO;
-                for _ in 0..iterations {
-                    let call = call("echo", "s", &cwd);
-                    let stop = CancellationToken::new();
-                    let run = Run::new(call.id, site.clone(), Arc::default(), stop, Arc::new(|_| {}));
-                    let started = Instant::now();
-                    std::hint::black_box(tool.execute(call.arguments.clone(), run).await);
-                    let bare = started.elapsed();
-                    let started = Instant::now();
-                    let result = gate.settle(call).await;
-                    let governed = started.elapsed();
-                    assert!(matches!(result.ending, Ending::Completed(_)), "{result:?}");
-                    total += governed;
-                    let mut samples = samples.lock().unwrap();
-                    samples.0.push(bare);
-                    samples.1.push(governed);
-                }
-                total
-            });
-            runtime.block_on(measured).unwrap()
-        });
-    });
-    let mut samples = samples.lock().unwrap();
-    let (bare, ours) = (p50(&mut samples.0), p50(&mut samples.1));
-    let added = ours.saturating_sub(bare).as_secs_f64() * 1e6;
+    let bare = move || {
+        let stop = CancellationToken::new();
+        let id = CallId::new(fresh_id());
+        let run = Run::new(id, site.clone(), Arc::default(), stop, Arc::new(|_| {}));
+        let done = tool.execute(json!({"path": "src/lib.rs"}), run).now_or_never();
+        assert!(std::hint::black_box(done).is_some());
+    };
+    let pair = in_turns(criterion, runtime, "memory", bare, governed(gate, "echo", cwd));
+    let added = pair.1.saturating_sub(pair.0).as_secs_f64() * 1e6;
     Row {
         what: "the gate with a ledger in memory, added to a call (p50)",
-        bare: format!("{:.1} µs", bare.as_secs_f64() * 1e6),
-        ours: format!("{:.1} µs", ours.as_secs_f64() * 1e6),
+        bare: format!("{:.1} µs", pair.0.as_secs_f64() * 1e6),
+        ours: format!("{:.1} µs", pair.1.as_secs_f64() * 1e6),
         ratio: added,
         bar: "≤ 25 µs",
         within: added <= 25.0,
+        within_twice: added <= 50.0,
+    }
+}
+
+/// Settles a call, which must complete.
+fn governed(
+    gate: Gate,
+    tool: &'static str,
+    cwd: &Path,
+) -> impl Fn() -> Pending<'static, ()> + Send + Sync + 'static {
+    let cwd = cwd.to_path_buf();
+    move || {
+        let (gate, call) = (gate.clone(), call(tool, "s", &cwd));
+        Box::pin(async move {
+            let result = gate.settle(call).await;
+            assert!(matches!(result.ending, Ending::Completed(_)), "{result:?}");
+        })
     }
 }
 
@@ -299,48 +318,59 @@ fn main() {
     std::fs::create_dir(cwd.join("src")).unwrap();
     std::fs::write(cwd.join("src/lib.rs"), "// nothing").unwrap();
     let book: Arc<dyn Ledger> = Arc::new(SqliteBook::open(&state, &Options::default()).unwrap());
-    let governed = gate(Some(book), &cwd);
-    let bare = Bare::open(&cwd);
-    let run = |gate: &Gate, tool: &str| {
-        let result = runtime.block_on(gate.settle(call(tool, "s", &cwd)));
-        assert!(matches!(result.ending, Ending::Completed(_)), "{result:?}");
-    };
-
-    run(&governed, "look");
+    let gated = gate(Some(book), &cwd);
+    runtime.block_on(governed(gated.clone(), "look", &cwd)());
     let read = stored(&state);
-    run(&governed, "put");
+    runtime.block_on(governed(gated.clone(), "put", &cwd)());
     let write = stored(&state);
     assert_eq!((read.len(), write.len()), (1, 2), "commits of a read and of a write");
     let bodies = |sizes: &[usize]| sizes.iter().map(|size| vec![7_u8; *size]).collect::<Vec<_>>();
-    let (read_bodies, write_bodies) = (bodies(&read), bodies(&write));
+    let all_bare = Arc::new(Mutex::new(Bare::open(&cwd)));
+    let commits = |bodies: Vec<Vec<u8>>| {
+        let bare = all_bare.clone();
+        move || {
+            let bare = bare.lock().unwrap();
+            bodies.iter().for_each(|body| bare.commit(body));
+        }
+    };
 
     let mut rows = Vec::new();
-    if std::env::args().any(|argument| argument == "memory") {
-        rows.push(in_memory(&mut criterion, &runtime, gate(None, &cwd), &cwd));
-        return report(&rows, &read, &write, true);
+    let only = |name: &str| {
+        std::env::args()
+            .all(|word| !["memory", "read", "write", "many"].contains(&word.as_str()) || word == name)
+    };
+    if only("read") {
+        let pair = in_turns(
+            &mut criterion,
+            &runtime,
+            "read",
+            commits(bodies(&read)),
+            governed(gated.clone(), "look", &cwd),
+        );
+        rows.push(ratio_row("a read by a repeatable tool, against its one bare commit", pair));
     }
-    let pair = in_turns(
-        &mut criterion,
-        "read",
-        || read_bodies.iter().for_each(|body| bare.commit(body)),
-        || run(&governed, "look"),
-    );
-    rows.push(ratio_row("a read by a repeatable tool, against its one bare commit", 1.5, "≤ 1.50", pair));
-    let pair = in_turns(
-        &mut criterion,
-        "write",
-        || write_bodies.iter().for_each(|body| bare.commit(body)),
-        || run(&governed, "put"),
-    );
-    rows.push(ratio_row("a call with side effects, against its two bare commits", 1.5, "≤ 1.50", pair));
-    rows.push(throughput(&runtime, &cwd, &governed, &cwd, read_bodies.concat()));
-
-    rows.push(in_memory(&mut criterion, &runtime, gate(None, &cwd), &cwd));
-    report(&rows, &read, &write, quick);
+    if only("write") {
+        let pair = in_turns(
+            &mut criterion,
+            &runtime,
+            "write",
+            commits(bodies(&write)),
+            governed(gated.clone(), "put", &cwd),
+        );
+        rows.push(ratio_row("a call with side effects, against its two bare commits", pair));
+    }
+    if only("many") {
+        rows.push(throughput(&runtime, &cwd, &gated, &cwd, bodies(&read).concat()));
+    }
+    if only("memory") {
+        rows.push(in_memory(&mut criterion, &runtime, gate(None, &cwd), &cwd));
+    }
+    let whole = rows.len() == 4 && !quick;
+    report(&rows, &read, &write, whole);
     criterion.final_summary();
 }
 
-fn report(rows: &[Row], read: &[usize], write: &[usize], quick: bool) {
+fn report(rows: &[Row], read: &[usize], write: &[usize], whole: bool) {
     let mut table = String::from("| what | bare | governed | ratio | bar | |\n|---|--:|--:|--:|--:|---|\n");
     for row in rows {
         let ratio = if row.bar.contains("µs") {
@@ -358,9 +388,12 @@ fn report(rows: &[Row], read: &[usize], write: &[usize], quick: bool) {
         "\nBytes stored: a read {read:?}, a call with side effects {write:?} (one number per commit).\n"
     ));
     println!("{table}");
-    if !quick {
+    if whole {
         write_page(&table);
     }
+    // Machines are noisy: only what is beyond twice its bar is a failure.
+    let failed: Vec<&str> = rows.iter().filter(|row| !row.within_twice).map(|row| row.what).collect();
+    assert!(failed.is_empty(), "beyond twice the bar: {failed:?}");
 }
 
 /// Puts the table between the marks of docs/performance.md, with the day and the machine.

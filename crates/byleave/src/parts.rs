@@ -190,6 +190,11 @@ impl Rulings {
         Self(NonZeroUsize::new(entries).map(|entries| Mutex::new(LruCache::new(entries))))
     }
 
+    /// Whether anything is remembered at all.
+    pub(crate) const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(crate) fn get(&self, key: &Digest) -> Option<Ruling> {
         let mut ruling = locked(self.0.as_ref()?).get(key).cloned()?;
         ruling.cached = true;

@@ -221,7 +221,7 @@ pub(crate) async fn rule(
         now,
     };
     // A leave runs out of time and of uses; what rests on one is ruled anew each time.
-    if !leaves.is_empty() {
+    if !leaves.is_empty() || !parts.rulings.is_on() {
         return Ok(policy.rule(&request));
     }
     let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.rule(&request)) };

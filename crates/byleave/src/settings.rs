@@ -41,8 +41,10 @@ pub struct Settings {
     pub challenge_stands_in: BTreeSet<String>,
     /// How many questions a session may open in a minute.
     pub questions_per_minute: u32,
-    /// How many rulings and reviewers' opinions are remembered (P9); 0 remembers none.
-    pub cache_entries: usize,
+    /// How many rulings are remembered (P9). None by default: judging takes less time than looking a ruling up.
+    pub cached_rulings: usize,
+    /// How many opinions of reviewers that allow it are remembered (P9).
+    pub cached_opinions: usize,
     /// How often a waiting caller looks whether another process has answered.
     pub poll: Duration,
 }
@@ -61,7 +63,8 @@ impl Default for Settings {
             challenge_when: ChallengeWhen::BeforeQuestion,
             challenge_stands_in: BTreeSet::new(),
             questions_per_minute: 120,
-            cache_entries: 1_024,
+            cached_rulings: 0,
+            cached_opinions: 4_096,
             poll: Duration::from_millis(200),
         }
     }

@@ -132,7 +132,7 @@ impl GateBuilder {
         };
         let mut reviewers = self.reviewers.unwrap_or_default();
         reviewers.set_limit(self.settings.stranger_timeout);
-        reviewers.set_cache_entries(self.settings.cache_entries);
+        reviewers.set_cache_entries(self.settings.cached_opinions);
         let parts = Parts {
             ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
             catalog: self.catalog,
@@ -145,7 +145,7 @@ impl GateBuilder {
             events: Events::new(),
             schedule: Schedule::new(self.settings.max_concurrent),
             bustle: Bustle::default(),
-            rulings: Rulings::new(self.settings.cache_entries),
+            rulings: Rulings::new(self.settings.cached_rulings),
             settings: self.settings,
         };
         Ok(Gate { parts: Arc::new(parts) })
