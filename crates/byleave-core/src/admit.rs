@@ -49,7 +49,7 @@ impl Record {
     pub fn push(&mut self, entry: Entry) -> Result<Line, Misplaced> {
         admit(self, &entry)?;
         let seq = self.len();
-        let body = serde_json::to_string(&entry).map_err(|_| Misplaced::Unwritable)?;
+        let body = entry.to_json().ok_or(Misplaced::Unwritable)?;
         let link = chain::link(self.call(), &self.head(), seq, &body);
         self.put(entry, link);
         Ok(Line { seq, body, link })

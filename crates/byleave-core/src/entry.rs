@@ -24,6 +24,17 @@ pub struct Entry {
     pub fact: Fact,
 }
 
+impl Entry {
+    /// The entry as it is stored.
+    pub(crate) fn to_json(&self) -> Option<String> {
+        // Most entries fit, so that nothing is moved while they are written.
+        let mut body = Vec::with_capacity(640);
+        serde_json::to_writer(&mut body, self).ok()?;
+        body.shrink_to_fit();
+        String::from_utf8(body).ok()
+    }
+}
+
 /// What can be written down of a call, in the order in which it comes up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

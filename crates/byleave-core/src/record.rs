@@ -32,6 +32,10 @@ impl Record {
     }
 
     pub(crate) fn put(&mut self, entry: Entry, link: Digest) {
+        if self.entries.capacity() == 0 {
+            // As many as a call has that nobody is asked about.
+            self.entries.reserve(12);
+        }
         self.entries.push(entry);
         self.head = link;
     }

@@ -17,7 +17,7 @@ use byleave_core::sheet::Sheet;
 use byleave_core::walk::{Next, next};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::broadcast;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 pub use crate::ask::{AnswerFault, GivenAnswer};
 pub use builder::{BuildFault, GateBuilder};
@@ -255,16 +255,17 @@ impl Gate {
             let mut spot = self.spot(&call.tenant, &call.session, &call.tool);
             spot.queue().await;
             match self.open(&call).await {
-                Ok(mut desk) => self.take_turn(&mut desk, &driving, spot).await,
+                Ok(mut desk) => self.take_turn(&mut desk, &driving, spot, &span).await,
                 Err(result) => (Standing::Settled(*result), 0),
             }
         };
-        let stood = stood.instrument(span).await;
+        let stood = stood.instrument(span.clone()).await;
         self.look_after_orphans();
         stood
     }
 
     async fn go_on(&self, call: CallId) -> (Standing, u32) {
+        let span = telemetry::span_of(call);
         let driving = self.parts.bustle.enter(call);
         let stood = async {
             let _wheel = driving.wheel.lock().await;
@@ -272,7 +273,7 @@ impl Gate {
                 Ok(Some(mut desk)) => match desk.record.heading() {
                     Some(heading) => {
                         let spot = self.spot(&heading.tenant, &heading.session, &heading.tool);
-                        self.take_turn(&mut desk, &driving, spot).await
+                        self.take_turn(&mut desk, &driving, spot, &span).await
                     }
                     None => (Standing::Settled(unheard_of(call)), 0),
                 },
@@ -284,7 +285,7 @@ impl Gate {
                 }
             }
         };
-        stood.instrument(telemetry::span_of(call)).await
+        stood.instrument(span.clone()).await
     }
 
     /// The desk for a call that comes in: a new one, or the one that the same call was put on before.
@@ -325,7 +326,13 @@ impl Gate {
     }
 
     /// Waits for the call's turn in its session, and drives it.
-    async fn take_turn(&self, desk: &mut Desk, driving: &Driving, mut spot: Spot) -> (Standing, u32) {
+    async fn take_turn(
+        &self,
+        desk: &mut Desk,
+        driving: &Driving,
+        mut spot: Spot,
+        span: &Span,
+    ) -> (Standing, u32) {
         // What needs no driving needs no turn; and a question that waits must not stand in anyone's way.
         if matches!(next(&desk.record), Next::Wait(_) | Next::Settle(_)) {
             spot.leave();
@@ -339,7 +346,7 @@ impl Gate {
         let started = self.parts.now();
         let standing = drive(&self.parts, desk, driving, &mut spot).await;
         drop(spot);
-        telemetry::stood(&standing, &desk.record, self.parts.now().saturating_sub(started));
+        telemetry::stood(span, &standing, &desk.record, self.parts.now().saturating_sub(started));
         (standing, desk.durable_len())
     }
 

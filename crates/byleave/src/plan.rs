@@ -215,6 +215,7 @@ mod tests {
     fn every_class_is_planned_by_its_own_arguments() {
         let folder = tempfile::tempdir().unwrap();
         let cwd = folder.path().canonicalize().unwrap();
+        fs::create_dir(cwd.join("a")).unwrap();
         let check = |class, arguments: Value, expected: &[&str]| {
             assert_eq!(planned(class, &arguments, &cwd).unwrap(), expected, "{class:?} {arguments}");
         };
@@ -251,6 +252,8 @@ mod tests {
         assert!(resolve("dangling", &site(&cwd)).is_err());
         assert!(resolve("dangling/x", &site(&cwd)).is_err());
         assert!(resolve("", &site(&cwd)).is_err());
+        // What is above something that is not there, nobody can say: it may be made as a link.
+        assert!(resolve("missing/../x", &site(&cwd)).is_err());
     }
 
     #[test]

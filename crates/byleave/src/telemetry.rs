@@ -24,9 +24,8 @@ pub(crate) fn span_of(call: CallId) -> Span {
     )
 }
 
-/// Says in the current span, and counts, how far a call has come.
-pub(crate) fn stood(standing: &Standing, record: &Record, took_ms: u64) {
-    let span = Span::current();
+/// Says in the call's span, and counts, how far it has come.
+pub(crate) fn stood(span: &Span, standing: &Standing, record: &Record, took_ms: u64) {
     if let Some(Ok(ruling)) = record.draft().and_then(|draft| draft.permitted()) {
         span.record("verdict", display(format_args!("{:?}", ruling.verdict)));
     }

@@ -5,14 +5,22 @@
 //! own, on an empty store, in a tokio runtime with several threads. They touch nothing but a folder of their own among
 //! the temporary ones.
 
+mod asking;
 mod between;
 mod binding;
+mod breaking;
+mod ceremonies;
 mod crash;
+mod leaves;
 mod order;
 mod owners;
+mod reviews;
+mod rules;
+mod seen;
 mod stage;
 mod stop;
 mod twins;
+mod waiting;
 mod way;
 
 use std::time::Duration;
@@ -86,12 +94,52 @@ scenarios! { ($)
     stop::another_gate_can_cancel,
     stop::a_call_that_runs_elsewhere_can_be_cancelled_here,
     stop::a_caller_that_goes_away_takes_the_tool_along,
+    stop::a_halt_refuses_everything_until_it_is_lifted,
     stop::a_tool_gets_the_time_it_asks_for_up_to_the_limit,
     binding::what_was_approved_is_what_runs,
     binding::what_became_looser_voids_nothing,
     binding::an_answer_is_for_one_question_once,
     binding::a_grant_is_used_once,
     binding::the_same_manifest_is_the_same_tool,
+    breaking::breaking_is_objecting,
+    breaking::an_approver_that_breaks_is_not_made_up_for,
+    reviews::reviewers_see_what_they_review,
+    reviews::a_bool_is_a_verdict_and_a_value_a_change,
+    reviews::changed_arguments_are_checked_anew,
+    reviews::changes_come_to_an_end,
+    reviews::what_the_model_writes_skips_no_review,
+    reviews::the_model_is_told_what_was_changed_and_why,
+    reviews::every_look_is_on_the_record,
+    leaves::a_leave_covers_the_next_call,
+    leaves::a_leave_runs_out,
+    leaves::a_use_is_counted_once_for_many_at_once,
+    leaves::no_leave_answers_what_a_person_must_see,
+    leaves::a_leave_beside_another_ceremony_is_not_used,
+    leaves::a_leave_that_makes_no_sense_is_not_taken,
+    asking::a_person_sees_the_call_and_answers,
+    asking::an_edit_is_checked_anew_and_asks_again_where_it_widens,
+    asking::approvals_are_told_to_whoever_listens,
+    asking::nobody_there_refuses_unless_said_otherwise,
+    asking::permitted_reads_never_ask,
+    ceremonies::a_checkpoint_holds_in_every_mode,
+    ceremonies::no_leave_answers_a_checkpoint,
+    ceremonies::challenges_are_made_only_where_they_are_asked_for,
+    ceremonies::a_challenge_comes_before_or_after_the_answer,
+    ceremonies::a_challenge_stands_in_only_where_the_operator_says_so,
+    ceremonies::a_checkpoint_can_wait_for_another_process,
+    rules::a_ruling_names_its_rule_and_deny_beats_ask_beats_allow,
+    rules::rulings_are_remembered_and_answers_never,
+    rules::what_reviewers_always_say_is_remembered_and_recorded,
+    rules::what_a_tool_says_of_itself_loosens_nothing,
+    rules::needs_approval_only_tightens,
+    waiting::a_question_outlives_its_gate,
+    waiting::a_call_is_resumed_by_its_answer_in_another_gate,
+    waiting::a_question_expires,
+    waiting::a_held_result_waits_for_a_person,
+    waiting::a_held_result_holds_nobody_up,
+    seen::every_entry_is_told_in_order,
+    seen::a_span_carries_verdict_changes_and_refusal,
+    seen::calls_and_refusals_are_counted,
     order::safe_calls_run_beside_each_other_up_to_the_limit,
     order::other_calls_run_alone_and_in_order,
     order::alone_means_without_the_safe_ones_too,

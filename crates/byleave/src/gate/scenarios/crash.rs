@@ -233,6 +233,12 @@ async fn crash(
         ensure!(excused || gist(&told.ending) == seen, "told {:?}, then {seen:?}", told.ending);
         let refused = matches!(told.ending, Ending::Refused(_)) && excused;
         ensure!(!refused || ran_before == 0, "told that it did not run, and it had");
+        let unknown = matches!(told.ending, Ending::Unknown(_));
+        ensure!(!unknown || ran_before > 0, "told that it may have run, and it had not");
+    }
+    if trouble == Trouble::Unacknowledged {
+        let told = first.result.as_ref().map(|told| gist(&told.ending));
+        ensure!(told.as_ref() == Some(&wanted), "everything was taken, and yet it ended as {told:?}");
     }
 
     let record = record(&*ledger, call.id).await?;

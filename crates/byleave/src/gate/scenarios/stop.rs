@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use byleave_core::call::Call;
+use byleave_core::call::{Call, Mode};
 use byleave_core::entry::Fact;
 use byleave_core::outcome::Output;
 use byleave_core::refusal::Code;
@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::stage::{
-    Probe, Stage, completed, ended, failed, how_often, inbox, quick, record, refused, settled, until,
+    Probe, Stage, completed, ended, failed, how_often, inbox, quick, record, refused, settled, tenant, until,
 };
 use crate::approve::{ApproverFault, Reply, callback_async};
 use crate::gate::Gate;
@@ -252,6 +252,35 @@ pub(super) async fn a_caller_that_goes_away_takes_the_tool_along(bench: &dyn Ben
     ensure!(waiting.await.is_err(), "the caller is still there");
     gate.cancel(id, "ada").await?;
     refused(&settled(gate.resume(id).await)?, Code::Cancelled)
+}
+
+// req: R5
+pub(super) async fn a_halt_refuses_everything_until_it_is_lifted(bench: &dyn Bench) -> Result<(), Flaw> {
+    let stage = Stage::new(bench)?;
+    let gates = [stage.gate().await?.build()?, stage.gate().await?.build()?];
+    let [one, two] = &gates;
+    one.halt(&tenant()?, "ada", "something is wrong").await?;
+    for gate in &gates {
+        let mut yolo = stage.call("ask", json!({}))?;
+        yolo.mode = Mode::Yolo;
+        for call in [stage.read("f")?, stage.write("open/x", "1")?, stage.call("free", json!({}))?, yolo] {
+            let result = gate.settle(call.clone()).await;
+            refused(&result, Code::Halted)?;
+            let told = result.error().unwrap_or_default();
+            ensure!(told.contains("something is wrong") && told.contains("--lift"), "not told: {told}");
+            same("again", &gate.settle(call).await, &result)?;
+        }
+        let mut other = stage.read("f")?;
+        other.tenant = "another".parse()?;
+        completed(&gate.settle(other).await)?;
+    }
+    same("runs", &stage.runs.count(), &2)?;
+    two.lift(&tenant()?, "ada").await?;
+    for gate in &gates {
+        completed(&gate.settle(stage.read("f")?).await)?;
+        completed(&gate.settle(stage.write("open/x", "1")?).await)?;
+    }
+    Ok(())
 }
 
 // req: E2
