@@ -1,7 +1,19 @@
 //! The gate: the one object an application holds, and the one way in for every call (E1).
 
+mod ask;
+mod begin;
 mod builder;
+mod desk;
+mod drive;
+mod execute;
+mod footing;
+mod judge;
+mod parts;
+mod perform;
+mod report;
 pub mod scenarios;
+mod schedule;
+mod telemetry;
 
 use std::sync::Arc;
 
@@ -19,20 +31,18 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::broadcast;
 use tracing::{Instrument as _, Span};
 
-pub use crate::ask::{AnswerFault, GivenAnswer};
+pub use crate::gate::ask::{AnswerFault, GivenAnswer};
 pub use builder::{BuildFault, GateBuilder};
 
-use crate::ask;
 use crate::catalog::Catalog;
 use crate::clock::fresh_id;
-use crate::desk::Desk;
-use crate::drive::{drive, unheard_of, unopened};
 use crate::event::Event;
+use crate::gate::desk::Desk;
+use crate::gate::drive::{drive, unheard_of, unopened};
+use crate::gate::parts::{Driving, Parts};
+use crate::gate::schedule::Spot;
 use crate::ledger::{AppendFault, ContentFault, LedgerFault};
-use crate::parts::{Driving, Parts};
 use crate::result::{CallResult, Ending, Standing};
-use crate::schedule::Spot;
-use crate::telemetry;
 
 /// The gate between agents and the world. Cheap to clone; all clones are one gate.
 #[derive(Clone)]
@@ -131,7 +141,7 @@ impl Gate {
             Err(_) => "the thread that drove it broke".into(),
         };
         let refusal = byleave_core::refusal::Refusal::new(Code::EndNotRecorded, why);
-        crate::report::bare(id, Some(&tool), Ending::Unknown(refusal))
+        report::bare(id, Some(&tool), Ending::Unknown(refusal))
     }
 
     /// Drives a call as far as it goes now: to its end, to a person, or behind another call.
@@ -281,7 +291,7 @@ impl Gate {
                 Err(fault) => {
                     let refusal =
                         byleave_core::refusal::Refusal::new(Code::EndNotRecorded, fault.to_string());
-                    (Standing::Settled(crate::report::bare(call, None, Ending::Unknown(refusal))), 0)
+                    (Standing::Settled(report::bare(call, None, Ending::Unknown(refusal))), 0)
                 }
             }
         };
@@ -353,7 +363,7 @@ impl Gate {
     async fn flush(&self, desk: &mut Desk) -> Result<(), AppendFault> {
         let first = desk.durable_len();
         desk.flush(&*self.parts.ledger).await?;
-        crate::drive::tell(&self.parts, desk, first).await;
+        drive::tell(&self.parts, desk, first).await;
         Ok(())
     }
 

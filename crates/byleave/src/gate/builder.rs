@@ -11,11 +11,11 @@ use crate::catalog::{Catalog, NotRegistered};
 use crate::challenge::Challenger;
 use crate::clock::{Clock, SystemClock};
 use crate::event::Events;
+use crate::gate::parts::{Bustle, Parts, Rulings};
+use crate::gate::schedule::Schedule;
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
-use crate::parts::{Bustle, Parts, Rulings};
 use crate::review::{Covers, InputReviewer, OutputReviewer, Reviewers};
-use crate::schedule::Schedule;
 use crate::settings::Settings;
 use crate::tool::Tool;
 

@@ -5,7 +5,6 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::needless_pass_by_value,
-    clippy::print_stdout,
     reason = "tests"
 )]
 

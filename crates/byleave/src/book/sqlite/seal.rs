@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::owners::open_lock;
 use super::reader::Readers;
 use super::row::{signed, unsigned};
-use super::work::Work;
+use super::work::{Segment, Work};
 use super::writer::Writer;
 use crate::book::Anchor;
 use crate::ledger::{AppendFault, LedgerFault};
@@ -26,13 +26,6 @@ use crate::ledger::{AppendFault, LedgerFault};
 const ROWS_MAX: i64 = 16_384;
 const LAYOUT: u8 = 1;
 const ROW_BYTES: usize = 16 + 4 + 4 + 32;
-
-/// A signed segment, as it is stored.
-pub(super) struct Segment {
-    pub(super) number: u64,
-    pub(super) body: Vec<u8>,
-    pub(super) signature: Vec<u8>,
-}
 
 /// What the body of a segment says.
 #[derive(Debug, PartialEq, Eq)]

@@ -14,7 +14,6 @@ use super::leaves::{self, Leaves};
 use super::projections::{self, Change};
 use super::row::{id_at, signed};
 use super::schema::{ACT, RECORD};
-use super::seal::Segment;
 use super::vault::{Vault, WRAPPED_BYTES};
 use crate::ledger::floor::{self, Standing};
 use crate::ledger::{AppendFault, Begins, Hindrance, LedgerFault};
@@ -51,6 +50,13 @@ pub(super) struct NewAct {
     pub(super) body: Vec<u8>,
     pub(super) tenant: TenantId,
     pub(super) deed: Deed,
+}
+
+/// A signed segment, as it is stored.
+pub(super) struct Segment {
+    pub(super) number: u64,
+    pub(super) body: Vec<u8>,
+    pub(super) signature: Vec<u8>,
 }
 
 /// What work is done with.

@@ -3,29 +3,26 @@
 use std::sync::Arc;
 
 use byleave_core::challenge::ChallengeHead;
-use byleave_core::digest::Digest;
 use byleave_core::effect::Plan;
 use byleave_core::entry::{ChallengeTerms, Fact, Limits, Terms, Valid};
-use byleave_core::leave::LeaveMatcher;
 use byleave_core::manifest::NeedsApproval;
-use byleave_core::policy::Request;
 use byleave_core::refusal::{Code, Refusal, Step};
 use byleave_core::review::Review;
 use byleave_core::ruling::Ruling;
 use byleave_core::walk::Task;
-use serde_json::Value;
 
 use crate::catalog::Entry as CatalogEntry;
 use crate::challenge::{ChallengeFault, ChallengeSubject};
-use crate::desk::Desk;
+use crate::gate::desk::Desk;
+use crate::gate::footing::{Performed, pinned, unreadable};
+use crate::gate::judge::{predicate, rule};
+use crate::gate::parts::{Parts, site};
+use crate::gate::{ask, begin, execute};
 use crate::guard::{Broken, guard};
-use crate::ledger::ContentFault;
-use crate::parts::{Parts, site};
 use crate::plan;
 use crate::review::{OwnedInput, OwnedOutput};
 use crate::schema;
-use crate::tool::{Site, Tool, ToolFault};
-use crate::{ask, begin, execute};
+use crate::tool::{Site, ToolFault};
 
 /// Carries out one task and says, as a fact, what came of it.
 pub(crate) async fn perform(parts: &Parts, desk: &mut Desk, task: Task) -> Performed {
@@ -50,18 +47,6 @@ pub(crate) async fn perform(parts: &Parts, desk: &mut Desk, task: Task) -> Perfo
         Task::ReviewOutput => Fact::OutputReviewed(review_output(parts, desk).await),
     };
     Performed::Fact(fact)
-}
-
-/// What came of a task.
-pub(crate) enum Performed {
-    /// To be written down.
-    Fact(Fact),
-    /// Nothing yet: another call of the session comes first.
-    HeldUp(byleave_core::id::CallId),
-    /// Nothing here: another process is at it.
-    Elsewhere,
-    /// The record has moved on: look again.
-    LookAgain,
 }
 
 fn resolve(parts: &Parts, desk: &Desk) -> Step<Terms> {
@@ -89,31 +74,6 @@ fn terms(parts: &Parts, entry: &CatalogEntry) -> Terms {
             stands_in: settings.challenge_stands_in.contains(&manifest.name),
         }),
         limits: Limits { timeout_ms, ..settings.limits },
-    }
-}
-
-/// The tool that was resolved, if it is still the very same.
-pub(crate) fn pinned(parts: &Parts, desk: &Desk) -> Step<Arc<CatalogEntry>> {
-    let terms = desk.terms().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
-    match parts.catalog.get(&terms.tool) {
-        Ok(entry) if entry.digest() == terms.manifest => Ok(entry),
-        Ok(_) => Err(Refusal::new(
-            Code::ManifestChanged,
-            format!("the tool `{}` is not the one that was judged; make the call again", terms.tool),
-        )),
-        Err(unknown) => Err(Refusal::new(Code::ManifestChanged, unknown.to_string())),
-    }
-}
-
-/// A content that cannot be had, as a refusal.
-pub(crate) fn unreadable(fault: ContentFault) -> Refusal {
-    match fault {
-        ContentFault::Forgotten => Refusal::new(Code::Forgotten, "the contents of this call were forgotten"),
-        ContentFault::Missing | ContentFault::Changed => Refusal::new(
-            Code::ArgumentsChanged,
-            format!("the stored contents of this call cannot be used: {fault}"),
-        ),
-        ContentFault::Fault(fault) => Refusal::new(Code::NotRecorded, fault.to_string()),
     }
 }
 
@@ -180,61 +140,6 @@ async fn permit(parts: &Parts, desk: &mut Desk) -> Step<Ruling> {
         NeedsApproval::Depends => predicate(parts, entry.tool().clone(), arguments).await?,
     };
     rule(parts, desk, &entry, &plan, tool_asks).await
-}
-
-async fn predicate(parts: &Parts, tool: Arc<dyn Tool>, arguments: Arc<Value>) -> Step<bool> {
-    let limit = parts.settings.stranger_timeout;
-    let answer = guard(limit, move || async move { tool.needs_approval(&arguments).await }).await;
-    answer.map_err(|broken| {
-        let code = match broken {
-            Broken::Failed(_) => Code::PredicateFailed,
-            Broken::Panicked(_) => Code::PredicatePanicked,
-            Broken::TimedOut(_) => Code::PredicateTimedOut,
-        };
-        Refusal::new(code, format!("whether the call needs an approval could not be found out: {broken}"))
-    })
-}
-
-/// What the policy in force says of a plan, with the leaves in force.
-pub(crate) async fn rule(
-    parts: &Parts,
-    desk: &Desk,
-    entry: &CatalogEntry,
-    plan: &Plan,
-    tool_asks: bool,
-) -> Step<Ruling> {
-    let heading = desk.record.heading().ok_or_else(|| Refusal::new(Code::RecordBroken, "no heading"))?;
-    let now = parts.now();
-    let policy = parts.policy.load_full();
-    let given = parts.ledger.leaves(&heading.tenant, &entry.manifest().name, now).await;
-    let given = given.map_err(|fault| Refusal::new(Code::JudgeFailed, fault.to_string()))?;
-    let leaves: Result<Vec<LeaveMatcher>, _> =
-        given.iter().map(|leave| LeaveMatcher::new((**leave).clone())).collect();
-    let leaves = leaves.map_err(|bad| Refusal::new(Code::JudgeFailed, bad.to_string()))?;
-    let request = Request {
-        manifest: entry.manifest(),
-        plan,
-        mode: heading.mode,
-        tool_asks,
-        session: &heading.session,
-        leaves: &leaves,
-        now,
-    };
-    // A leave runs out of time and of uses; what rests on one is ruled anew each time.
-    if !leaves.is_empty() || !parts.rulings.is_on() {
-        return Ok(policy.rule(&request));
-    }
-    let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.rule(&request)) };
-    let (version, manifest) = (policy.digest(), entry.digest());
-    let flags = [heading.mode as u8, u8::from(tool_asks)];
-    let parts_of_key: [&[u8]; 4] = [version.as_bytes(), manifest.as_bytes(), &flags, &plan_bytes];
-    let key = Digest::of_parts("byleave.ruling", &parts_of_key);
-    if let Some(ruling) = parts.rulings.get(&key) {
-        return Ok(ruling);
-    }
-    let ruling = policy.rule(&request);
-    parts.rulings.put(key, &ruling);
-    Ok(ruling)
 }
 
 async fn review_input(parts: &Parts, desk: &mut Desk) -> Step<Review> {

@@ -19,12 +19,12 @@ use serde_json::Value;
 
 use crate::approve::{Approver, ApproverFault, Reply};
 use crate::clock::fresh_id;
-use crate::desk::Desk;
 use crate::event::Event;
+use crate::gate::desk::Desk;
+use crate::gate::footing::unreadable;
+use crate::gate::parts::Parts;
 use crate::guard::{Broken, guard};
 use crate::ledger::{ContentFault, LedgerFault};
-use crate::parts::Parts;
-use crate::perform::unreadable;
 use crate::settings::Unattended;
 
 /// Opens a question, if there is someone to answer it and it can be shown in full.

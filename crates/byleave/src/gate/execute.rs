@@ -11,11 +11,11 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::desk::Desk;
 use crate::event::Event;
+use crate::gate::desk::Desk;
+use crate::gate::footing::{Performed, pinned, unreadable};
+use crate::gate::parts::{Parts, site};
 use crate::ledger::Interruption;
-use crate::parts::{Parts, site};
-use crate::perform::{Performed, pinned, unreadable};
 use crate::tool::{Progress, Run};
 
 /// Runs the attempt if it is this drive's own; else finds out what has become of it.

@@ -9,10 +9,10 @@ use byleave_core::record::Record;
 use byleave_core::review::Said;
 use serde_json::Value;
 
-use crate::desk::Desk;
 use crate::forms::Report;
-use crate::parts::Parts;
-use crate::perform::unreadable;
+use crate::gate::desk::Desk;
+use crate::gate::footing::unreadable;
+use crate::gate::parts::Parts;
 use crate::result::{CallResult, Change, Changed, Ending, Receipt};
 
 /// The result of a settled call.

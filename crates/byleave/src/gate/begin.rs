@@ -7,9 +7,10 @@ use byleave_core::refusal::{Code, Refusal, Step};
 use byleave_core::ruling::Ruling;
 use byleave_core::walk::{Task, durable_before};
 
-use crate::desk::Desk;
-use crate::parts::{Parts, fresh_attempt};
-use crate::perform::{pinned, rule, unreadable};
+use crate::gate::desk::Desk;
+use crate::gate::footing::{pinned, unreadable};
+use crate::gate::judge::rule;
+use crate::gate::parts::{Parts, fresh_attempt};
 use crate::plan::still_bound;
 
 /// Claims an attempt under a grant, if the tool, the arguments, the world and the policy are still what was granted.

@@ -10,16 +10,17 @@ use byleave_core::question::Question;
 use byleave_core::refusal::{Code, Refusal};
 use byleave_core::walk::{Next, Task, WALK, durable_before, next};
 
-use crate::ask;
-use crate::begin::halted;
-use crate::desk::Desk;
 use crate::event::Event;
+use crate::gate::ask;
+use crate::gate::begin::halted;
+use crate::gate::desk::Desk;
+use crate::gate::footing::Performed;
+use crate::gate::parts::{Driving, Parts};
+use crate::gate::perform::perform;
+use crate::gate::report;
+use crate::gate::schedule::Spot;
 use crate::ledger::{AppendFault, Hindrance, Interruption, LedgerFault};
-use crate::parts::{Driving, Parts};
-use crate::perform::{Performed, perform};
-use crate::report;
 use crate::result::{CallResult, Ending, Standing};
-use crate::schedule::Spot;
 
 /// How often the end of something that ran is offered to a ledger that fails.
 const END_TRIES: u32 = 6;

@@ -22,9 +22,9 @@ use crate::catalog::Catalog;
 use crate::challenge::Challenger;
 use crate::clock::Clock;
 use crate::event::Events;
+use crate::gate::schedule::Schedule;
 use crate::ledger::Ledger;
 use crate::review::Reviewers;
-use crate::schedule::Schedule;
 use crate::settings::Settings;
 use crate::tool::Site;
 

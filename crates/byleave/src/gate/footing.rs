@@ -1,0 +1,49 @@
+//! What every stage stands on: the tool that was pinned, contents read back, and what a task may come to.
+
+use std::sync::Arc;
+
+use byleave_core::entry::Fact;
+use byleave_core::id::CallId;
+use byleave_core::refusal::{Code, Refusal, Step};
+
+use crate::catalog::Entry as CatalogEntry;
+use crate::gate::desk::Desk;
+use crate::gate::parts::Parts;
+use crate::ledger::ContentFault;
+
+/// What came of a task.
+pub(crate) enum Performed {
+    /// To be written down.
+    Fact(Fact),
+    /// Nothing yet: another call of the session comes first.
+    HeldUp(CallId),
+    /// Nothing here: another process is at it.
+    Elsewhere,
+    /// The record has moved on: look again.
+    LookAgain,
+}
+
+/// The tool that was resolved, if it is still the very same.
+pub(crate) fn pinned(parts: &Parts, desk: &Desk) -> Step<Arc<CatalogEntry>> {
+    let terms = desk.terms().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
+    match parts.catalog.get(&terms.tool) {
+        Ok(entry) if entry.digest() == terms.manifest => Ok(entry),
+        Ok(_) => Err(Refusal::new(
+            Code::ManifestChanged,
+            format!("the tool `{}` is not the one that was judged; make the call again", terms.tool),
+        )),
+        Err(unknown) => Err(Refusal::new(Code::ManifestChanged, unknown.to_string())),
+    }
+}
+
+/// A content that cannot be had, as a refusal.
+pub(crate) fn unreadable(fault: ContentFault) -> Refusal {
+    match fault {
+        ContentFault::Forgotten => Refusal::new(Code::Forgotten, "the contents of this call were forgotten"),
+        ContentFault::Missing | ContentFault::Changed => Refusal::new(
+            Code::ArgumentsChanged,
+            format!("the stored contents of this call cannot be used: {fault}"),
+        ),
+        ContentFault::Fault(fault) => Refusal::new(Code::NotRecorded, fault.to_string()),
+    }
+}

@@ -1,0 +1,73 @@
+//! Judging: what the policy in force says of a plan, with the leaves in force and the tool's own word.
+
+use std::sync::Arc;
+
+use byleave_core::digest::Digest;
+use byleave_core::effect::Plan;
+use byleave_core::leave::LeaveMatcher;
+use byleave_core::policy::Request;
+use byleave_core::refusal::{Code, Refusal, Step};
+use byleave_core::ruling::Ruling;
+use serde_json::Value;
+
+use crate::catalog::Entry as CatalogEntry;
+use crate::gate::desk::Desk;
+use crate::gate::parts::Parts;
+use crate::guard::{Broken, guard};
+use crate::tool::Tool;
+
+/// Whether the tool itself asks for an approval of this call (T8).
+pub(crate) async fn predicate(parts: &Parts, tool: Arc<dyn Tool>, arguments: Arc<Value>) -> Step<bool> {
+    let limit = parts.settings.stranger_timeout;
+    let answer = guard(limit, move || async move { tool.needs_approval(&arguments).await }).await;
+    answer.map_err(|broken| {
+        let code = match broken {
+            Broken::Failed(_) => Code::PredicateFailed,
+            Broken::Panicked(_) => Code::PredicatePanicked,
+            Broken::TimedOut(_) => Code::PredicateTimedOut,
+        };
+        Refusal::new(code, format!("whether the call needs an approval could not be found out: {broken}"))
+    })
+}
+
+/// What the policy in force says of a plan, with the leaves in force.
+pub(crate) async fn rule(
+    parts: &Parts,
+    desk: &Desk,
+    entry: &CatalogEntry,
+    plan: &Plan,
+    tool_asks: bool,
+) -> Step<Ruling> {
+    let heading = desk.record.heading().ok_or_else(|| Refusal::new(Code::RecordBroken, "no heading"))?;
+    let now = parts.now();
+    let policy = parts.policy.load_full();
+    let given = parts.ledger.leaves(&heading.tenant, &entry.manifest().name, now).await;
+    let given = given.map_err(|fault| Refusal::new(Code::JudgeFailed, fault.to_string()))?;
+    let leaves: Result<Vec<LeaveMatcher>, _> =
+        given.iter().map(|leave| LeaveMatcher::new((**leave).clone())).collect();
+    let leaves = leaves.map_err(|bad| Refusal::new(Code::JudgeFailed, bad.to_string()))?;
+    let request = Request {
+        manifest: entry.manifest(),
+        plan,
+        mode: heading.mode,
+        tool_asks,
+        session: &heading.session,
+        leaves: &leaves,
+        now,
+    };
+    // A leave runs out of time and of uses; what rests on one is ruled anew each time.
+    if !leaves.is_empty() || !parts.rulings.is_on() {
+        return Ok(policy.rule(&request));
+    }
+    let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.rule(&request)) };
+    let (version, manifest) = (policy.digest(), entry.digest());
+    let flags = [heading.mode as u8, u8::from(tool_asks)];
+    let parts_of_key: [&[u8]; 4] = [version.as_bytes(), manifest.as_bytes(), &flags, &plan_bytes];
+    let key = Digest::of_parts("byleave.ruling", &parts_of_key);
+    if let Some(ruling) = parts.rulings.get(&key) {
+        return Ok(ruling);
+    }
+    let ruling = policy.rule(&request);
+    parts.rulings.put(key, &ruling);
+    Ok(ruling)
+}
