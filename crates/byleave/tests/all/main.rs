@@ -10,6 +10,7 @@
 )]
 
 mod approve;
+mod book;
 mod catalog;
 mod forms;
 mod gate;
