@@ -3,6 +3,7 @@
 //! A book is read through projections, which are for finding things. It must never take a permission, an answer or an
 //! outcome from them: those count only from the lines of a record that verifies.
 
+pub mod conformance;
 pub mod export;
 pub mod sqlite;
 
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::ledger::{Content, LedgerFault, Listing};
 use crate::pending::Pending;
 
-/// All records: listed, verified, exported.
+/// All records: listed, verified, exported. Every implementation must pass [`conformance`].
 pub trait Book: Send + Sync + 'static {
     /// Lists calls, the newest first.
     fn calls(&self, filter: CallFilter, page: Page) -> Pending<'_, Result<Vec<CallItem>, LedgerFault>>;

@@ -26,6 +26,7 @@ mod row;
 mod schema;
 mod seal;
 mod shelf;
+mod tally;
 mod vault;
 mod verify;
 mod work;

@@ -9,6 +9,7 @@
 )]
 
 mod approve;
+mod book;
 mod catalog;
 mod forms;
 mod gate;

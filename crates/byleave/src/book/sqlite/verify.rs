@@ -9,13 +9,14 @@ use byleave_core::digest::{Digest, RecordKey};
 use byleave_core::id::{ActId, CallId};
 use byleave_core::record::Record;
 use ed25519_dalek::VerifyingKey;
+use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use super::acts;
-use super::projections::Marks;
 use super::row::{LINE_COLUMNS, LineRow, lines_of, unsigned};
 use super::schema::{ACT, RECORD};
 use super::seal::{self, OLDER, Seal, SealedRow};
+use super::tally::{self, Move, Tally};
 use super::vault::{self, Vault};
 use crate::book::{Anchor, Flaw, Place, Verification};
 
@@ -27,7 +28,8 @@ pub(super) fn verify(
     anchor: Option<Anchor>,
 ) -> Result<Verification, rusqlite::Error> {
     let moment = connection.unchecked_transaction()?;
-    let mut check = Check { connection, vault, key, found: Verification::default(), first: None };
+    let found = Verification::default();
+    let mut check = Check { connection, vault, key, found, tally: Tally::default(), first: None };
     match check.everything(anchor.as_ref()) {
         Ok(()) => {}
         // What SQLite itself cannot make sense of was not written by us.
@@ -49,6 +51,7 @@ struct Check<'a> {
     vault: &'a Vault,
     key: &'a VerifyingKey,
     found: Verification,
+    tally: Tally,
     /// The first flaw by its place in the book.
     first: Option<(i64, Flaw)>,
 }
@@ -57,6 +60,9 @@ impl Check<'_> {
     fn everything(&mut self, anchor: Option<&Anchor>) -> Result<(), rusqlite::Error> {
         let forgotten = self.acts()?;
         self.records(&forgotten)?;
+        if let Some((place, why)) = self.tally.overdrawn() {
+            self.flaw(LAST, place, why);
+        }
         let sealed_until = self.segments()?;
         self.unsealed(sealed_until)?;
         if let Some(anchor) = anchor {
@@ -135,7 +141,7 @@ impl Check<'_> {
         }
         let key = self.record_key(first, forgotten.contains(&call));
         self.contents(rows, key.as_ref(), first.key.is_some())?;
-        self.uses(&record, first.pos)
+        self.leaves(&record, rows)
     }
 
     fn record_key(&mut self, first: &LineRow, forgotten: bool) -> Option<RecordKey> {
@@ -182,19 +188,24 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A use of a leave that cannot be found is a use that could be had again.
-    fn uses(&mut self, record: &Record, pos: i64) -> Result<(), rusqlite::Error> {
-        for (leave, attempt) in Marks::of(record.entries()).leaves_used {
-            let sql = "SELECT 1 FROM leave_use WHERE leave = ?1 AND call = ?2 AND attempt = ?3";
-            let call = record.call();
-            let listed = self.connection.prepare_cached(sql)?.exists(params![
-                leave.as_bytes(),
-                call.as_bytes(),
-                attempt.as_bytes()
-            ])?;
-            if !listed {
-                let why = format!("its use of leave {leave} is not listed; rebuild the projections");
-                self.flaw(pos, Place::Line { call, seq: 0 }, why);
+    /// A use of a leave that cannot be found could be had again, and a giving that cannot be found could be renewed.
+    fn leaves(&mut self, record: &Record, rows: &[LineRow]) -> Result<(), rusqlite::Error> {
+        let call = record.call();
+        self.tally.take(record, rows);
+        for (seq, moved) in tally::moves(record) {
+            let (what, id, sql, third) = match moved {
+                Move::Given(leave) => {
+                    let sql = "SELECT 1 FROM leave WHERE id = ?1 AND call = ?2 AND tool = ?3";
+                    ("giving", leave.id, sql, Value::from(leave.tool.clone()))
+                }
+                Move::Used(leave, attempt) => {
+                    let sql = "SELECT 1 FROM leave_use WHERE leave = ?1 AND call = ?2 AND attempt = ?3";
+                    ("use", leave, sql, Value::from(attempt.as_bytes().to_vec()))
+                }
+            };
+            if !self.connection.prepare_cached(sql)?.exists(params![id.as_bytes(), call.as_bytes(), third])? {
+                let why = format!("its {what} of leave {id} is not listed; rebuild the projections");
+                self.flaw(LAST, Place::Line { call, seq }, why);
             }
         }
         Ok(())

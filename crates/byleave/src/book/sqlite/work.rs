@@ -14,7 +14,7 @@ use super::leaves::{self, Leaves};
 use super::projections::{self, Change};
 use super::row::{id_at, signed};
 use super::schema::{ACT, RECORD};
-use super::vault::{Vault, WRAPPED_BYTES};
+use super::vault::{self, Vault, WRAPPED_BYTES};
 use crate::ledger::floor::{self, Standing};
 use crate::ledger::{AppendFault, Begins, Hindrance, LedgerFault};
 
@@ -90,13 +90,20 @@ impl Work {
     }
 }
 
+/// The first row of a record.
+#[derive(Clone, Copy)]
+struct First {
+    pos: i64,
+    forgotten: bool,
+}
+
 impl Append {
     fn perform(&self, connection: &Connection, bench: &Bench) -> Result<Done, rusqlite::Error> {
         let mut first = None;
         if self.at_len > 0 {
             first = self.fits(connection)?;
-            let Some(first) = first else { return Ok(Err(AppendFault::Stale)) };
-            if !self.is_listed_as_before(connection, first)? {
+            let Some(First { pos, .. }) = first else { return Ok(Err(AppendFault::Stale)) };
+            if !self.is_listed_as_before(connection, pos)? {
                 let fault = LedgerFault::new("cannot append to a record", "the call is of another session");
                 return Ok(Err(AppendFault::Fault(fault)));
             }
@@ -131,12 +138,17 @@ impl Append {
             return Ok(Err(AppendFault::Stale));
         }
         let pos = connection.last_insert_rowid();
-        projections::project(connection, first.unwrap_or(pos), pos, &self.change)?;
+        let first = first.unwrap_or(First { pos, forgotten: false });
+        projections::project(connection, first.pos, pos, &self.change)?;
+        if first.forgotten {
+            // Who goes on with it may still know what it was; the lists must not learn it again.
+            projections::forget(connection, first.pos)?;
+        }
         Ok(Ok(()))
     }
 
     /// The first row of the record, if the record is as long as it must be and ends as it must.
-    fn fits(&self, connection: &Connection) -> Result<Option<i64>, rusqlite::Error> {
+    fn fits(&self, connection: &Connection) -> Result<Option<First>, rusqlite::Error> {
         let sql = "SELECT seq + count, head, kind FROM line WHERE call = ?1 ORDER BY seq DESC LIMIT 1";
         let end = connection
             .prepare_cached(sql)?
@@ -147,8 +159,12 @@ impl Append {
         if end != Some((i64::from(self.at_len), *self.before.as_bytes(), RECORD)) {
             return Ok(None);
         }
-        let sql = "SELECT pos FROM line WHERE call = ?1 AND seq = 0";
-        connection.prepare_cached(sql)?.query_row([self.change.call.as_bytes()], |row| row.get(0)).optional()
+        let sql = "SELECT pos, key FROM line WHERE call = ?1 AND seq = 0";
+        let first = connection.prepare_cached(sql)?.query_row([self.change.call.as_bytes()], |row| {
+            let wrapped = row.get_ref(1)?.as_bytes_or_null()?;
+            Ok(First { pos: row.get(0)?, forgotten: wrapped.is_some_and(vault::is_destroyed) })
+        });
+        first.optional()
     }
 
     /// Whether the list has it under the same tenant and session, as far as the list has it.

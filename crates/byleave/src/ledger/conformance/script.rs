@@ -37,6 +37,8 @@ pub(crate) struct Setting {
     pub(crate) exclusive: bool,
     /// It may be begun again.
     pub(crate) repeatable: bool,
+    /// It is a checkpoint.
+    pub(crate) checkpoint: bool,
     pub(crate) verdict: Verdict,
     /// The leave that answered beforehand, with the limit that the gate knows of.
     pub(crate) leave: Option<(LeaveId, Option<u32>)>,
@@ -52,6 +54,7 @@ impl Default for Setting {
             tool: "t",
             exclusive: true,
             repeatable: false,
+            checkpoint: false,
             verdict: Verdict::Allow,
             leave: None,
             effects: vec![Effect::Write { path: "/w/a".into() }],
@@ -146,6 +149,10 @@ impl Script {
 
     pub(crate) fn session(&self) -> &SessionId {
         &self.listing.session
+    }
+
+    pub(crate) const fn listing(&self) -> &Listing {
+        &self.listing
     }
 
     pub(crate) fn plan(&self) -> Plan {
@@ -319,7 +326,7 @@ impl Script {
             destructive: false,
             concurrency_safe: !self.setting.exclusive,
             repeatable: self.setting.repeatable,
-            checkpoint: false,
+            checkpoint: self.setting.checkpoint,
             challenge: None,
             limits: Limits::default(),
         }

@@ -7,127 +7,32 @@ use std::time::{Duration, Instant};
 use byleave::approve::Reply;
 use byleave::book::export::{self, Contents};
 use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::book::{Book, CallFilter, CallState, LeaveState, Page, Place, QuestionFilter};
+use byleave::book::{Book, CallFilter, Page, Place};
 use byleave::clock::fresh_id;
-use byleave::core::act::Deed;
 use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId};
-use byleave::core::question::{Answer, Approver, Grade, QuestionKind};
+use byleave::core::id::{AgentId, CallId, QuestionId};
+use byleave::core::question::{Answer, Approver, Grade, Question};
 use byleave::core::ruling::Verdict;
-use byleave::gate::{Gate, GivenAnswer};
+use byleave::gate::{AnswerFault, Gate, GivenAnswer};
 use byleave::ledger::{ContentFault, Ledger};
 use byleave::result::Standing;
 use byleave::settings::Settings;
 use futures::StreamExt;
 
-use super::scribe::{
-    Scribe, act, gives_leave, now, open, session, stepwise, tenant, waiting, whole, write_to,
-};
+use super::scribe::{Scribe, gives_leave, now, open, session, stepwise, tenant, waiting, whole, write_to};
 use crate::support::Plain;
 
-// req: A1
-#[tokio::test]
-async fn calls_are_listed_newest_first_by_what_is_asked_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let book = open(dir.path());
-    let start = now();
-    let mut all = Vec::new();
-    for number in 0..7 {
-        all.push(whole(&book, if number % 2 == 0 { "even" } else { "odd" }).await.call);
-    }
-    let middle = now();
-    let (waits, question) = waiting(&book, "even", write_to("/w/a")).await;
-    all.push(waits.call);
-    all.reverse();
-    let list = async |filter: CallFilter, limit: usize| {
-        let items = book.calls(filter, Page::first(limit)).await.unwrap();
-        items.iter().map(|item| item.call).collect::<Vec<_>>()
-    };
-    assert_eq!(list(CallFilter::default(), 100).await, all);
-    assert_eq!(list(CallFilter::default(), 3).await, all[..3]);
-    let first = book.calls(CallFilter::default(), Page::first(3)).await.unwrap();
-    let page = Page { limit: 100, after: Some(first[2].cursor) };
-    let rest = book.calls(CallFilter::default(), page).await.unwrap();
-    assert_eq!(rest.iter().map(|item| item.call).collect::<Vec<_>>(), all[3..]);
-    let with = |set: &dyn Fn(&mut CallFilter)| {
-        let mut filter = CallFilter::default();
-        set(&mut filter);
-        filter
-    };
-    assert_eq!(list(with(&|filter| filter.session = Some(session("odd"))), 100).await.len(), 3);
-    assert_eq!(list(with(&|filter| filter.state = Some(CallState::Waiting)), 100).await, [waits.call]);
-    assert_eq!(list(with(&|filter| filter.outcome = Some("completed".into())), 100).await.len(), 7);
-    assert_eq!(list(with(&|filter| filter.tool = Some("no".into())), 100).await.len(), 0);
-    assert_eq!(list(with(&|filter| filter.since = Some(middle)), 100).await, [waits.call]);
-    assert_eq!(list(with(&|filter| filter.until = Some(start)), 100).await.len(), 0);
-    assert_eq!(list(with(&|filter| filter.tenant = Some(tenant())), 100).await.len(), 8);
-    assert_eq!(first[0].listing.summary, "writes a line");
-    assert_eq!((first[1].state, first[1].outcome.as_deref()), (CallState::Settled, Some("completed")));
-
-    let questions = book.questions(QuestionFilter::default(), Page::first(10)).await.unwrap();
-    assert_eq!(questions.len(), 1);
-    assert_eq!((questions[0].question, questions[0].call), (question.id, waits.call));
-    assert_eq!((questions[0].kind, questions[0].expires_at), (QuestionKind::Approval, question.expires_at));
+/// A gate on the book, with an inbox.
+fn gate(dir: &Path) -> (Arc<SqliteBook>, Gate) {
+    let book = Arc::new(open(dir));
+    let settings = Settings { inbox: true, ..Settings::default() };
+    let gate = Gate::builder().ledger(Arc::clone(&book) as Arc<_>).settings(settings).tool(Plain::named("t"));
+    (book, gate.build().unwrap())
 }
 
-#[tokio::test]
-async fn an_answered_question_is_listed_no_more() {
-    let dir = tempfile::tempdir().unwrap();
-    let book = open(dir.path());
-    let (mut scribe, question) = waiting(&book, "s", write_to("/w/a")).await;
-    scribe.answer(&question, Answer::No { feedback: None }).settle();
-    scribe.append(&book).await.unwrap();
-    assert!(book.questions(QuestionFilter::default(), Page::first(10)).await.unwrap().is_empty());
-    assert_eq!(
-        book.call_of(question.id).await.unwrap(),
-        Some(scribe.call),
-        "an answer that comes late is told so"
-    );
-    let item = &book.calls(CallFilter::default(), Page::first(1)).await.unwrap()[0];
-    assert_eq!((item.outcome.as_deref(), item.code.as_deref()), (Some("refused"), Some("declined")));
-}
-
-#[tokio::test]
-async fn leaves_are_listed_with_what_has_become_of_them() {
-    let dir = tempfile::tempdir().unwrap();
-    let book = open(dir.path());
-    let spent = gives_leave(&book, Some(1)).await;
-    let mut scribe = Scribe::new("s", write_to("/w/a"));
-    scribe.uses_max = Some(1);
-    scribe.ruled(Verdict::Allow, Some(spent));
-    let attempt = scribe.begin(book.owner());
-    scribe.append(&book).await.unwrap();
-    scribe.end(attempt).append(&book).await.unwrap();
-    let standing = gives_leave(&book, None).await;
-    let revoked = gives_leave(&book, None).await;
-    book.act(act(Deed::Revoke { leave: revoked })).await.unwrap();
-    // A row that no record bears out is no leave.
-    let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
-    peer.execute("INSERT INTO leave SELECT tenant, tool, randomblob(16), call FROM leave LIMIT 1", [])
-        .unwrap();
-
-    let listed = book.leaves_given(&tenant(), now()).await.unwrap();
-    let states: Vec<_> = listed.iter().map(|item| (item.leave.id, item.state, item.uses)).collect();
-    let expected = [
-        (revoked, LeaveState::Revoked, 0),
-        (standing, LeaveState::Standing, 0),
-        (spent, LeaveState::Spent, 1),
-    ];
-    assert_eq!(states, expected);
-    assert!(listed.iter().all(|item| item.given_at > 0 && !item.by.name.is_empty()));
-}
-
-#[tokio::test]
-async fn a_call_that_another_process_goes_on_with_is_still_listed_with_what_it_does() {
-    let dir = tempfile::tempdir().unwrap();
-    let gate = || {
-        let book = Arc::new(open(dir.path()));
-        let settings = Settings { inbox: true, ..Settings::default() };
-        let gate =
-            Gate::builder().ledger(Arc::clone(&book) as Arc<_>).settings(settings).tool(Plain::named("t"));
-        (book, gate.build().unwrap())
-    };
-    let call = Call {
+/// A call that a person is asked about.
+fn asking_call() -> Call {
+    Call {
         id: CallId::new(fresh_id()),
         tenant: tenant(),
         session: session("s"),
@@ -138,12 +43,19 @@ async fn a_call_that_another_process_goes_on_with_is_still_listed_with_what_it_d
         cwd: "/".into(),
         mode: Mode::ConfirmAll,
         dry_run: false,
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_another_process_goes_on_with_is_still_listed_with_what_it_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let (book, first) = gate(dir.path());
+    let Standing::Waiting { question, .. } = first.advance(asking_call()).await else {
+        panic!("nobody was asked")
     };
-    let (book, first) = gate();
-    let Standing::Waiting { question, .. } = first.advance(call).await else { panic!("nobody was asked") };
     drop((book, first));
 
-    let (book, second) = gate();
+    let (book, second) = gate(dir.path());
     let by = Approver { name: "ann".into(), grade: Grade::Terminal };
     let reply = Reply::Yes { note: None };
     let given = GivenAnswer { question: question.id, digest: question.digest(), reply, by };
@@ -151,6 +63,53 @@ async fn a_call_that_another_process_goes_on_with_is_still_listed_with_what_it_d
     assert!(matches!(second.resume(call).await, Standing::Settled(_)));
     let item = &book.calls(CallFilter::default(), Page::first(1)).await.unwrap()[0];
     assert_eq!((item.outcome.as_deref(), item.listing.summary.as_str()), (Some("completed"), "invoke t"));
+}
+
+// req: R5
+#[tokio::test]
+async fn a_question_or_an_answer_written_into_a_projection_counts_for_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (book, gate) = gate(dir.path());
+    let call = asking_call();
+    let id = call.id;
+    let Standing::Waiting { question, .. } = gate.advance(call).await else { panic!("nobody was asked") };
+    let other = Call { session: session("other"), ..asking_call() };
+    let Standing::Waiting { .. } = gate.advance(other).await else { panic!("nobody was asked") };
+    let given = |question: &Question, id: QuestionId| GivenAnswer {
+        question: id,
+        digest: question.digest(),
+        reply: Reply::Yes { note: None },
+        by: Approver { name: "ann".into(), grade: Grade::Terminal },
+    };
+    let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
+    let waits = async || match gate.resume(id).await {
+        Standing::Waiting { question: open, .. } => assert_eq!(open, question),
+        standing => panic!("it went on without an answer: {standing:?}"),
+    };
+
+    // As if it had been answered, or there were nothing to be asked.
+    peer.execute_batch("UPDATE question SET open = 0; UPDATE call SET state = 0, due = 0;").unwrap();
+    waits().await;
+    peer.execute_batch("DELETE FROM question; DELETE FROM hold;").unwrap();
+    waits().await;
+    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerFault::NoSuchQuestion(_))));
+    book.rebuild().await.unwrap();
+
+    // A question that nobody asked, and one that is made out to be of another call.
+    let forged = QuestionId::new(fresh_id());
+    let forge =
+        "INSERT INTO question SELECT pos + 1000, ?1, call, tenant, session, kind, asked_at, expires_at, 1
+         FROM question WHERE id = ?2";
+    peer.execute(forge, [forged.as_bytes(), question.id.as_bytes()]).unwrap();
+    assert!(matches!(gate.answer(given(&question, forged)).await, Err(AnswerFault::NoSuchQuestion(_))));
+    let swap = "UPDATE question SET call = (SELECT max(call) FROM question) WHERE id = ?1";
+    peer.execute(swap, [question.id.as_bytes()]).unwrap();
+    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerFault::NoSuchQuestion(_))));
+    waits().await;
+
+    book.rebuild().await.unwrap();
+    gate.answer(given(&question, question.id)).await.unwrap();
+    assert!(matches!(gate.resume(id).await, Standing::Settled(_)));
 }
 
 fn files_hold(dir: &Path, needle: &[u8]) -> bool {

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use byleave::book::Book;
 use byleave::book::sqlite::SqliteBook;
 use byleave::core::act::Deed;
 use byleave::core::effect::{Effect, Plan};
@@ -193,6 +194,8 @@ async fn what_is_written_into_a_projection_counts_for_nothing() {
     };
     assert_eq!(ids("append_line").await, [given]);
     assert!(ids("other").await.is_empty(), "the leave is for another tool");
+    let listed = book.leaves_given(&tenant(), now()).await.unwrap();
+    assert_eq!(listed.iter().map(|item| item.leave.id).collect::<Vec<_>>(), [given]);
 
     // An answered question, a settled call, a seat nobody sits on, a use that was none.
     let (scribe, question) = waiting(&book, "s", write_to("/w/a")).await;

@@ -5,12 +5,13 @@ use std::path::Path;
 use byleave::book::sqlite::{Options, SqliteBook};
 use byleave::book::{Book, Flaw, Place};
 use byleave::core::act::Deed;
-use byleave::core::id::CallId;
-use byleave::ledger::Ledger;
+use byleave::core::id::{CallId, LeaveId};
+use byleave::core::ruling::Verdict;
+use byleave::ledger::{AppendFault, Ledger};
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
 
-use super::scribe::{act, gives_leave, now, open, stepwise, unsealed, waiting, whole, write_to};
+use super::scribe::{Scribe, act, gives_leave, now, open, stepwise, unsealed, waiting, whole, write_to};
 
 /// A sealed book with some of everything.
 struct Sealed {
@@ -298,4 +299,56 @@ async fn a_damaged_act_stops_everything() {
         book.halted(&super::scribe::tenant()).await.is_err(),
         "a halt that cannot be read may be in force"
     );
+}
+
+/// Begins a call on a leave that may be used once, and says where that stands.
+async fn use_once(book: &SqliteBook, leave: LeaveId) -> Result<Place, AppendFault> {
+    let mut scribe = Scribe::new("s", write_to("/w/a"));
+    scribe.concurrency_safe = true;
+    scribe.uses_max = Some(1);
+    scribe.ruled(Verdict::Allow, Some(leave));
+    scribe.begin(book.owner());
+    let seq = scribe.record.len() - 1;
+    scribe.append(book).await.map(|()| Place::Line { call: scribe.call, seq })
+}
+
+// req: R5
+#[tokio::test]
+async fn a_use_of_a_leave_that_was_made_to_come_back_shows() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = open(dir.path());
+    let leave = gives_leave(&book, Some(1)).await;
+    let first = use_once(&book, leave).await.unwrap();
+    book.seal().await.unwrap();
+    let flaw = async || open(dir.path()).verify().await.unwrap().flaw;
+    assert_eq!(flaw().await, None);
+
+    let peer = Connection::open(dir.path().join("book.sqlite")).unwrap();
+    peer.execute("DELETE FROM leave_use", []).unwrap();
+    let missing = flaw().await.unwrap();
+    assert_eq!(missing.place, first, "{missing}");
+    book.rebuild().await.unwrap();
+    assert_eq!(flaw().await, None, "nothing has come of it");
+    assert!(use_once(&open(dir.path()), leave).await.is_err(), "it is spent again");
+
+    // Used once more in between: putting the list right again does not hide it.
+    peer.execute("DELETE FROM leave_use", []).unwrap();
+    let second = use_once(&open(dir.path()), leave).await.unwrap();
+    for _ in 0..2 {
+        book.rebuild().await.unwrap();
+        book.seal().await.unwrap();
+        let overdrawn = flaw().await.unwrap();
+        assert_eq!(overdrawn.place, second, "{overdrawn}");
+        assert!(overdrawn.why.ends_with("was used 2 times, and may be used 1 times"), "{overdrawn}");
+    }
+}
+
+#[tokio::test]
+async fn a_giving_of_a_leave_that_is_taken_out_of_the_list_shows() {
+    let sealed = sealed().await;
+    sealed.peer().execute("DELETE FROM leave", []).unwrap();
+    let flaw = sealed.flaw().await.unwrap();
+    assert!(flaw.why.contains("its giving of leave"), "{flaw}");
+    sealed.book.rebuild().await.unwrap();
+    assert_eq!(sealed.flaw().await, None);
 }

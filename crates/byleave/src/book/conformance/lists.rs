@@ -1,0 +1,306 @@
+//! Lists: the newest first, by what is asked for, page by page.
+
+use byleave_core::entry::Fact;
+use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
+use byleave_core::question::{Answer, QuestionKind};
+use byleave_core::review::{Review, ReviewNote, Said};
+use byleave_core::ruling::Verdict;
+
+use super::{Bench, Opened};
+use crate::book::{CallFilter, CallItem, CallState, Page, QuestionFilter, QuestionItem};
+use crate::ledger::conformance::script::{NOW, QUESTION_MS, Script, Setting, leave};
+use crate::ledger::conformance::{Flaw, ensure, same};
+
+/// More than any list here is long.
+const ALL: Page = Page::first(100);
+
+pub(super) async fn calls_are_found_by_what_is_asked_for(bench: &dyn Bench) -> Result<(), Flaw> {
+    let (one, two) = (bench.open().await?, bench.open().await?);
+    let settings = [
+        Setting::default(),
+        Setting { session: "r", ..Setting::default() },
+        Setting { tool: "u", ..Setting::default() },
+        Setting { tenant: "other", ..Setting::default() },
+        Setting::asking(),
+        Setting { verdict: Verdict::Deny, ..Setting::default() },
+        Setting::default(),
+    ];
+    let mut calls = Vec::new();
+    for (setting, age) in settings.into_iter().zip(0..) {
+        let mut script = Script::ready(Setting { received_at: NOW + age * 1_000, ..setting })?;
+        match script.setting.verdict {
+            Verdict::Ask => {
+                script.ask()?;
+            }
+            Verdict::Deny => script.settle()?,
+            // The last one is only on its way.
+            Verdict::Allow if age == 6 => {}
+            Verdict::Allow => {
+                script.begin(one.ledger.owner())?;
+                script.end()?;
+                script.settle()?;
+            }
+        }
+        one.append(&mut script).await?;
+        calls.push(script.call());
+    }
+    let any = CallFilter::default;
+    let state = |state| CallFilter { state: Some(state), ..any() };
+    let outcome = |word: &str| CallFilter { outcome: Some(word.into()), ..any() };
+    let tenant = |name| Ok::<_, Flaw>(CallFilter { tenant: Some(TenantId::new(name)?), ..any() });
+    let session = |name| Ok::<_, Flaw>(CallFilter { session: Some(SessionId::new(name)?), ..any() });
+    let tool = |name: &str| CallFilter { tool: Some(name.into()), ..any() };
+    let checks: [(CallFilter, &[usize]); 19] = [
+        (any(), &[6, 5, 4, 3, 2, 1, 0]),
+        (tenant("local")?, &[6, 5, 4, 2, 1, 0]),
+        (tenant("other")?, &[3]),
+        (tenant("nobody")?, &[]),
+        (session("r")?, &[1]),
+        (session("s")?, &[6, 5, 4, 3, 2, 0]),
+        (tool("u"), &[2]),
+        (tool("%"), &[]),
+        (state(CallState::Open), &[6]),
+        (state(CallState::Waiting), &[4]),
+        (state(CallState::Settled), &[5, 3, 2, 1, 0]),
+        (state(CallState::Damaged), &[]),
+        (outcome("completed"), &[3, 2, 1, 0]),
+        (outcome("refused"), &[5]),
+        (outcome("unknown"), &[]),
+        (CallFilter { since: Some(NOW + 4_000), ..any() }, &[6, 5, 4]),
+        (CallFilter { until: Some(NOW + 2_000), ..any() }, &[1, 0]),
+        (CallFilter { since: Some(NOW + 1), until: Some(NOW + 3_001), ..any() }, &[3, 2, 1]),
+        (CallFilter { tool: Some("t".into()), since: Some(NOW + 1), ..tenant("local")? }, &[6, 5, 4, 1]),
+    ];
+    for (filter, wanted) in checks {
+        let wanted: Vec<CallId> = wanted.iter().filter_map(|at| calls.get(*at).copied()).collect();
+        for opened in [&one, &two] {
+            let seen = ids(&opened.book.calls(filter.clone(), ALL).await?);
+            same(&format!("{filter:?}"), &seen, &wanted)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn pages_have_no_gaps_and_no_doubles(bench: &dyn Bench) -> Result<(), Flaw> {
+    let opened = bench.open().await?;
+    let mut scripts = Vec::new();
+    for age in 0..11 {
+        let session = if age % 2 == 0 { "even" } else { "odd" };
+        let mut script = Script::waiting(Setting { session, received_at: NOW + age, ..Setting::asking() })?;
+        opened.append(&mut script).await?;
+        scripts.push(script);
+    }
+    let newest_first: Vec<CallId> = scripts.iter().rev().map(Script::call).collect();
+    let of_even = |script: &&Script| script.setting.session == "even";
+    let even: Vec<CallId> = scripts.iter().rev().filter(of_even).map(Script::call).collect();
+    let even_only = Some(SessionId::new("even")?);
+    for limit in [1, 2, 3, 11, 12] {
+        let filter = CallFilter::default();
+        same(&format!("by {limit}"), &paged_calls(&opened, &filter, limit).await?, &newest_first)?;
+        let filter = CallFilter { session: even_only.clone(), ..filter };
+        same(&format!("the even by {limit}"), &paged_calls(&opened, &filter, limit).await?, &even)?;
+        let filter = QuestionFilter::default();
+        let asked = paged_questions(&opened, &filter, limit).await?;
+        same(&format!("questions by {limit}"), &asked, &newest_first)?;
+        let filter = QuestionFilter { session: even_only.clone(), ..filter };
+        let asked = paged_questions(&opened, &filter, limit).await?;
+        same(&format!("the even questions by {limit}"), &asked, &even)?;
+    }
+    let none = opened.book.calls(CallFilter::default(), Page::first(0)).await?;
+    ensure!(none.is_empty(), "none were asked for, and some were listed");
+
+    // Between two pages a new call comes in and an old one goes on: neither moves what is still to come.
+    let first = opened.book.calls(CallFilter::default(), Page::first(4)).await?;
+    opened.append(&mut Script::ready(Setting { received_at: NOW + 99, ..Setting::default() })?).await?;
+    let [oldest, ..] = scripts.as_mut_slice() else { return Err(Flaw::new("no calls")) };
+    oldest.answer(Answer::No { feedback: None })?;
+    oldest.settle()?;
+    opened.append(oldest).await?;
+    let page = Page { limit: 100, after: first.last().map(|item| item.cursor) };
+    let rest = opened.book.calls(CallFilter::default(), page).await?;
+    same("both pages", &[ids(&first), ids(&rest)].concat(), &newest_first)
+}
+
+pub(super) async fn a_call_is_listed_as_far_as_it_has_come(bench: &dyn Bench) -> Result<(), Flaw> {
+    let opened = bench.open().await?;
+    let mut script = Script::ready(Setting { effects: Vec::new(), ..Setting::asking() })?;
+    opened.append(&mut script).await?;
+    is_listed(&opened, &script, CallState::Open).await?;
+    script.ask()?;
+    opened.append(&mut script).await?;
+    is_listed(&opened, &script, CallState::Waiting).await?;
+    script.later(NOW + 5_000);
+    script.answer(Answer::Yes { note: None })?;
+    opened.append(&mut script).await?;
+    is_listed(&opened, &script, CallState::Open).await?;
+    script.begin(opened.ledger.owner())?;
+    opened.append(&mut script).await?;
+    is_listed(&opened, &script, CallState::Open).await?;
+    script.end()?;
+    script.settle()?;
+    opened.append(&mut script).await?;
+    is_listed(&opened, &script, CallState::Settled).await?;
+
+    let mut declined = Script::waiting(Setting::asking())?;
+    opened.append(&mut declined).await?;
+    declined.answer(Answer::No { feedback: Some("not now".into()) })?;
+    declined.settle()?;
+    opened.append(&mut declined).await?;
+    is_listed(&opened, &declined, CallState::Settled).await
+}
+
+/// Checks that the newest call of the list is the one of this script, as its record has it.
+async fn is_listed(opened: &Opened, script: &Script, state: CallState) -> Result<(), Flaw> {
+    let listed = opened.book.calls(CallFilter::default(), Page::first(1)).await?;
+    let [item] = listed.as_slice() else { return Err(Flaw::new("it is not listed")) };
+    let entries = script.record.entries();
+    let outcome = script.record.settled();
+    let wanted = CallItem {
+        call: script.call(),
+        cursor: item.cursor,
+        listing: script.listing().clone(),
+        state,
+        outcome: outcome.map(|outcome| outcome.word().into()),
+        code: outcome.and_then(|outcome| outcome.refusal()).map(|refusal| refusal.code.as_str().into()),
+        opened_at: entries.first().map_or(0, |entry| entry.at),
+        changed_at: entries.last().map_or(0, |entry| entry.at),
+    };
+    same("the call in the list", item, &wanted)
+}
+
+pub(super) async fn open_questions_are_found_by_what_is_asked_for(bench: &dyn Bench) -> Result<(), Flaw> {
+    let (one, two) = (bench.open().await?, bench.open().await?);
+    let approval = Script::waiting(Setting::asking())?;
+    let checkpoint = Script::waiting(Setting { checkpoint: true, session: "r", ..Setting::default() })?;
+    let release = held_result(&one, Setting { tenant: "other", ..Setting::default() })?;
+    let mut asked = Vec::new();
+    for (mut script, kind) in [
+        (approval, QuestionKind::Approval),
+        (checkpoint, QuestionKind::Checkpoint),
+        (release, QuestionKind::Release),
+    ] {
+        let batch = script.batch();
+        let question = batch.waits.as_ref().map(|waits| waits.question.id);
+        let question = question.ok_or_else(|| Flaw::new("the script does not wait"))?;
+        one.ledger.append(batch).await?;
+        asked.push((question, kind, script));
+    }
+    let any = QuestionFilter::default;
+    let of_kind = |kind| QuestionFilter { kind: Some(kind), ..any() };
+    let tenant = |name| Ok::<_, Flaw>(QuestionFilter { tenant: Some(TenantId::new(name)?), ..any() });
+    let session = |name| Ok::<_, Flaw>(QuestionFilter { session: Some(SessionId::new(name)?), ..any() });
+    let checks: [(QuestionFilter, &[usize]); 9] = [
+        (any(), &[2, 1, 0]),
+        (of_kind(QuestionKind::Approval), &[0]),
+        (of_kind(QuestionKind::Checkpoint), &[1]),
+        (of_kind(QuestionKind::Release), &[2]),
+        (tenant("local")?, &[1, 0]),
+        (tenant("nobody")?, &[]),
+        (session("r")?, &[1]),
+        (session("s")?, &[2, 0]),
+        (QuestionFilter { kind: Some(QuestionKind::Checkpoint), ..session("s")? }, &[]),
+    ];
+    for (filter, wanted) in checks {
+        for opened in [&one, &two] {
+            let seen = opened.book.questions(filter.clone(), ALL).await?;
+            same(&format!("how many of {filter:?}"), &seen.len(), &wanted.len())?;
+            for (item, at) in seen.iter().zip(wanted) {
+                let Some((question, kind, script)) = asked.get(*at) else { continue };
+                let wanted = QuestionItem {
+                    question: *question,
+                    cursor: item.cursor,
+                    kind: *kind,
+                    call: script.call(),
+                    listing: script.listing().clone(),
+                    asked_at: script.record.entries().last().map_or(0, |entry| entry.at),
+                    expires_at: NOW + QUESTION_MS,
+                };
+                same(&format!("a question of {filter:?}"), item, &wanted)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn a_question_is_listed_until_it_is_closed(bench: &dyn Bench) -> Result<(), Flaw> {
+    type Closing = fn(&mut Script) -> Result<(), Flaw>;
+    const CLOSINGS: &[(&str, Closing)] = &[
+        ("a yes", |script| script.answer(Answer::Yes { note: None })),
+        ("a no", |script| script.answer(Answer::No { feedback: None })),
+        ("a leave", |script| script.answer(Answer::Leave(leave()))),
+        ("an edit", |script| {
+            let content = script.hold(br#"{"path":"b"}"#);
+            script.answer(Answer::Edit { content, note: None })
+        }),
+        ("an abort", |script| script.answer(Answer::Abort)),
+        ("expiry", Script::expire),
+        ("a cancel", |script| script.push(Fact::Cancelled { by: "ada".into() })),
+    ];
+    let opened = bench.open().await?;
+    let mut stays = Script::ready(Setting::asking())?;
+    let stays_open = stays.ask()?.id;
+    opened.append(&mut stays).await?;
+    for (what, close) in CLOSINGS {
+        let mut script = Script::ready(Setting::asking())?;
+        let question = script.ask()?.id;
+        opened.append(&mut script).await?;
+        same(&format!("before {what}"), &open_questions(&opened).await?, &vec![question, stays_open])?;
+        close(&mut script)?;
+        opened.append(&mut script).await?;
+        same(&format!("after {what}"), &open_questions(&opened).await?, &vec![stays_open])?;
+        // An answer that comes late is told so, and not that there is no such question.
+        same(
+            &format!("its call after {what}"),
+            &opened.ledger.call_of(question).await?,
+            &Some(script.call()),
+        )?;
+    }
+    Ok(())
+}
+
+/// A call whose result is about to be held for a person.
+fn held_result(opened: &Opened, setting: Setting) -> Result<Script, Flaw> {
+    let mut script = Script::beginning(setting, opened.ledger.owner())?;
+    script.end()?;
+    let note = ReviewNote { reviewer: "r".into(), said: Said::Held, why: None, cached: false };
+    script.push(Fact::OutputReviewed(Ok(Review { notes: vec![note], change: None })))?;
+    script.ask()?;
+    Ok(script)
+}
+
+async fn open_questions(opened: &Opened) -> Result<Vec<QuestionId>, Flaw> {
+    let items = opened.book.questions(QuestionFilter::default(), ALL).await?;
+    Ok(items.iter().map(|item| item.question).collect())
+}
+
+async fn paged_calls(opened: &Opened, filter: &CallFilter, limit: usize) -> Result<Vec<CallId>, Flaw> {
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = opened.book.calls(filter.clone(), Page { limit, after }).await?;
+        ensure!(page.len() <= limit, "a page of {} where {limit} were asked for", page.len());
+        let Some(last) = page.last() else { return Ok(seen) };
+        ensure!(seen.len() <= 100, "the pages never end");
+        after = Some(last.cursor);
+        seen.extend(ids(&page));
+    }
+}
+
+async fn paged_questions(
+    opened: &Opened,
+    filter: &QuestionFilter,
+    limit: usize,
+) -> Result<Vec<CallId>, Flaw> {
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = opened.book.questions(filter.clone(), Page { limit, after }).await?;
+        ensure!(page.len() <= limit, "a page of {} where {limit} were asked for", page.len());
+        let Some(last) = page.last() else { return Ok(seen) };
+        ensure!(seen.len() <= 100, "the pages never end");
+        after = Some(last.cursor);
+        seen.extend(page.iter().map(|item| item.call));
+    }
+}
+
+fn ids(items: &[CallItem]) -> Vec<CallId> {
+    items.iter().map(|item| item.call).collect()
+}
