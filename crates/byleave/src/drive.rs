@@ -117,10 +117,13 @@ async fn wait(
             flush(parts, desk).await?;
         }
     }
-    tokio::select! {
-        biased;
-        () = line.take() => {}
-        () = driving.cancel.cancelled() => {}
+    // A no needs no turn: it must not wait behind those whom an abort would stop.
+    if matches!(next(&desk.record), Next::Do(_)) {
+        tokio::select! {
+            biased;
+            () = line.take() => {}
+            () = driving.cancel.cancelled() => {}
+        }
     }
     Ok(())
 }
