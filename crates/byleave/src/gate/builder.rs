@@ -46,7 +46,8 @@ pub enum BuildFault {
 }
 
 impl GateBuilder {
-    /// Where records are kept; in memory if not said.
+    /// Where records are kept; in memory if not said. Each gate has its own: a ledger is one owner of claims, and what
+    /// its owner does not run here counts as gone.
     #[must_use]
     pub fn ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
         self.ledger = Some(ledger);

@@ -118,10 +118,13 @@ async fn wait(
             flush(parts, desk).await?;
         }
     }
-    tokio::select! {
-        biased;
-        () = spot.take() => {}
-        () = driving.cancel.cancelled() => {}
+    // A no needs no turn: it must not wait behind those whom an abort would stop.
+    if matches!(next(&desk.record), Next::Do(_)) {
+        tokio::select! {
+            biased;
+            () = spot.take() => {}
+            () = driving.cancel.cancelled() => {}
+        }
     }
     Ok(())
 }

@@ -147,6 +147,7 @@ scenarios! { ($)
     order::sessions_do_not_wait_for_each_other,
     order::who_waits_for_a_person_holds_up_only_who_conflicts,
     order::who_stands_behind_an_answered_call_sees_it_through,
+    order::answered_calls_run_alone_and_lose_nothing,
     order::an_abort_stops_the_siblings,
     twins::the_same_call_at_once_runs_once,
     twins::the_same_call_in_two_gates_runs_once,

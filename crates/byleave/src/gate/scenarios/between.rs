@@ -9,6 +9,7 @@ use byleave_core::digest::Held;
 use byleave_core::effect::Plan;
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::leave::Leave;
+use tokio::sync::Barrier;
 
 use crate::ledger::{AppendFault, Batch, ContentFault, Interruption, Ledger, LedgerFault, Loaded};
 use crate::pending::Pending;
@@ -38,13 +39,23 @@ pub(super) struct Between {
     trouble: Option<(usize, Trouble)>,
     dead: AtomicBool,
     lies: AtomicBool,
+    meeting: Option<Arc<Barrier>>,
 }
 
 impl Between {
     /// One that makes trouble at an append, counted from 1.
     pub(super) fn failing(inner: Arc<dyn Ledger>, trouble: Option<(usize, Trouble)>) -> Arc<Self> {
+        Arc::new(Self { trouble, ..Self::new(inner) })
+    }
+
+    /// One whose readers of what is not there yet wait for each other before they go on.
+    pub(super) fn meeting(inner: Arc<dyn Ledger>, meeting: Arc<Barrier>) -> Arc<Self> {
+        Arc::new(Self { meeting: Some(meeting), ..Self::new(inner) })
+    }
+
+    fn new(inner: Arc<dyn Ledger>) -> Self {
         let (dead, lies) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { inner, appends: AtomicUsize::new(0), trouble, dead, lies })
+        Self { inner, appends: AtomicUsize::new(0), trouble: None, dead, lies, meeting: None }
     }
 
     /// How often something was appended, or should have been.
@@ -72,7 +83,13 @@ impl Ledger for Between {
     }
 
     fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
-        Box::pin(async move { self.alive()?.load(call).await })
+        Box::pin(async move {
+            let loaded = self.alive()?.load(call).await?;
+            if let (None, Some(meeting)) = (&loaded, &self.meeting) {
+                meeting.wait().await;
+            }
+            Ok(loaded)
+        })
     }
 
     fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {

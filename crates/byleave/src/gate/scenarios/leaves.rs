@@ -166,13 +166,12 @@ pub(super) async fn no_leave_answers_what_a_person_must_see(bench: &dyn Bench) -
 // req: R8
 pub(super) async fn a_leave_beside_another_ceremony_is_not_used(bench: &dyn Bench) -> Result<(), Flaw> {
     let stage = Stage::new(bench)?;
-    let ledger = stage.ledger().await?;
     let given = Leave { uses_max: Some(1), ..leave("ask", vec![Pattern::Invoke("ask".into())]) };
-    let plain = stage.gate_on(ledger.clone())?.settings(inbox()).build()?;
+    let plain = stage.gate().await?.settings(inbox()).build()?;
     give(&stage, &plain, &given).await?;
     // The same tool, with a reviewer who wants a person to look: the leave covers the rule, not the reviewer.
     let watched =
-        stage.gate_on(ledger)?.settings(inbox()).review_input("ask", hold("someone should look")).build()?;
+        stage.gate().await?.settings(inbox()).review_input("ask", hold("someone should look")).build()?;
     let call = stage.call("ask", json!({}))?;
     let id = call.id;
     let question = waiting(watched.advance(call).await)?;

@@ -10,7 +10,7 @@ use byleave_core::refusal::Code;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::stage::{Probe, Stage, answer, completed, inbox, quick, refused, settled, until, waiting, yes};
+use super::stage::{Probe, Stage, answer, completed, inbox, quick, settled, until, waiting, yes};
 use crate::approve::{Reply, callback, callback_async};
 use crate::gate::Gate;
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
@@ -276,10 +276,29 @@ pub(super) async fn who_stands_behind_an_answered_call_sees_it_through(
     same("what it reads", &gate.settle(behind).await.text().as_str(), &"old f+new")
 }
 
+// req: E4
+pub(super) async fn answered_calls_run_alone_and_lose_nothing(bench: &dyn Bench) -> Result<(), Flaw> {
+    let stage = Stage::new(bench)?;
+    let crowd = Crowd::default();
+    let mut builder = stage.gate().await?.approver(Arc::new(callback("ada", |_| true)));
+    // Tools of different names: none conflicts with another, so nobody holds anyone up.
+    for number in 0..6 {
+        builder = builder.tool(lingering(&stage, &format!("alone-{number}"), &crowd));
+    }
+    let gate = builder.build()?;
+    let calls: Result<Vec<_>, _> =
+        (0..6).map(|number| stage.call(&format!("alone-{number}"), json!({ "n": number }))).collect();
+    for result in gate.settle_all(calls?).await {
+        completed(&result)?;
+    }
+    same("at once", &crowd.most(), &1)?;
+    same("runs", &stage.runs.count(), &6)
+}
+
 // req: R5, E4
 pub(super) async fn an_abort_stops_the_siblings(bench: &dyn Bench) -> Result<(), Flaw> {
-    // The person answers at once, and after a while.
-    for at_once in [true, false] {
+    // The person answers at once, and after a while; about the first call, and about a later one.
+    for (at_once, is_first) in [(true, true), (true, false), (false, true), (false, false)] {
         let stage = Stage::new(bench)?;
         let builder = stage.gate().await?;
         let gate: Gate = if at_once {
@@ -291,29 +310,29 @@ pub(super) async fn an_abort_stops_the_siblings(bench: &dyn Bench) -> Result<(),
             });
             builder.approver(Arc::new(abort)).build()?
         };
-        let calls = vec![
+        let mut calls = vec![
             stage.read("g")?,
             stage.write("f", "1")?,
+            // Needs no question, and waits only for the one before it.
+            stage.read("f")?,
             stage.call("ask", json!({}))?,
             stage.write("f", "2")?,
             stage.write("f", "3")?,
         ];
-        let results = gate.settle_all(calls).await;
-        let [before, aborted, siblings @ ..] = results.as_slice() else {
-            return Err(Flaw::new(format!("{results:?}")));
-        };
-        completed(before)?;
-        refused(aborted, Code::Aborted)?;
-        for sibling in siblings {
-            let code = sibling.ending.refusal().map(|refusal| refusal.code);
-            ensure!(
-                matches!(code, Some(Code::Cancelled | Code::Aborted)),
-                "a sibling went on: {:?}",
-                sibling.ending
-            );
+        if is_first {
+            calls.remove(0);
         }
+        let mut results = gate.settle_all(calls).await;
+        if !is_first {
+            completed(&results.remove(0))?;
+        }
+        // Several may have been asked about by the time the first is answered; who was not is called off.
+        let codes: Vec<_> =
+            results.iter().map(|result| result.ending.refusal().map(|why| why.code)).collect();
+        let stopped = codes.iter().all(|code| matches!(code, Some(Code::Aborted | Code::Cancelled)));
+        ensure!(stopped && codes.contains(&Some(Code::Aborted)), "a sibling went on: {codes:?}");
         same("writes", &stage.runs.of("write"), &0)?;
-        same("others", &stage.runs.of("ask"), &0)?;
+        same("others", &(stage.runs.of("ask"), stage.runs.of("read")), &(0, usize::from(!is_first)))?;
         // A new turn is a new turn.
         completed(&settled(gate.advance(stage.read("g")?).await)?)?;
     }

@@ -6,8 +6,9 @@ use byleave_core::call::Mode;
 use byleave_core::outcome::Output;
 use byleave_core::refusal::Code;
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Barrier, Notify};
 
+use super::between::Between;
 use super::stage::{Stage, completed, inbox, refused, settled, waiting};
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
 
@@ -47,16 +48,15 @@ pub(super) async fn the_same_call_at_once_runs_once(bench: &dyn Bench) -> Result
 // req: E1
 pub(super) async fn the_same_call_in_two_gates_runs_once(bench: &dyn Bench) -> Result<(), Flaw> {
     let stage = Stage::new(bench)?;
-    let (here, there) = (stage.gate().await?.build()?, stage.gate().await?.build()?);
+    // Both have looked and found nothing before either writes.
+    let meeting = Arc::new(Barrier::new(2));
+    let here = stage.gate_on(Between::meeting(stage.ledger().await?, meeting.clone()))?.build()?;
+    let there = stage.gate_on(Between::meeting(stage.ledger().await?, meeting))?.build()?;
     for round in 1..=10 {
         let call = stage.call("free", json!({ "n": round }))?;
-        let barrier = Arc::new(tokio::sync::Barrier::new(2));
         let tasks = [&here, &there].map(|gate| {
-            let (gate, call, barrier) = (gate.clone(), call.clone(), barrier.clone());
-            tokio::spawn(async move {
-                barrier.wait().await;
-                gate.settle(call).await
-            })
+            let (gate, call) = (gate.clone(), call.clone());
+            tokio::spawn(async move { gate.settle(call).await })
         });
         let mut results = Vec::new();
         for task in tasks {
@@ -104,20 +104,20 @@ pub(super) async fn another_call_under_its_id_is_refused(bench: &dyn Bench) -> R
 // req: E1
 pub(super) async fn two_calls_race_for_one_id(bench: &dyn Bench) -> Result<(), Flaw> {
     let stage = Stage::new(bench)?;
-    let gates = [stage.gate().await?.build()?, stage.gate().await?.build()?];
+    let meeting = Arc::new(Barrier::new(2));
+    let gates = [
+        stage.gate_on(Between::meeting(stage.ledger().await?, meeting.clone()))?.build()?,
+        stage.gate_on(Between::meeting(stage.ledger().await?, meeting))?.build()?,
+    ];
     for round in 1..=10 {
         let mut calls = vec![stage.call("free", json!({ "n": round }))?; 2];
         if let [_, other] = calls.as_mut_slice() {
             other.arguments = json!({"n": -round});
         }
-        let barrier = Arc::new(tokio::sync::Barrier::new(2));
         let mut tasks = Vec::new();
         for (gate, call) in gates.iter().zip(calls) {
-            let (gate, barrier) = (gate.clone(), barrier.clone());
-            tasks.push(tokio::spawn(async move {
-                barrier.wait().await;
-                gate.settle(call).await
-            }));
+            let gate = gate.clone();
+            tasks.push(tokio::spawn(async move { gate.settle(call).await }));
         }
         let (mut done, mut reused) = (0, 0);
         for task in tasks {
