@@ -16,6 +16,7 @@ use crate::gate::desk::Desk;
 use crate::gate::footing::{Performed, pinned, unreadable};
 use crate::gate::parts::{Parts, site};
 use crate::ledger::Interruption;
+use crate::pending::step_aside;
 use crate::tool::{Progress, Run};
 
 /// Runs the attempt if it is this drive's own; else finds out what has become of it.
@@ -152,13 +153,21 @@ async fn watch(
     called_off: impl Future<Output = ()>,
     timeout: Duration,
 ) -> (EndStatus, Output) {
+    let stopped = async {
+        // A tool that is done at once costs no timer.
+        step_aside().await;
+        tokio::select! {
+            biased;
+            () = called_off => (EndStatus::Stopped, "cancelled while it ran".to_owned()),
+            () = tokio::time::sleep(timeout) => {
+                (EndStatus::TimedOut, format!("timed out after {} ms and was stopped", timeout.as_millis()))
+            }
+        }
+    };
     let (status, why) = tokio::select! {
         biased;
         ended = leash.ended() => return judge(ended),
-        () = called_off => (EndStatus::Stopped, "cancelled while it ran".to_owned()),
-        () = tokio::time::sleep(timeout) => {
-            (EndStatus::TimedOut, format!("timed out after {} ms and was stopped", timeout.as_millis()))
-        }
+        stopped = stopped => stopped,
     };
     let said = leash.pull().await;
     (status, Output { is_error: true, error: Some(why), ..said })

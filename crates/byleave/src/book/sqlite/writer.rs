@@ -5,11 +5,9 @@
 //! a thread kept for it, which first waits a little for those who were there the last time, because one commit for all of
 //! them costs what a commit for half of them costs. Nothing is reported as written before the commit has returned.
 
-use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +17,7 @@ use rusqlite::Connection;
 use super::schema;
 use super::work::{Bench, Done, Work};
 use crate::ledger::{AppendFault, LedgerFault};
+use crate::pending::step_aside;
 
 /// At most so much in one transaction.
 const TOGETHER_MAX: usize = 256;
@@ -325,18 +324,4 @@ fn closed() -> LedgerFault {
 
 fn cannot_write(error: &rusqlite::Error) -> LedgerFault {
     LedgerFault::new("cannot write the book", error)
-}
-
-/// Lets everything else that is ready run once.
-async fn step_aside() {
-    let mut stepped = false;
-    poll_fn(|context| {
-        if stepped {
-            return Poll::Ready(());
-        }
-        stepped = true;
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
