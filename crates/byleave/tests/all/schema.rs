@@ -365,6 +365,19 @@ fn nearly_schema() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Whether a schema uses no keyword that Gemini does not know. An argument may be called like one.
+fn speaks_gemini(schema: &Value) -> bool {
+    const UNKNOWN: &[&str] = &["$ref", "oneOf", "const", "additionalProperties"];
+    let Some(map) = schema.as_object() else { return true };
+    map.iter().all(|(keyword, value)| match keyword.as_str() {
+        unknown if UNKNOWN.contains(&unknown) => false,
+        "properties" => value.as_object().is_none_or(|arguments| arguments.values().all(speaks_gemini)),
+        "anyOf" => value.as_array().is_none_or(|choices| choices.iter().all(speaks_gemini)),
+        "items" => speaks_gemini(value),
+        _ => true,
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
@@ -394,10 +407,7 @@ proptest! {
                 if let Ok(schemas) = byleave::forms::schemas(form, &catalog.list(), &crate::support::site()) {
                     prop_assert_eq!(schemas.len(), 1);
                     if form == byleave::forms::Form::Gemini {
-                        let text = schemas[0].to_string();
-                        for absent in ["\"$ref\"", "\"oneOf\"", "\"const\"", "\"additionalProperties\""] {
-                            prop_assert!(!text.contains(absent) , "{}", text);
-                        }
+                        prop_assert!(speaks_gemini(&schemas[0]["parameters"]), "{}", schemas[0]);
                     }
                 }
             }

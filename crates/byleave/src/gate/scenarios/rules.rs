@@ -12,13 +12,14 @@ use byleave_core::refusal::Code;
 use byleave_core::ruling::{Ruling, Verdict};
 use serde_json::{Value, json};
 
-use super::stage::{Probe, Stage, completed, record, refused, rule};
+use super::stage::{Probe, Stage, completed, quick, record, refused, rule};
 use crate::approve::callback;
 use crate::gate::Gate;
 use crate::ledger::Ledger;
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
 use crate::pending::Pending;
 use crate::review::{Covers, InputReviewer, InputSubject, Opinion, ReviewFault};
+use crate::settings::Settings;
 
 async fn ruling(ledger: &dyn Ledger, gate: &Gate, call: Call) -> Result<Ruling, Flaw> {
     let id = call.id;
@@ -100,6 +101,7 @@ pub(super) async fn rulings_are_remembered_and_answers_never(bench: &dyn Bench) 
     let count = asked.clone();
     let gate = stage
         .gate_on(ledger.clone())?
+        .settings(Settings { cached_rulings: 16, ..quick() })
         .approver(Arc::new(callback("ada", move |_| {
             count.fetch_add(1, Ordering::SeqCst);
             true
