@@ -80,7 +80,7 @@ async fn flip(sealed: &Sealed, table: &str, column: &str, id: i64, at: usize, bi
 }
 
 fn cases(few: u32) -> ProptestConfig {
-    let many = std::env::var("BYLEAVE_PROVE").is_ok();
+    let many = crate::proofs::long();
     ProptestConfig {
         cases: if many { 5_000 } else { few },
         failure_persistence: None,
