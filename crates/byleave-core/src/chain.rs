@@ -69,18 +69,3 @@ impl Damage {
         }
     }
 }
-
-/// Checks that lines are unbroken from the first on, and returns the link of the last.
-pub fn check(call: CallId, lines: &[Line]) -> Result<Digest, Damage> {
-    let mut before = GENESIS;
-    for (place, line) in (0_u32..).zip(lines) {
-        if line.seq != place {
-            return Err(Damage::Order { seq: place, found: line.seq });
-        }
-        if link(call, &before, line.seq, &line.body) != line.link {
-            return Err(Damage::Link { seq: place });
-        }
-        before = line.link;
-    }
-    Ok(before)
-}

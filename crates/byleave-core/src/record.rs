@@ -216,11 +216,6 @@ impl Record {
         }
     }
 
-    /// When it came in.
-    pub fn opened_at(&self) -> Option<Millis> {
-        self.entries.first().map(|entry| entry.at)
-    }
-
     fn is_release(&self, id: QuestionId) -> bool {
         self.question(id).is_some_and(|question| question.kind == QuestionKind::Release)
     }
@@ -280,14 +275,6 @@ impl<'a> Draft<'a> {
         challenged, Challenged, ChallengeHead;
         /// The question about it.
         asked, Asked, Question;
-    }
-
-    /// The claims made under it.
-    pub fn claims(&self) -> impl Iterator<Item = &'a Claim> {
-        self.since.iter().filter_map(|entry| match &entry.fact {
-            Fact::Begun(Ok(claim)) => Some(claim),
-            _ => None,
-        })
     }
 }
 

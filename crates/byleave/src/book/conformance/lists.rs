@@ -8,7 +8,7 @@ use byleave_core::ruling::Verdict;
 
 use super::{Bench, Opened};
 use crate::book::{CallFilter, CallItem, CallState, Page, QuestionFilter, QuestionItem};
-use crate::ledger::conformance::script::{NOW, QUESTION_MS, Script, Setting, leave};
+use crate::ledger::conformance::script::{CLOSINGS, NOW, QUESTION_MS, Script, Setting};
 use crate::ledger::conformance::{Flaw, ensure, same};
 
 /// More than any list here is long.
@@ -223,19 +223,6 @@ pub(super) async fn open_questions_are_found_by_what_is_asked_for(bench: &dyn Be
 }
 
 pub(super) async fn a_question_is_listed_until_it_is_closed(bench: &dyn Bench) -> Result<(), Flaw> {
-    type Closing = fn(&mut Script) -> Result<(), Flaw>;
-    const CLOSINGS: &[(&str, Closing)] = &[
-        ("a yes", |script| script.answer(Answer::Yes { note: None })),
-        ("a no", |script| script.answer(Answer::No { feedback: None })),
-        ("a leave", |script| script.answer(Answer::Leave(leave()))),
-        ("an edit", |script| {
-            let content = script.hold(br#"{"path":"b"}"#);
-            script.answer(Answer::Edit { content, note: None })
-        }),
-        ("an abort", |script| script.answer(Answer::Abort)),
-        ("expiry", Script::expire),
-        ("a cancel", |script| script.push(Fact::Cancelled { by: "ada".into() })),
-    ];
     let opened = bench.open().await?;
     let mut stays = Script::ready(Setting::asking())?;
     let stays_open = stays.ask()?.id;

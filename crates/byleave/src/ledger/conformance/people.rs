@@ -13,7 +13,7 @@ use byleave_core::question::Answer;
 use byleave_core::walk::{Next, Task, next};
 use uuid::Uuid;
 
-use super::script::{NOW, QUESTION_MS, Script, Setting, act, give, leave};
+use super::script::{CLOSINGS, NOW, QUESTION_MS, Script, Setting, act, give, leave};
 use super::{Bench, Flaw, ensure, same};
 use crate::ledger::{AppendFault, Hindrance};
 
@@ -150,19 +150,6 @@ pub(super) async fn waiting_calls_hold_up_what_conflicts(bench: &dyn Bench) -> R
 }
 
 pub(super) async fn what_was_asked_about_holds_up_until_it_has_ended(bench: &dyn Bench) -> Result<(), Flaw> {
-    type Closing = fn(&mut Script) -> Result<(), Flaw>;
-    const CLOSINGS: &[(&str, Closing)] = &[
-        ("a yes", |script| script.answer(Answer::Yes { note: None })),
-        ("a no", |script| script.answer(Answer::No { feedback: None })),
-        ("a leave", |script| script.answer(Answer::Leave(leave()))),
-        ("an edit", |script| {
-            let content = script.hold(br#"{"path":"b"}"#);
-            script.answer(Answer::Edit { content, note: None })
-        }),
-        ("an abort", |script| script.answer(Answer::Abort)),
-        ("expiry", Script::expire),
-        ("a cancel", |script| script.push(Fact::Cancelled { by: "ada".into() })),
-    ];
     let ledger = bench.open().await?;
     let stranger = CallId::new(Uuid::now_v7());
     for (what, close) in CLOSINGS {

@@ -14,6 +14,7 @@ use byleave_core::leave::Leave;
 use byleave_core::outcome::{End, EndStatus};
 use byleave_core::question::{Answer, Answered, Approver, Grade, Question, QuestionKind};
 use byleave_core::record::Record;
+use byleave_core::refusal::{Code, Refusal};
 use byleave_core::review::Review;
 use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
 use byleave_core::walk::{Next, Task, WALK, next};
@@ -259,6 +260,13 @@ impl Script {
         self.push(Fact::Expired { question: question.id })
     }
 
+    /// Whoever should have asked broke.
+    pub(crate) fn unask(&mut self) -> Result<(), Flaw> {
+        let Next::Wait(question) = next(&self.record) else { return Err(self.lost("unask")) };
+        let refusal = Refusal::new(Code::ApproverFailed, "it broke");
+        self.push(Fact::Unasked { question: question.id, refusal })
+    }
+
     /// Claims an attempt.
     pub(crate) fn begin(&mut self, owner: OwnerId) -> Result<AttemptId, Flaw> {
         let Next::Do(Task::Begin(grant)) = next(&self.record) else { return Err(self.lost("begin")) };
@@ -396,3 +404,21 @@ fn fresh_key() -> RecordKey {
     back.copy_from_slice(Uuid::now_v7().as_bytes());
     RecordKey::from_bytes(bytes)
 }
+
+/// Closes a question.
+type Closing = fn(&mut Script) -> Result<(), Flaw>;
+
+/// Every way in which a question about a plan is closed.
+pub(crate) const CLOSINGS: &[(&str, Closing)] = &[
+    ("a yes", |script| script.answer(Answer::Yes { note: None })),
+    ("a no", |script| script.answer(Answer::No { feedback: None })),
+    ("a leave", |script| script.answer(Answer::Leave(leave()))),
+    ("an edit", |script| {
+        let content = script.hold(br#"{"path":"b"}"#);
+        script.answer(Answer::Edit { content, note: None })
+    }),
+    ("an abort", |script| script.answer(Answer::Abort)),
+    ("expiry", Script::expire),
+    ("an approver that broke", Script::unask),
+    ("a cancel", |script| script.push(Fact::Cancelled { by: "ada".into() })),
+];

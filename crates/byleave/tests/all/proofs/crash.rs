@@ -77,7 +77,7 @@ async fn crash() {
     assert!(verification.is_sound(), "{:?}", verification.flaw);
     println!(
         "{kills} kills, {} calls ({known} settled: {outcomes:?}), {answers_kept} accepted answers, none lost; \
-         no line twice; {:.0} s",
+         no line twice of a call that may run only once; {:.0} s",
         calls.len(),
         began.elapsed().as_secs_f64()
     );
