@@ -28,6 +28,10 @@ use crate::options::Options;
 use crate::screen::Screen;
 use crate::status::Status;
 
+/// A gate allocates much and frees it soon.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,

@@ -30,6 +30,10 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
+/// The allocator of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Path1 {
     path: String,
@@ -43,18 +47,21 @@ fn reader() -> Typed<Path1> {
         .not_sensitive()
         .repeatable()
         .concurrency_safe()
+        .prompt()
 }
 
 fn echo() -> Typed<Path1> {
     Typed::new("echo", "says it back", |args: Path1, _run: Run| async move { Output::text(args.path) })
         .class(Class::Generic)
         .concurrency_safe()
+        .prompt()
 }
 
 fn writer() -> Typed<Path1> {
     Typed::new("put", "writes a file", |args: Path1, _run: Run| async move { Output::text(args.path) })
         .class(Class::File)
         .role("/path", Role::WritePath)
+        .prompt()
 }
 
 fn gate(ledger: Option<Arc<dyn Ledger>>, cwd: &Path) -> Gate {

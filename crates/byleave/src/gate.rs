@@ -13,9 +13,11 @@ mod perform;
 mod report;
 pub mod scenarios;
 mod schedule;
+mod seen;
 mod telemetry;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use byleave_core::act::{Act, Deed};
 use byleave_core::call::Call;
@@ -41,7 +43,8 @@ use crate::gate::desk::Desk;
 use crate::gate::drive::{drive, unheard_of, unopened};
 use crate::gate::parts::{Driving, Parts};
 use crate::gate::schedule::Spot;
-use crate::ledger::{AppendFault, ContentFault, LedgerFault};
+use crate::gate::seen::Seen;
+use crate::ledger::{AppendFault, Arrival, Comer, ContentFault, LedgerFault};
 use crate::result::{CallResult, Ending, Standing};
 
 /// The gate between agents and the world. Cheap to clone; all clones are one gate.
@@ -253,7 +256,9 @@ impl Gate {
     async fn act(&self, tenant: &TenantId, by: &str, deed: Deed) -> Result<(), LedgerFault> {
         let id = ActId::new(fresh_id());
         let act = Act { id, at: self.parts.now(), tenant: tenant.clone(), by: by.to_owned(), deed };
-        self.parts.ledger.act(act).await
+        let acted = self.parts.ledger.act(act).await;
+        self.parts.bustle.stir();
+        acted
     }
 
     async fn submit(&self, call: Call) -> (Standing, u32) {
@@ -301,16 +306,25 @@ impl Gate {
     /// The desk for a call that comes in: a new one, or the one that the same call was put on before.
     async fn open(&self, call: &Call) -> Result<Desk, Box<CallResult>> {
         let refuse = |code, why: String| Err(Box::new(unopened(call, code, why)));
-        match self.desk(call.id).await {
-            Err(fault) => refuse(Code::NotRecorded, fault.to_string()),
-            Ok(Some(desk)) => match desk.is_same_call(call) {
-                Some(true) => Ok(desk),
+        let (at, stirs) = (Instant::now(), self.parts.bustle.stirs());
+        let tool = self.parts.catalog.get(&call.tool);
+        let tool = tool.as_ref().map_or(call.tool.as_str(), |entry| entry.name());
+        let (tenant, session, now) = (&call.tenant, &call.session, self.parts.now());
+        let arrival = self.parts.ledger.arrive(Comer { call: call.id, tenant, session, tool, now }).await;
+        let Arrival { loaded, leaves, halt, is_crowded } = match arrival {
+            Ok(arrival) => arrival,
+            Err(fault) => return refuse(Code::NotRecorded, fault.to_string()),
+        };
+        let desk = loaded.map(|loaded| Desk::reopen(loaded.record, loaded.key));
+        let mut desk = match desk {
+            Some(desk) => match desk.is_same_call(call) {
+                Some(true) => desk,
                 Some(false) => {
-                    refuse(Code::CallReused, format!("the id {} was used for another call", call.id))
+                    return refuse(Code::CallReused, format!("the id {} was used for another call", call.id));
                 }
-                None => refuse(Code::Forgotten, "the contents of this call were forgotten".into()),
+                None => return refuse(Code::Forgotten, "the contents of this call were forgotten".into()),
             },
-            Ok(None) => {
+            None => {
                 let mut key = [0_u8; 32];
                 if let Err(error) = getrandom::fill(&mut key) {
                     return refuse(
@@ -318,10 +332,15 @@ impl Gate {
                         format!("no random numbers to make a key from: {error}"),
                     );
                 }
-                let desk = Desk::open(call, RecordKey::from_bytes(key), self.parts.now());
-                desk.or_else(|misplaced| refuse(Code::RecordBroken, misplaced.to_string()))
+                let desk = Desk::open(call, RecordKey::from_bytes(key), now);
+                match desk {
+                    Ok(desk) => desk,
+                    Err(misplaced) => return refuse(Code::RecordBroken, misplaced.to_string()),
+                }
             }
-        }
+        };
+        desk.seen = Some(Seen { leaves, halt, is_crowded, at, stirs });
+        Ok(desk)
     }
 
     async fn desk(&self, call: CallId) -> Result<Option<Desk>, LedgerFault> {
@@ -363,6 +382,7 @@ impl Gate {
     async fn flush(&self, desk: &mut Desk) -> Result<(), AppendFault> {
         let first = desk.durable_len();
         desk.flush(&*self.parts.ledger).await?;
+        self.parts.bustle.stir();
         drive::tell(&self.parts, desk, first).await;
         Ok(())
     }

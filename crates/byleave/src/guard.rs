@@ -63,13 +63,7 @@ where
         Ok(future) => Caged::new(future),
         Err(payload) => return Err(Broken::Panicked(message(payload))),
     };
-    let first = poll_fn(|cx| {
-        Poll::Ready(match Pin::new(&mut future).poll(cx) {
-            Poll::Ready(answer) => Some(answer),
-            Poll::Pending => None,
-        })
-    })
-    .await;
+    let first = first_poll(&mut future).await;
     let spent = started.elapsed();
     match first.map(settle) {
         // Late objections count; late consent does not.
@@ -77,6 +71,17 @@ where
         Some(answer) => answer,
         None => wait(limit, limit.saturating_sub(spent), future).await,
     }
+}
+
+/// Polls a future once, in place.
+pub(crate) async fn first_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    poll_fn(|cx| {
+        Poll::Ready(match Pin::new(&mut *future).poll(cx) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        })
+    })
+    .await
 }
 
 /// Runs code that blocks on a thread where that is allowed. A panic of the code is passed on to whoever awaits.
@@ -113,13 +118,14 @@ fn settle<T, E>(answer: Result<Result<T, E>, Panic>) -> Result<T, Broken<E>> {
     }
 }
 
-type Panic = Box<dyn Any + Send>;
+/// What a panic carries.
+pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// A future whose panics, in polling and in dropping, stay inside.
-struct Caged<F>(Option<Pin<Box<F>>>);
+pub(crate) struct Caged<F>(Option<Pin<Box<F>>>);
 
 impl<F: Future> Caged<F> {
-    fn new(future: F) -> Self {
+    pub(crate) fn new(future: F) -> Self {
         Self(Some(Box::pin(future)))
     }
 
@@ -164,7 +170,8 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-fn payload(error: JoinError) -> Panic {
+/// What a task that broke carries.
+pub(crate) fn payload(error: JoinError) -> Panic {
     match error.try_into_panic() {
         Ok(payload) => payload,
         // Nobody else holds the handle, so only a runtime that is shutting down cancels it.
@@ -172,13 +179,8 @@ fn payload(error: JoinError) -> Panic {
     }
 }
 
-/// The words of a task that broke.
-pub(crate) fn words(error: JoinError) -> String {
-    message(payload(error))
-}
-
 /// The words of a panic.
-fn message(payload: Panic) -> String {
+pub(crate) fn message(payload: Panic) -> String {
     if let Some(text) = payload.downcast_ref::<&'static str>() {
         return (*text).to_owned();
     }

@@ -27,6 +27,20 @@ pub trait Ledger: Send + Sync + 'static {
     /// Reads a record back; `None` where nothing was ever written.
     fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>>;
 
+    /// Looks at everything that stands when a call comes in.
+    ///
+    /// Asked once for every call, so it is worth an implementation that looks at all of it in one go.
+    fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
+        Box::pin(async move {
+            Ok(Arrival {
+                loaded: self.load(comer.call).await?,
+                leaves: self.leaves(comer.tenant, comer.tool, comer.now).await?,
+                halt: self.halted(comer.tenant).await?,
+                is_crowded: true,
+            })
+        })
+    }
+
     /// Appends lines, if the record is still as long as the batch says. All or nothing, and durable when it returns.
     fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>>;
 
@@ -72,6 +86,34 @@ pub trait Ledger: Send + Sync + 'static {
 
     /// Calls that are not settled and can be driven on: all but those that wait for a person who still has time.
     fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>>;
+}
+
+/// A call that comes in.
+#[derive(Clone, Copy, Debug)]
+pub struct Comer<'a> {
+    /// Its id.
+    pub call: CallId,
+    /// Whose book.
+    pub tenant: &'a TenantId,
+    /// The session.
+    pub session: &'a SessionId,
+    /// The tool's own name.
+    pub tool: &'a str,
+    /// The time.
+    pub now: Millis,
+}
+
+/// What stood when a call came in.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// Its record, where it has been here before.
+    pub loaded: Option<Loaded>,
+    /// As [`Ledger::leaves`].
+    pub leaves: Vec<Arc<Leave>>,
+    /// As [`Ledger::halted`].
+    pub halt: Option<Act>,
+    /// Whether [`Ledger::held_up_by`] could find anyone.
+    pub is_crowded: bool,
 }
 
 /// A record as it was read back, with its key. Without the key its contents are forgotten.

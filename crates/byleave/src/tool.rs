@@ -39,6 +39,14 @@ pub trait Tool: Send + Sync + 'static {
         Box::pin(async { Ok(true) })
     }
 
+    /// Says that the first poll of [`Tool::execute`] comes back at once, whatever it then waits for.
+    ///
+    /// Such a tool is begun in place, which saves a change of threads. Must be false for one that blocks its thread:
+    /// begun in place it could be neither cancelled nor timed out.
+    fn is_prompt(&self) -> bool {
+        false
+    }
+
     /// Does it. Never fails outward: a failure is an output that the model can read (T3).
     fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output>;
 }

@@ -56,6 +56,7 @@ pub struct Typed<T> {
     predicate: Option<Predicate<T>>,
     planner: Option<Planner<T>>,
     describer: Option<Describer>,
+    prompt: bool,
 }
 
 impl<T: DeserializeOwned + JsonSchema + 'static> Typed<T> {
@@ -75,6 +76,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> Typed<T> {
             predicate: None,
             planner: None,
             describer: None,
+            prompt: false,
         }
     }
 
@@ -145,6 +147,13 @@ impl<T: DeserializeOwned + JsonSchema + 'static> Typed<T> {
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.manifest.repeatable = true;
+        self
+    }
+
+    /// Never blocks its thread for long, so that it can be begun in place; see [`Tool::is_prompt`].
+    #[must_use]
+    pub fn prompt(mut self) -> Self {
+        self.prompt = true;
         self
     }
 
@@ -274,6 +283,10 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Tool for Typed<T> {
                 None => Ok(true),
             }
         })
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.prompt
     }
 
     fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {

@@ -8,7 +8,7 @@ use byleave_core::ruling::Ruling;
 use byleave_core::walk::{Task, durable_before};
 
 use crate::gate::desk::Desk;
-use crate::gate::footing::{pinned, unreadable};
+use crate::gate::footing::{just_seen, pinned, unreadable};
 use crate::gate::judge::rule;
 use crate::gate::parts::{Parts, fresh_attempt};
 use crate::plan::still_bound;
@@ -64,7 +64,11 @@ fn stricter(grant: &Grant, now: &Ruling) -> Refusal {
 
 async fn not_halted(parts: &Parts, desk: &Desk) -> Step<()> {
     let Some(heading) = desk.record.heading() else { return Ok(()) };
-    match parts.ledger.halted(&heading.tenant).await {
+    let halt = match just_seen(parts, desk) {
+        Some(seen) => Ok(seen.halt.clone()),
+        None => parts.ledger.halted(&heading.tenant).await,
+    };
+    match halt {
         Ok(None) => Ok(()),
         Ok(Some(act)) => Err(halted(&match act.deed {
             byleave_core::act::Deed::Halt { why } => why,

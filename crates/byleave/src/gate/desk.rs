@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::gate::seen::Seen;
 use crate::ledger::{
     AppendFault, Batch, Begins, Content, ContentFault, Ledger, LedgerFault, Listing, Loaded, Waits,
 };
@@ -41,6 +42,8 @@ pub(crate) struct Desk {
     pub(crate) mine: Option<AttemptId>,
     /// Something has run whose end is not durable yet.
     pub(crate) ran: bool,
+    /// What stood in the ledger when the call came in.
+    pub(crate) seen: Option<Seen>,
     summary: String,
 }
 
@@ -70,6 +73,7 @@ impl Desk {
             contents: HashMap::new(),
             mine: None,
             ran: false,
+            seen: None,
             summary: String::new(),
         }
     }
@@ -199,6 +203,16 @@ impl Desk {
 
     pub(crate) const fn durable_len(&self) -> u32 {
         self.durable.0
+    }
+
+    /// Whether what is written changes nothing for other calls: it came in, was permitted by rule, ran and is settled.
+    pub(crate) fn concerns_nobody_else(&self) -> bool {
+        let by_rule = |entry: &Entry| match &entry.fact {
+            Fact::Begun(Ok(claim)) => claim.by == GrantedBy::Rule,
+            Fact::Asked(_) => false,
+            _ => true,
+        };
+        self.durable.0 == 0 && self.record.settled().is_some() && self.record.entries().iter().all(by_rule)
     }
 
     /// Something has run, or someone may be running it.

@@ -166,10 +166,14 @@ fn write(parts: &Parts, desk: &mut Desk, fact: Fact) -> Result<(), Stop> {
 /// Makes everything durable. `false`: it could not be, and the walk must look again.
 async fn flush(parts: &Parts, desk: &mut Desk) -> Result<bool, Stop> {
     let first = desk.durable_len();
+    let stirs = !desk.concerns_nobody_else();
     let mut tries = 0;
     loop {
         match desk.flush(&*parts.ledger).await {
             Ok(()) => {
+                if stirs {
+                    parts.bustle.stir();
+                }
                 tell(parts, desk, first).await;
                 return Ok(true);
             }

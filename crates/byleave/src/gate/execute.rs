@@ -7,7 +7,7 @@ use byleave_core::entry::Fact;
 use byleave_core::id::{AttemptId, CallId};
 use byleave_core::outcome::{End, EndStatus, Output};
 use tokio::runtime::Handle;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -15,6 +15,7 @@ use crate::event::Event;
 use crate::gate::desk::Desk;
 use crate::gate::footing::{Performed, pinned, unreadable};
 use crate::gate::parts::{Parts, site};
+use crate::guard::{Caged, Panic, first_poll, message, payload};
 use crate::ledger::Interruption;
 use crate::pending::step_aside;
 use crate::tool::{Progress, Run};
@@ -77,10 +78,15 @@ async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
     let progress = Arc::new(move |progress: Progress| events.emit([Event::Progress { call, progress }]));
     let run = Run::new(call, site, plan, stop.clone(), progress);
     let tool = entry.tool().clone();
-    let task = tokio::spawn(async move { tool.execute((*arguments).clone(), run).await }.in_current_span());
-    let leash = Leash { task: Some(task), stop, grace: parts.settings.stop_grace };
-    let timeout_ms = desk.terms().map_or(0, |terms| terms.limits.timeout_ms);
-    watch(leash, called_off, Duration::from_millis(timeout_ms)).await
+    let timeout = Duration::from_millis(desk.terms().map_or(0, |terms| terms.limits.timeout_ms));
+    let is_prompt = tool.is_prompt();
+    let mut work = Caged::new(async move { tool.execute((*arguments).clone(), run).await });
+    if is_prompt && let Some(ended) = first_poll(&mut work).await {
+        return judge(ended);
+    }
+    let leash =
+        Leash { task: Some(tokio::spawn(work.in_current_span())), stop, grace: parts.settings.stop_grace };
+    watch(leash, called_off, timeout).await
 }
 
 /// Waits until another process has written on the record that the call is off.
@@ -97,18 +103,18 @@ async fn called_off_elsewhere(parts: &Parts, call: CallId) {
 
 /// A tool at work. Whoever lets go of it before it is done stops it.
 struct Leash {
-    task: Option<JoinHandle<Output>>,
+    task: Option<JoinHandle<Result<Output, Panic>>>,
     stop: CancellationToken,
     grace: Duration,
 }
 
 impl Leash {
-    async fn ended(&mut self) -> Result<Output, JoinError> {
+    async fn ended(&mut self) -> Result<Output, Panic> {
         match &mut self.task {
             Some(task) => {
                 let ended = task.await;
                 self.task = None;
-                ended
+                ended.unwrap_or_else(|error| Err(payload(error)))
             }
             None => std::future::pending().await,
         }
@@ -173,17 +179,16 @@ async fn watch(
     (status, Output { is_error: true, error: Some(why), ..said })
 }
 
-fn judge(ended: Result<Output, JoinError>) -> (EndStatus, Output) {
+fn judge(ended: Result<Output, Panic>) -> (EndStatus, Output) {
     match ended {
         Ok(output) if output.is_error => {
             let error = output.error.clone().or_else(|| Some("the tool failed without saying why".into()));
             (EndStatus::Failed, Output { error, ..output })
         }
         Ok(output) => (EndStatus::Done, output),
-        Err(broken) => (
-            EndStatus::Panicked,
-            Output::failure(format!("the tool panicked: {}", crate::guard::words(broken))),
-        ),
+        Err(broken) => {
+            (EndStatus::Panicked, Output::failure(format!("the tool panicked: {}", message(broken))))
+        }
     }
 }
 

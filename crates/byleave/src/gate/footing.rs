@@ -9,6 +9,7 @@ use byleave_core::refusal::{Code, Refusal, Step};
 use crate::catalog::Entry as CatalogEntry;
 use crate::gate::desk::Desk;
 use crate::gate::parts::Parts;
+use crate::gate::seen::Seen;
 use crate::ledger::ContentFault;
 
 /// What came of a task.
@@ -34,6 +35,11 @@ pub(crate) fn pinned(parts: &Parts, desk: &Desk) -> Step<Arc<CatalogEntry>> {
         )),
         Err(unknown) => Err(Refusal::new(Code::ManifestChanged, unknown.to_string())),
     }
+}
+
+/// What was seen when the call came in, if that still counts.
+pub(crate) fn just_seen<'a>(parts: &Parts, desk: &'a Desk) -> Option<&'a Seen> {
+    desk.seen.as_ref().filter(|seen| seen.is_fresh(parts.bustle.stirs()))
 }
 
 /// A content that cannot be had, as a refusal.

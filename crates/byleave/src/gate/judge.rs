@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::catalog::Entry as CatalogEntry;
 use crate::gate::desk::Desk;
+use crate::gate::footing::just_seen;
 use crate::gate::parts::Parts;
 use crate::guard::{Broken, guard};
 use crate::tool::Tool;
@@ -41,7 +42,10 @@ pub(crate) async fn rule(
     let heading = desk.record.heading().ok_or_else(|| Refusal::new(Code::RecordBroken, "no heading"))?;
     let now = parts.now();
     let policy = parts.policy.load_full();
-    let given = parts.ledger.leaves(&heading.tenant, &entry.manifest().name, now).await;
+    let given = match just_seen(parts, desk) {
+        Some(seen) => Ok(seen.leaves.clone()),
+        None => parts.ledger.leaves(&heading.tenant, &entry.manifest().name, now).await,
+    };
     let given = given.map_err(|fault| Refusal::new(Code::JudgeFailed, fault.to_string()))?;
     let leaves: Result<Vec<LeaveMatcher>, _> =
         given.iter().map(|leave| LeaveMatcher::new((**leave).clone())).collect();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -70,6 +71,7 @@ pub(crate) struct Bustle {
     driving: Mutex<HashMap<CallId, (Arc<Driving>, usize)>>,
     asked: Mutex<HashMap<SessionId, (Millis, u32)>>,
     orphans: Mutex<Vec<CallId>>,
+    stirs: AtomicU64,
 }
 
 /// A call that is being driven, or waited for, in this process.
@@ -111,6 +113,16 @@ impl Driving {
 }
 
 impl Bustle {
+    /// Something is written that other calls must see.
+    pub(crate) fn stir(&self) {
+        self.stirs.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often something was written that other calls must see.
+    pub(crate) fn stirs(&self) -> u64 {
+        self.stirs.load(Ordering::SeqCst)
+    }
+
     /// The one place of a call in this process.
     pub(crate) fn enter(&self, call: CallId) -> Place<'_> {
         let mut driving = locked(&self.driving);

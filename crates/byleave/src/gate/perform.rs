@@ -14,7 +14,7 @@ use byleave_core::walk::Task;
 use crate::catalog::Entry as CatalogEntry;
 use crate::challenge::{ChallengeFault, ChallengeSubject};
 use crate::gate::desk::Desk;
-use crate::gate::footing::{Performed, pinned, unreadable};
+use crate::gate::footing::{Performed, just_seen, pinned, unreadable};
 use crate::gate::judge::{predicate, rule};
 use crate::gate::parts::{Parts, site};
 use crate::gate::{ask, begin, execute};
@@ -119,6 +119,9 @@ async fn held_up(parts: &Parts, desk: &Desk, plan: &Plan) -> Option<Performed> {
     let heading = desk.record.heading()?;
     // Who has been asked about this call has seen it in its place; it does not go back behind others.
     if heading.dry_run || desk.record.draft()?.number > 1 {
+        return None;
+    }
+    if just_seen(parts, desk).is_some_and(|seen| !seen.is_crowded) {
         return None;
     }
     match parts.ledger.held_up_by(&heading.tenant, &heading.session, desk.call(), plan).await {

@@ -57,6 +57,12 @@ pub(super) struct Acts {
 }
 
 impl Acts {
+    /// What is in force, if the newest act stands at that place and is known already.
+    pub(super) fn known_upto(&self, newest: i64) -> Option<Arc<Force>> {
+        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        (known.upto == newest).then_some(known)
+    }
+
     /// What is in force by everything this connection sees, and remembers it.
     ///
     /// Must not be called with something written and not yet committed: that could still be taken back.

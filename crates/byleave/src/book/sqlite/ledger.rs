@@ -10,7 +10,7 @@ use byleave_core::entry::{Entry, Fact};
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::leave::Leave;
 use byleave_core::record::{Attempt, Record};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::projections::{Change, Marks, Note, listing_of, owner_of};
 use super::row::{frame, id_at, lines_of, rows_of, signed};
@@ -18,7 +18,9 @@ use super::work::{Append, NewAct, Work};
 use super::{SqliteBook, Store, acts, holds, owners, queries, vault};
 use crate::book::CallState;
 use crate::ledger::floor;
-use crate::ledger::{AppendFault, Batch, ContentFault, Interruption, Ledger, LedgerFault, Listing, Loaded};
+use crate::ledger::{
+    AppendFault, Arrival, Batch, Comer, ContentFault, Interruption, Ledger, LedgerFault, Listing, Loaded,
+};
 use crate::pending::Pending;
 
 /// One append may not be larger than that. SQLite's own limit lies above it.
@@ -31,6 +33,20 @@ impl Ledger for SqliteBook {
 
     fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
         Box::pin(async move { self.store.load(call) })
+    }
+
+    fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
+        Box::pin(async move {
+            if let Some(arrival) = self.store.arrive_at_nothing(comer)? {
+                return Ok(arrival);
+            }
+            Ok(Arrival {
+                loaded: self.store.load(comer.call)?,
+                leaves: self.leaves(comer.tenant, comer.tool, comer.now).await?,
+                halt: self.halted(comer.tenant).await?,
+                is_crowded: true,
+            })
+        })
     }
 
     fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
@@ -123,6 +139,37 @@ impl Ledger for SqliteBook {
 }
 
 impl Store {
+    /// The usual case, in one look: the call is new, nobody waits in its session, no leave was given for its tool, and
+    /// no act is unread.
+    fn arrive_at_nothing(&self, comer: Comer<'_>) -> Result<Option<Arrival>, LedgerFault> {
+        let look = |connection: &Connection| {
+            let sql = "SELECT EXISTS(SELECT 1 FROM line WHERE call = ?1),
+                EXISTS(SELECT 1 FROM hold WHERE tenant = ?2 AND session = ?3),
+                EXISTS(SELECT 1 FROM leave WHERE tenant = ?2 AND tool = ?4),
+                (SELECT coalesce(max(pos), 0) FROM line INDEXED BY line_act WHERE kind = 1)";
+            let Comer { call, tenant, session, tool, .. } = comer;
+            connection.prepare_cached(sql)?.query_row(
+                params![call.as_bytes(), tenant.as_str(), session.as_str(), tool],
+                |row| {
+                    let is_anything = row.get::<_, bool>(0)? || row.get(1)? || row.get(2)?;
+                    Ok((is_anything, row.get::<_, i64>(3)?))
+                },
+            )
+        };
+        let seen = match self.writer.read_if_idle(look) {
+            Some(seen) => seen.map_err(|error| LedgerFault::new("cannot look into the book", error)),
+            None => self.readers.read("cannot look into the book", look),
+        };
+        let (is_anything, newest_act) = seen?;
+        let force = if is_anything { None } else { self.bench.acts.known_upto(newest_act) };
+        Ok(force.map(|force| Arrival {
+            loaded: None,
+            leaves: Vec::new(),
+            halt: force.halted(comer.tenant).cloned(),
+            is_crowded: false,
+        }))
+    }
+
     pub(super) fn load(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {
         let rows = self.readers.read("cannot read a record", |connection| rows_of(connection, call))?;
         if rows.is_empty() {

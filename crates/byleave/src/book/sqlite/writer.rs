@@ -17,7 +17,6 @@ use rusqlite::Connection;
 use super::schema;
 use super::work::{Bench, Done, Work};
 use crate::ledger::{AppendFault, LedgerFault};
-use crate::pending::step_aside;
 
 /// At most so much in one transaction.
 const TOGETHER_MAX: usize = 256;
@@ -95,11 +94,6 @@ impl Writer {
     pub(super) async fn submit(&self, work: Work) -> Done {
         let answer = self.office.enqueue(work);
         if self.office.is_quiet() {
-            // Dropped before it has led, it leaves its work to the thread.
-            let mut duty = Duty { office: &self.office, open: true };
-            // Others that are ready to run get to queue up first, and are committed with this one.
-            step_aside().await;
-            duty.open = false;
             self.office.lead();
         } else {
             self.office.ring();
@@ -124,7 +118,25 @@ impl Writer {
     /// Does something with the connection that writes, beside all transactions.
     pub(super) fn aside<T>(&self, what: impl FnOnce(&Connection) -> T) -> T {
         let desk = self.office.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        what(&desk.connection)
+        let value = what(&desk.connection);
+        drop(desk);
+        self.office.ring_for_the_rest();
+        value
+    }
+
+    /// Reads with the connection that writes, if nobody is at it: it alone still knows the pages that it wrote last.
+    pub(super) fn read_if_idle<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
+        if !self.office.is_quiet() {
+            return None;
+        }
+        let desk = match self.office.desk.try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => return None,
+        };
+        let value = desk.connection.is_autocommit().then(|| read(&desk.connection));
+        drop(desk);
+        self.office.ring_for_the_rest();
+        value
     }
 }
 
@@ -136,19 +148,6 @@ impl Drop for Writer {
             && thread.join().is_err()
         {
             tracing::error!("the writer of the book panicked");
-        }
-    }
-}
-
-struct Duty<'a> {
-    office: &'a Office,
-    open: bool,
-}
-
-impl Drop for Duty<'_> {
-    fn drop(&mut self) {
-        if self.open {
-            self.office.ring();
         }
     }
 }
@@ -294,13 +293,14 @@ impl Desk {
 
     fn try_transact(&self, works: &[Work], bench: &Bench) -> Result<Vec<Done>, rusqlite::Error> {
         let connection = &self.connection;
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        // Nothing is written yet, so what is seen here can be remembered.
         if works.iter().any(Work::begins)
             && let Err(fault) = bench.acts.refresh(connection)
         {
-            // It is met again inside the transaction, by those whom it concerns.
+            // It is met again by those whom it concerns.
             tracing::error!(%fault, "cannot tell what is in force");
         }
-        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         let done = works.iter().map(|work| work.perform(connection, bench)).collect::<Result<Vec<_>, _>>()?;
         connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(done)
