@@ -95,6 +95,7 @@ scenarios! { ($)
     stop::a_call_that_runs_elsewhere_can_be_cancelled_here,
     stop::a_caller_that_goes_away_takes_the_tool_along,
     stop::a_halt_refuses_everything_until_it_is_lifted,
+    stop::a_halt_holds_for_what_is_on_its_way,
     stop::a_tool_gets_the_time_it_asks_for_up_to_the_limit,
     binding::what_was_approved_is_what_runs,
     binding::what_became_looser_voids_nothing,

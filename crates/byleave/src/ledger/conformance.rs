@@ -128,6 +128,7 @@ cases! { ($)
     people::a_leave_cannot_be_renewed_under_its_id,
     people::a_question_leads_to_its_call,
     people::waiting_calls_hold_up_what_conflicts,
+    people::who_comes_in_is_shown_what_every_look_shows,
     people::what_was_asked_about_holds_up_until_it_has_ended,
     people::what_can_be_driven_is_listed_oldest_first,
     people::what_waits_is_driven_once_its_time_is_over,

@@ -137,7 +137,7 @@ impl<'a> Stage<'a> {
             runs.note(&noted, &arguments);
             Box::pin(body(arguments, run))
         };
-        Probe { manifest, body: Box::new(body), planner: None, predicate: None }
+        Probe { manifest, body: Box::new(body), planner: None, predicate: None, prompt: false }
     }
 
     /// A tool that reads a file or adds a line to it, by its role.
@@ -263,9 +263,16 @@ pub(super) struct Probe {
     body: Body,
     planner: Option<Planner>,
     predicate: Option<Predicate>,
+    prompt: bool,
 }
 
 impl Probe {
+    /// The same, begun in place.
+    pub(super) fn prompt(mut self) -> Self {
+        self.prompt = true;
+        self
+    }
+
     /// The same with something else said of it.
     pub(super) fn with(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
         change(&mut self.manifest);
@@ -313,6 +320,10 @@ impl Tool for Probe {
             Some(predicate) => predicate(arguments),
             None => Box::pin(async { Ok(true) }),
         }
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.prompt
     }
 
     fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {

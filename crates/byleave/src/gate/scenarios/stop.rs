@@ -1,6 +1,6 @@
 //! Stopping: by time, by a person, from here and from elsewhere; and it really stops (E2).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use byleave_core::call::{Call, Mode};
 use byleave_core::entry::Fact;
@@ -17,6 +17,7 @@ use crate::approve::{ApproverFault, Reply, callback_async};
 use crate::gate::Gate;
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
 use crate::result::{CallResult, Standing};
+use crate::review::input_async;
 use crate::settings::Settings;
 use crate::tool::Run;
 
@@ -75,9 +76,10 @@ fn in_background(gate: &Gate, call: Call) -> JoinHandle<CallResult> {
 
 // req: E2
 pub(super) async fn a_timeout_stops_the_tool(bench: &dyn Bench) -> Result<(), Flaw> {
-    for listens in [true, false] {
+    for (listens, in_place) in [(true, false), (false, false), (true, true), (false, true)] {
         let stage = Stage::new(bench)?;
         let (probe, mut signs) = endless(&stage, listens);
+        let probe = if in_place { probe.prompt() } else { probe };
         let gate = stage.gate().await?.tool(probe.with(|manifest| manifest.timeout_ms = Some(20))).build()?;
         let tool = if listens { "free-listens" } else { "free-deaf" };
         let result = gate.settle(stage.call(tool, json!({}))?).await;
@@ -96,10 +98,11 @@ pub(super) async fn a_timeout_stops_the_tool(bench: &dyn Bench) -> Result<(), Fl
 
 // req: E2
 pub(super) async fn a_cancellation_stops_the_tool(bench: &dyn Bench) -> Result<(), Flaw> {
-    for listens in [true, false] {
+    for (listens, in_place) in [(true, false), (false, false), (true, true), (false, true)] {
         let stage = Stage::new(bench)?;
         let ledger = stage.ledger().await?;
         let (probe, mut signs) = endless(&stage, listens);
+        let probe = if in_place { probe.prompt() } else { probe };
         let gate = stage.gate_on(ledger.clone())?.tool(probe).build()?;
         let call = stage.call(if listens { "free-listens" } else { "free-deaf" }, json!({}))?;
         let id = call.id;
@@ -281,6 +284,30 @@ pub(super) async fn a_halt_refuses_everything_until_it_is_lifted(bench: &dyn Ben
         completed(&gate.settle(stage.write("open/x", "1")?).await)?;
     }
     Ok(())
+}
+
+// req: R5
+pub(super) async fn a_halt_holds_for_what_is_on_its_way(bench: &dyn Bench) -> Result<(), Flaw> {
+    let stage = Stage::new(bench)?;
+    let ledger = stage.ledger().await?;
+    let halter = Arc::new(OnceLock::<Gate>::new());
+    let halts = halter.clone();
+    let gate = stage
+        .gate_on(ledger)?
+        .review_input(
+            "read",
+            input_async("halts", move |_| {
+                let gate = halts.get().cloned();
+                async move {
+                    let (Some(gate), Ok(tenant)) = (gate, tenant()) else { return false };
+                    gate.halt(&tenant, "ada", "while it was reviewed").await.is_ok()
+                }
+            }),
+        )
+        .build()?;
+    ensure!(halter.set(gate.clone()).is_ok(), "two gates");
+    refused(&gate.settle(stage.read("f")?).await, Code::Halted)?;
+    stage.runs.nothing("after the halt")
 }
 
 // req: E2

@@ -116,8 +116,9 @@ pub(super) async fn a_panicking_tool_is_a_failed_result(bench: &dyn Bench) -> Re
             tokio::task::yield_now().await;
             fall_over()
         }))
+        .tool(stage.probe("free-in-place", |_, _| -> std::future::Ready<Output> { fall_over() }).prompt())
         .build()?;
-    for tool in ["free-at-once", "free-later"] {
+    for tool in ["free-at-once", "free-later", "free-in-place"] {
         let result = gate.settle(stage.call(tool, json!({}))?).await;
         failed(&result)?;
         let error = result.error().unwrap_or_default();

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::script::{CLOSINGS, NOW, QUESTION_MS, Script, Setting, act, give, leave};
 use super::{Bench, Flaw, ensure, same};
-use crate::ledger::{AppendFault, Hindrance};
+use crate::ledger::{AppendFault, Comer, Hindrance, Loaded};
 
 pub(super) async fn leaves_come_from_answers(bench: &dyn Bench) -> Result<(), Flaw> {
     let (one, two) = (bench.open().await?, bench.open().await?);
@@ -145,6 +145,42 @@ pub(super) async fn waiting_calls_hold_up_what_conflicts(bench: &dyn Bench) -> R
         let plan = Plan { effects, ..Plan::default() };
         let (tenant, session) = (TenantId::new(tenant)?, SessionId::new(session)?);
         same(&what, &two.held_up_by(&tenant, &session, call, &plan).await?, &wanted)?;
+    }
+    Ok(())
+}
+
+pub(super) async fn who_comes_in_is_shown_what_every_look_shows(bench: &dyn Bench) -> Result<(), Flaw> {
+    let (one, two) = (bench.open().await?, bench.open().await?);
+    let stranger = CallId::new(Uuid::now_v7());
+    let mut waiting = Script::waiting(Setting::asking())?;
+    let known = waiting.call();
+    let given = Leave { tool: "u".into(), ..leave() };
+    for step in 0..4 {
+        match step {
+            1 => one.append(waiting.batch()).await?,
+            2 => give(&*one, Setting { session: "elsewhere", ..Setting::default() }, &given).await?,
+            3 => act(&*one, "local", Deed::Halt { why: "enough".into() }).await?,
+            _ => {}
+        }
+        for (ledger, tenant, call) in [
+            (&one, "local", stranger),
+            (&two, "local", stranger),
+            (&two, "local", known),
+            (&two, "other", known),
+        ] {
+            for (session, tool) in [("s", "t"), ("s", "u"), ("calm", "u")] {
+                let what = format!("step {step}, {tenant}/{session}, {tool}");
+                let (tenant, session) = (TenantId::new(tenant)?, SessionId::new(session)?);
+                let comer = Comer { call, tenant: &tenant, session: &session, tool, now: NOW };
+                let arrival = ledger.arrive(comer).await?;
+                let len = |loaded: Option<Loaded>| loaded.map(|loaded| loaded.record.len());
+                same(&what, &len(arrival.loaded), &len(ledger.load(call).await?))?;
+                same(&what, &arrival.leaves, &ledger.leaves(&tenant, tool, NOW).await?)?;
+                same(&what, &arrival.halt, &ledger.halted(&tenant).await?)?;
+                let by = ledger.held_up_by(&tenant, &session, stranger, &waiting.plan()).await?;
+                ensure!(arrival.is_crowded || by.is_none(), "{what}: someone is in the way unseen");
+            }
+        }
     }
     Ok(())
 }
