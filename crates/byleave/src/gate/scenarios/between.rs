@@ -125,6 +125,10 @@ impl Ledger for Between {
         Box::pin(async move { self.alive()?.interrupt(call, attempt, at).await })
     }
 
+    fn starting(&self, call: CallId, attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async move { self.alive()?.starting(call, attempt).await })
+    }
+
     fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
         Box::pin(async move { self.alive()?.act(act).await })
     }
