@@ -13,12 +13,12 @@
 //! A call asks the others, never the other way round, except that a tenant may have it forget; and a tenant is asked
 //! without waiting for its writer. So nothing can wait in a circle. Handlers are short: they check, write and end.
 
-pub mod call;
-pub mod leave;
-pub mod question;
-pub mod session;
-pub mod tenant;
-pub mod unsettled;
+pub(crate) mod call;
+pub(crate) mod leave;
+pub(crate) mod question;
+pub(crate) mod session;
+pub(crate) mod tenant;
+pub(crate) mod unsettled;
 
 use restate_sdk::prelude::{HandlerError, TerminalError};
 

@@ -8,13 +8,13 @@
 //! or a key. The engine replays handlers, so whatever happened inside one could happen twice.
 
 mod engine;
-pub mod entities;
+mod entities;
 mod keys;
 mod ledger;
 mod packing;
 pub mod service;
 mod starts;
 mod vault;
-pub mod wire;
+mod wire;
 
 pub use self::ledger::{Options, RestateLedger};

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// Bytes, as text on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Blob(pub Vec<u8>);
+pub(crate) struct Blob(pub(crate) Vec<u8>);
 
 impl Serialize for Blob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -31,54 +31,54 @@ impl<'de> Deserialize<'de> for Blob {
 
 /// Lines to append to a record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Append {
+pub(crate) struct Append {
     /// The ledger.
-    pub ledger: String,
+    pub(crate) ledger: String,
     /// Whose record.
-    pub call: CallId,
+    pub(crate) call: CallId,
     /// Names this very request: the same again is the same request, sent twice.
-    pub token: Uuid,
+    pub(crate) token: Uuid,
     /// Who writes.
-    pub owner: OwnerId,
+    pub(crate) owner: OwnerId,
     /// How long the record must be.
-    pub at_len: u32,
+    pub(crate) at_len: u32,
     /// What its last link must be.
-    pub before: Digest,
+    pub(crate) before: Digest,
     /// What its last link will be.
-    pub head: Digest,
+    pub(crate) head: Digest,
     /// The lines; their links follow from them.
-    pub bodies: Vec<String>,
+    pub(crate) bodies: Vec<String>,
     /// Whose book it is listed in.
-    pub tenant: TenantId,
+    pub(crate) tenant: TenantId,
     /// The session it is listed in.
-    pub session: SessionId,
+    pub(crate) session: SessionId,
     /// The wrapped key, with the first lines.
-    pub key: Option<Blob>,
+    pub(crate) key: Option<Blob>,
     /// The sealed contents; empty where there are none.
-    pub contents: Blob,
+    pub(crate) contents: Blob,
     /// What it would do, where the last line asks a person.
-    pub waits: Option<Vec<Effect>>,
+    pub(crate) waits: Option<Vec<Effect>>,
     /// What begins and is still open at the end.
-    pub begins: Option<Begins>,
+    pub(crate) begins: Option<Begins>,
     /// The call is settled with these lines.
-    pub settles: bool,
+    pub(crate) settles: bool,
 }
 
 /// An attempt that begins.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Begins {
+pub(crate) struct Begins {
     /// The attempt.
-    pub attempt: AttemptId,
+    pub(crate) attempt: AttemptId,
     /// It runs alone in its session.
-    pub exclusive: bool,
+    pub(crate) exclusive: bool,
     /// The leave it rests on, with how often that may be used.
-    pub leave: Option<(LeaveId, Option<u32>)>,
+    pub(crate) leave: Option<(LeaveId, Option<u32>)>,
 }
 
 /// What came of an append.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Appended {
+pub(crate) enum Appended {
     /// The lines are on the record.
     Taken,
     /// The record is not as long as it was taken to be, or ends otherwise.
@@ -106,116 +106,116 @@ pub enum Appended {
 
 /// A record as it lies in the engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub(crate) struct Kept {
     /// The wrapped key; absent where the contents were forgotten.
-    pub key: Option<Blob>,
+    pub(crate) key: Option<Blob>,
     /// The lines.
-    pub bodies: Vec<String>,
+    pub(crate) bodies: Vec<String>,
     /// The link of the last line.
-    pub head: Digest,
+    pub(crate) head: Digest,
 }
 
 /// The contents of a record as they lie in the engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Contents {
+pub(crate) struct Contents {
     /// The wrapped key; absent where the contents were forgotten.
-    pub key: Option<Blob>,
+    pub(crate) key: Option<Blob>,
     /// What was sealed together, with the place of the lines that it came with.
-    pub sealed: Vec<(u32, Blob)>,
+    pub(crate) sealed: Vec<(u32, Blob)>,
 }
 
 /// An attempt whose owner is gone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Interrupt {
+pub(crate) struct Interrupt {
     /// The ledger.
-    pub ledger: String,
+    pub(crate) ledger: String,
     /// Whose.
-    pub call: CallId,
+    pub(crate) call: CallId,
     /// Which.
-    pub attempt: AttemptId,
+    pub(crate) attempt: AttemptId,
     /// When that was found.
-    pub at: Millis,
+    pub(crate) at: Millis,
 }
 
 /// A question whose time is over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Expire {
+pub(crate) struct Expire {
     /// The ledger.
-    pub ledger: String,
+    pub(crate) ledger: String,
     /// Whose.
-    pub call: CallId,
+    pub(crate) call: CallId,
     /// Which.
-    pub question: QuestionId,
+    pub(crate) question: QuestionId,
 }
 
 /// What changes in a session with lines of one of its calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SessionChange {
+pub(crate) struct SessionChange {
     /// Which call.
-    pub call: CallId,
+    pub(crate) call: CallId,
     /// It runs no more, and holds nobody up.
-    pub passes: bool,
+    pub(crate) passes: bool,
     /// A person was asked about this.
-    pub holds: Option<Vec<Effect>>,
+    pub(crate) holds: Option<Vec<Effect>>,
 }
 
 /// Who wants to run alone.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Seat {
+pub(crate) struct Seat {
     /// Which call.
-    pub call: CallId,
+    pub(crate) call: CallId,
     /// Its attempt.
-    pub attempt: AttemptId,
+    pub(crate) attempt: AttemptId,
 }
 
 /// What wants to pass those who wait.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Passing {
+pub(crate) struct Passing {
     /// Which call.
-    pub call: CallId,
+    pub(crate) call: CallId,
     /// What it would do.
-    pub effects: Vec<Effect>,
+    pub(crate) effects: Vec<Effect>,
 }
 
 /// Uses of a leave.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Uses {
+pub(crate) struct Uses {
     /// How many.
-    pub more: u32,
+    pub(crate) more: u32,
     /// How many there may be, as far as the asker knows.
-    pub asked_max: Option<u32>,
+    pub(crate) asked_max: Option<u32>,
 }
 
 /// A leave with where it is listed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Given {
+pub(crate) struct Given {
     /// The key of the list.
-    pub list: String,
+    pub(crate) list: String,
     /// The leave.
-    pub leave: Leave,
+    pub(crate) leave: Leave,
 }
 
 /// Which calls are listed as unsettled.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Relist {
+pub(crate) struct Relist {
     /// Not any more.
-    pub drop: Option<String>,
+    pub(crate) drop: Option<String>,
     /// From now on.
-    pub add: Option<String>,
+    pub(crate) add: Option<String>,
 }
 
 /// Which of the unsettled calls are asked for.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Due {
+pub(crate) struct Due {
     /// Those that wait for a person no longer than until then.
-    pub now: Millis,
+    pub(crate) now: Millis,
     /// So many of the oldest.
-    pub limit: usize,
+    pub(crate) limit: usize,
 }
 
 /// Which call is meant.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct CallName {
+pub(crate) struct CallName {
     /// The call.
-    pub call: CallId,
+    pub(crate) call: CallId,
 }

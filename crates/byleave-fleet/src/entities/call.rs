@@ -33,12 +33,12 @@ const CONTENTS: char = 'c';
 
 /// The record of one call.
 #[derive(Debug)]
-pub struct CallEntity;
+pub(crate) struct CallEntity;
 
 #[restate_sdk::object(
     name = "Call",
     journal_retention = "0s",
-    idempotency_retention = "1m",
+    idempotency_retention = "0s",
     invocation_retry_policy(initial_interval = "20ms", factor = 2.0, max_interval = "500ms")
 )]
 impl CallEntity {

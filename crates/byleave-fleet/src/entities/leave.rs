@@ -28,12 +28,12 @@ impl Standing {
 
 /// One leave.
 #[derive(Debug)]
-pub struct LeaveEntity;
+pub(crate) struct LeaveEntity;
 
 #[restate_sdk::object(
     name = "Leave",
     journal_retention = "0s",
-    idempotency_retention = "1m",
+    idempotency_retention = "0s",
     ingress_private = true,
     invocation_retry_policy(initial_interval = "20ms", factor = 2.0, max_interval = "500ms")
 )]
@@ -103,12 +103,12 @@ async fn keep(ctx: &ObjectContext<'_>, before: Standing, after: Standing) -> Res
 
 /// The leaves of one tenant for one tool that have a use left.
 #[derive(Debug)]
-pub struct LeavesEntity;
+pub(crate) struct LeavesEntity;
 
 #[restate_sdk::object(
     name = "Leaves",
     journal_retention = "0s",
-    idempotency_retention = "1m",
+    idempotency_retention = "0s",
     invocation_retry_policy(initial_interval = "20ms", factor = 2.0, max_interval = "500ms")
 )]
 impl LeavesEntity {

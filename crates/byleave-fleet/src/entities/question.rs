@@ -7,12 +7,12 @@ const CALL: &str = "c";
 
 /// The way from a question to its call.
 #[derive(Debug)]
-pub struct QuestionEntity;
+pub(crate) struct QuestionEntity;
 
 #[restate_sdk::object(
     name = "Question",
     journal_retention = "0s",
-    idempotency_retention = "1m",
+    idempotency_retention = "0s",
     invocation_retry_policy(initial_interval = "20ms", factor = 2.0, max_interval = "500ms")
 )]
 impl QuestionEntity {

@@ -15,12 +15,12 @@ const HOLD: char = 'h';
 
 /// The order within one session.
 #[derive(Debug)]
-pub struct SessionEntity;
+pub(crate) struct SessionEntity;
 
 #[restate_sdk::object(
     name = "Session",
     journal_retention = "0s",
-    idempotency_retention = "1m",
+    idempotency_retention = "0s",
     invocation_retry_policy(initial_interval = "20ms", factor = 2.0, max_interval = "500ms")
 )]
 impl SessionEntity {

@@ -13,12 +13,12 @@ const HALT: &str = "halt";
 
 /// The acts of one tenant.
 #[derive(Debug)]
-pub struct TenantEntity;
+pub(crate) struct TenantEntity;
 
 #[restate_sdk::object(
     name = "Tenant",
     journal_retention = "0s",
-    idempotency_retention = "1m",
+    idempotency_retention = "0s",
     lazy_state = true,
     invocation_retry_policy(initial_interval = "20ms", factor = 2.0, max_interval = "500ms")
 )]

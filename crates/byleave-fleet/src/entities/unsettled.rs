@@ -13,12 +13,12 @@ use crate::wire::{Due, Relist};
 
 /// A part of the unsettled calls.
 #[derive(Debug)]
-pub struct UnsettledEntity;
+pub(crate) struct UnsettledEntity;
 
 #[restate_sdk::object(
     name = "Unsettled",
     journal_retention = "0s",
-    idempotency_retention = "1m",
+    idempotency_retention = "0s",
     lazy_state = true,
     invocation_retry_policy(initial_interval = "20ms", factor = 2.0, max_interval = "500ms")
 )]

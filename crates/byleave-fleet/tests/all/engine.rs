@@ -1,4 +1,4 @@
-//! The engine that the tests share. `cargo nextest run` starts it before the first of them, with `scripts/fleet up`.
+//! The engine that the tests share. `cargo nextest run` starts it before the first of them, with `scripts/fleet tests`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use byleave::ledger::{Ledger, LedgerFault};
 use byleave::pending::Pending;
 use byleave_fleet::{Options, RestateLedger};
 
-/// Where `scripts/fleet up` has said that the engine is.
+/// Where the engine is, as `scripts/fleet` has written it down in the target directory.
 pub(crate) fn ingress() -> String {
-    let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let cache = from("BYLEAVE_CI_CACHE")
-        .unwrap_or_else(|| from("HOME").expect("there is a home").join(".cache/byleave-ci"));
-    let dir = from("BYLEAVE_FLEET_DIR").unwrap_or_else(|| cache.join("fleet"));
-    let said = from("BYLEAVE_FLEET_RUN").unwrap_or_else(|| dir.join("run")).join("ingress");
+    let binary = std::env::current_exe().unwrap();
+    let said = match std::env::var_os("BYLEAVE_FLEET_RUN") {
+        Some(run) => PathBuf::from(run).join("ingress"),
+        // This binary is target/debug/deps/all-….
+        None => binary.ancestors().nth(3).expect("a target directory").join("fleet/ingress"),
+    };
     let Ok(address) = std::fs::read_to_string(&said) else {
         panic!("there is no engine (nothing at `{}`); start it: scripts/fleet up", said.display())
     };
