@@ -55,7 +55,10 @@ impl Engine {
         question: &impl Serialize,
     ) -> Result<A, LedgerFault> {
         let cannot = |why: String| {
-            LedgerFault::new(format!("cannot ask the engine at `{}` for {entity}/{handler}", self.address), why)
+            LedgerFault::new(
+                format!("cannot ask the engine at `{}` for {entity}/{handler}", self.address),
+                why,
+            )
         };
         let body = serde_json::to_vec(question).map_err(|error| cannot(error.to_string()))?;
         let body = Bytes::from(body);

@@ -22,6 +22,12 @@ pub(crate) fn call(ledger: &str, call: CallId) -> String {
     join(&[ledger, &short(&call.uuid())])
 }
 
+/// Reads [`call`] back.
+pub(crate) fn of_call(key: &str) -> Option<(String, CallId)> {
+    let (ledger, call) = key.split_once('/')?;
+    Some((ledger.replace("%2F", "/").replace("%25", "%"), CallId::new(unshort(call)?)))
+}
+
 pub(crate) fn question(ledger: &str, question: QuestionId) -> String {
     join(&[ledger, &short(&question.uuid())])
 }
@@ -55,8 +61,7 @@ pub(crate) fn shard_of(ledger: &str, call: CallId) -> String {
 
 /// No two lists of parts give the same key.
 fn join(parts: &[&str]) -> String {
-    let parts: Vec<String> =
-        parts.iter().map(|part| part.replace('%', "%25").replace('/', "%2F")).collect();
+    let parts: Vec<String> = parts.iter().map(|part| part.replace('%', "%25").replace('/', "%2F")).collect();
     parts.join("/")
 }
 
@@ -71,5 +76,8 @@ mod tests {
         let id = Uuid::from_u128(7);
         assert_eq!(unshort(&short(&id)), Some(id));
         assert_eq!(unshort("nonsense"), None);
+        for ledger in ["a", "a/b", "%2F", "%", ""] {
+            assert_eq!(of_call(&call(ledger, CallId::new(id))), Some((ledger.to_owned(), CallId::new(id))));
+        }
     }
 }

@@ -30,7 +30,7 @@ use zeroize::Zeroizing;
 use crate::engine::Engine;
 use crate::keys;
 use crate::packing::lines;
-use crate::starts::Starts;
+use crate::starts::{self, Starts};
 use crate::vault::{self, Vault};
 use crate::wire::{self, Append, Appended, Blob, Contents, Due, Interrupt, Passing};
 
@@ -74,16 +74,25 @@ impl RestateLedger {
         let lock = owners::take(&workers, owner)
             .map_err(cannot)?
             .ok_or_else(|| LedgerFault::new("cannot become an owner", "the id is taken"))?;
+        let starts = Starts::open(&workers, owner).map_err(cannot)?;
         Ok(Self {
             engine: Engine::at(&ingress, patience),
             name,
             vault: Vault::new(master),
-            starts: Starts::of(&workers, owner),
+            starts,
             workers,
             owner,
             keys: Mutex::new(LruCache::new(KEYS_MAX)),
             _lock: lock,
         })
+    }
+
+    /// Whether the worker that held a claim ever started it, by that worker's own disk; `None` where it is not this one.
+    ///
+    /// For whoever must decide about a call whose outcome is unknown: what was never started did nothing.
+    pub fn was_started(&self, owner: OwnerId, attempt: AttemptId) -> Result<Option<bool>, LedgerFault> {
+        starts::was_started(&self.workers, owner, attempt)
+            .map_err(|error| LedgerFault::new("cannot read what a worker has started", error))
     }
 
     async fn load_call(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {
@@ -134,8 +143,7 @@ impl RestateLedger {
             && let Some(key) = self.key_of(batch).await?
         {
             floor::check_contents(&batch.contents, &key)?;
-            contents.0 =
-                vault::pack(&key, batch.call, batch.at_len, &batch.contents).map_err(unsealable)?;
+            contents.0 = vault::pack(&key, batch.call, batch.at_len, &batch.contents).map_err(unsealable)?;
         }
         Ok(Append {
             ledger: self.name.clone(),
@@ -230,6 +238,12 @@ impl RestateLedger {
     }
 }
 
+impl Drop for RestateLedger {
+    fn drop(&mut self) {
+        self.starts.tidy();
+    }
+}
+
 impl Ledger for RestateLedger {
     fn owner(&self) -> OwnerId {
         self.owner
@@ -268,8 +282,7 @@ impl Ledger for RestateLedger {
     fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
         Box::pin(async move {
             let key = keys::tenant(&self.name, &act.tenant);
-            let refused: Option<String> =
-                self.engine.ask("Tenant", &key, "act", &(&self.name, &act)).await?;
+            let refused: Option<String> = self.engine.ask("Tenant", &key, "act", &(&self.name, &act)).await?;
             refused.map_or(Ok(()), |why| Err(LedgerFault::new("cannot write an act", why)))
         })
     }

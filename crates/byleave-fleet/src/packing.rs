@@ -57,7 +57,7 @@ impl Kept {
         packed.extend_from_slice(self.token.as_bytes());
         packed.extend_from_slice(self.head.as_bytes());
         // An entry is one line of JSON: a line break cannot stand inside.
-        packed.extend_from_slice(&squeeze(self.bodies.join("\n").as_bytes())?);
+        packed.extend_from_slice(&squeeze(&fold(&self.bodies.join("\n")))?);
         Ok(packed)
     }
 
@@ -69,7 +69,7 @@ impl Kept {
         let (key, rest) = rest.split_at_checked(usize::from(*key_len)).ok_or(PackingFault::Layout)?;
         let (token, rest) = rest.split_first_chunk::<16>().ok_or(PackingFault::Layout)?;
         let (head, rest) = rest.split_first_chunk::<32>().ok_or(PackingFault::Layout)?;
-        let text = String::from_utf8(unsqueeze(rest)?).map_err(|_| PackingFault::Layout)?;
+        let text = unfold(&unsqueeze(rest)?)?;
         Ok(Self {
             token: Uuid::from_bytes(*token),
             key: (!key.is_empty()).then(|| key.to_vec()),
@@ -96,6 +96,81 @@ pub(crate) fn continue_lines(call: CallId, at_len: u32, before: Digest, bodies: 
         Line { seq, body: body.clone(), link: before }
     };
     (at_len..).zip(bodies).map(line).collect()
+}
+
+/// Stands before the 32 bytes of a digest, and before the 16 of a UUID: neither byte is ever part of text.
+const DIGEST: u8 = 0xFF;
+const ID: u8 = 0xFE;
+
+/// Writes digests and ids as the bytes that they are: nothing else makes them smaller.
+fn fold(text: &str) -> Vec<u8> {
+    let mut folded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if let Some((digits, after)) = rest.split_first_chunk::<64>()
+            && let Some(bytes) = unhex::<32>(digits)
+        {
+            folded.push(DIGEST);
+            folded.extend_from_slice(&bytes);
+            rest = after;
+        } else if let Some((digits, after)) = rest.split_first_chunk::<36>()
+            && let Some(id) = unhyphen(digits)
+        {
+            folded.push(ID);
+            folded.extend_from_slice(id.as_bytes());
+            rest = after;
+        } else {
+            folded.push(*first);
+            rest = after;
+        }
+    }
+    folded
+}
+
+/// Reads [`fold`] back.
+fn unfold(folded: &[u8]) -> Result<String, PackingFault> {
+    let mut text = Vec::with_capacity(folded.len() * 2);
+    let mut rest = folded;
+    while let Some((first, after)) = rest.split_first() {
+        rest = match *first {
+            DIGEST => {
+                let (digest, after) = after.split_first_chunk::<32>().ok_or(PackingFault::Layout)?;
+                text.extend_from_slice(Digest::from_bytes(*digest).to_string().as_bytes());
+                after
+            }
+            ID => {
+                let (id, after) = after.split_first_chunk::<16>().ok_or(PackingFault::Layout)?;
+                text.extend_from_slice(Uuid::from_bytes(*id).to_string().as_bytes());
+                after
+            }
+            byte => {
+                text.push(byte);
+                after
+            }
+        };
+    }
+    String::from_utf8(text).map_err(|_| PackingFault::Layout)
+}
+
+fn unhex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        *byte = value(*high)? << 4 | value(*low)?;
+    }
+    Some(bytes)
+}
+
+/// A UUID in the one spelling that it is written back in.
+fn unhyphen(text: &[u8; 36]) -> Option<Uuid> {
+    let id = Uuid::try_parse_ascii(text).ok()?;
+    let mut buffer = Uuid::encode_buffer();
+    (id.hyphenated().encode_lower(&mut buffer).as_bytes() == text).then_some(id)
 }
 
 /// Compresses, with the length in front.
@@ -125,6 +200,29 @@ pub(crate) fn unsqueeze(packed: &[u8]) -> Result<Vec<u8>, PackingFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_folded_is_unfolded() {
+        let digest = Digest::of(b"x").to_string();
+        let id = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef).to_string();
+        let texts = [
+            String::new(),
+            "é\u{10FFFF} plain".into(),
+            digest.clone(),
+            format!("{digest}{digest}"),
+            format!("a{digest}"),
+            format!("\"{id}\",\"{}\"", id.to_uppercase()),
+            digest.to_uppercase(),
+            format!("{{{id}}}{}", digest.get(..63).unwrap()),
+            id.replace('-', ""),
+        ];
+        for text in texts {
+            let folded = fold(&text);
+            assert_eq!(unfold(&folded).unwrap(), text);
+        }
+        assert_eq!(fold(&digest).len(), 33);
+        assert_eq!(fold(&id).len(), 17);
+    }
 
     #[test]
     fn what_was_packed_is_read_back_and_damage_shows() {

@@ -11,54 +11,57 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use byleave_core::id::{AttemptId, OwnerId};
 
-/// The marks of one owner. The file is made with the first.
+/// The marks of one owner.
 #[derive(Clone, Debug)]
 pub(crate) struct Starts {
     path: PathBuf,
-    file: Arc<Mutex<Option<File>>>,
+    file: Arc<Mutex<File>>,
 }
 
 impl Starts {
-    pub(crate) fn of(dir: &Path, owner: OwnerId) -> Self {
-        Self { path: path(dir, owner), file: Arc::default() }
+    /// Makes the file of an owner, so that one without marks can be told from one that is not here.
+    pub(crate) fn open(dir: &Path, owner: OwnerId) -> io::Result<Self> {
+        let path = path(dir, owner);
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
+        // The name must outlive a power failure too, not only what is behind it.
+        File::open(dir)?.sync_all()?;
+        Ok(Self { path, file: Arc::new(Mutex::new(file)) })
     }
 
     /// Marks an attempt. On the disk when it returns.
     pub(crate) fn mark(&self, attempt: AttemptId) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = match &mut *file {
-            Some(file) => file,
-            none => none.insert(create(&self.path)?),
-        };
         file.write_all(attempt.as_bytes())?;
         file.sync_data()
     }
+
+    /// Takes the file away, if there is nothing in it.
+    pub(crate) fn tidy(&self) {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.metadata().is_ok_and(|metadata| metadata.len() == 0)
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::debug!(path = %self.path.display(), %error, "cannot remove a file without marks");
+        }
+    }
 }
 
-/// Whether an owner that is gone has marked an attempt as started. Half a mark is one: it may have been the last thing
-/// that reached the disk.
-pub(crate) fn was_started(dir: &Path, owner: OwnerId, attempt: AttemptId) -> io::Result<bool> {
+/// Whether an owner has marked an attempt as started; `None` where its marks are not on this machine.
+///
+/// Half a mark counts: it may have been the last thing that reached the disk.
+pub(crate) fn was_started(dir: &Path, owner: OwnerId, attempt: AttemptId) -> io::Result<Option<bool>> {
     let mut marks = Vec::new();
     match File::open(path(dir, owner)) {
         Ok(mut file) => file.read_to_end(&mut marks)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     let is_its = |mark: &[u8]| attempt.as_bytes().starts_with(mark);
-    Ok(marks.chunks(attempt.as_bytes().len()).any(is_its))
+    Ok(Some(marks.chunks(attempt.as_bytes().len()).any(is_its)))
 }
 
 fn path(dir: &Path, owner: OwnerId) -> PathBuf {
     dir.join(format!("{owner}.started"))
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-    // The name must outlive a power failure too, not only what is behind it.
-    if let Some(dir) = path.parent() {
-        File::open(dir)?.sync_all()?;
-    }
-    Ok(file)
 }
 
 #[cfg(test)]
@@ -71,16 +74,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (owner, other) = (OwnerId::new(Uuid::from_u128(1)), OwnerId::new(Uuid::from_u128(2)));
         let [one, two] = [3_u128, 4].map(|id| AttemptId::new(Uuid::from_u128(id << 64)));
-        assert!(!was_started(dir.path(), owner, one).unwrap());
-        let starts = Starts::of(dir.path(), owner);
+        let started = |owner, attempt| was_started(dir.path(), owner, attempt).unwrap();
+        assert_eq!(started(owner, one), None);
+        let starts = Starts::open(dir.path(), owner).unwrap();
+        assert_eq!(started(owner, one), Some(false));
         starts.mark(one).unwrap();
-        assert!(was_started(dir.path(), owner, one).unwrap());
-        assert!(!was_started(dir.path(), owner, two).unwrap());
-        assert!(!was_started(dir.path(), other, one).unwrap());
+        starts.tidy();
+        assert_eq!((started(owner, one), started(owner, two)), (Some(true), Some(false)));
+        assert_eq!(started(other, one), None, "nobody speaks for another");
         starts.mark(two).unwrap();
         let path = path(dir.path(), owner);
         let marks = std::fs::read(&path).unwrap();
         std::fs::write(&path, &marks[..30]).unwrap();
-        assert!(was_started(dir.path(), owner, two).unwrap(), "half a mark is a mark");
+        assert_eq!(started(owner, two), Some(true), "half a mark is a mark");
+        Starts::open(dir.path(), other).unwrap().tidy();
+        assert_eq!(started(other, one), None, "nothing is left of who started nothing");
     }
 }

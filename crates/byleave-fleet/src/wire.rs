@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
 use byleave_core::effect::Effect;
-use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, SessionId, TenantId};
 use byleave_core::leave::Leave;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
@@ -135,17 +135,6 @@ pub(crate) struct Interrupt {
     pub(crate) attempt: AttemptId,
     /// When that was found.
     pub(crate) at: Millis,
-}
-
-/// A question whose time is over.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Expire {
-    /// The ledger.
-    pub(crate) ledger: String,
-    /// Whose.
-    pub(crate) call: CallId,
-    /// Which.
-    pub(crate) question: QuestionId,
 }
 
 /// What changes in a session with lines of one of its calls.

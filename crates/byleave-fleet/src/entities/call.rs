@@ -12,20 +12,20 @@ use byleave::ledger::{Batch, Begins, Interruption, Listing, Waits};
 use byleave_core::call::Millis;
 use byleave_core::chain::GENESIS;
 use byleave_core::entry::{Entry, Fact};
-use byleave_core::id::{LeaveId, TenantId};
+use byleave_core::id::{LeaveId, QuestionId, TenantId};
 use byleave_core::record::Record;
 use byleave_core::walk::{Next, next};
 use restate_sdk::prelude::*;
 
+use super::broken;
 use super::leave::LeaveEntityClient;
 use super::question::QuestionEntityClient;
 use super::session::SessionEntityClient;
 use super::tenant::TenantEntityClient;
 use super::unsettled::UnsettledEntityClient;
-use super::broken;
 use crate::keys;
 use crate::packing::{Kept, continue_lines};
-use crate::wire::{self, Append, Appended, Blob, Contents, Expire, Given, Relist, Seat, SessionChange, Uses};
+use crate::wire::{self, Append, Appended, Blob, Contents, Given, Relist, Seat, SessionChange, Uses};
 
 /// Where the record lies in the state. Sealed contents lie beside it, under `c` and the place they came with.
 const RECORD: &str = "r";
@@ -76,7 +76,11 @@ impl CallEntity {
 
     /// Reads the record.
     #[handler]
-    async fn load(&self, ctx: SharedObjectContext<'_>, _all: Json<()>) -> HandlerResult<Json<Option<wire::Kept>>> {
+    async fn load(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        _all: Json<()>,
+    ) -> HandlerResult<Json<Option<wire::Kept>>> {
         let kept = kept(ctx.get(RECORD).await?)?;
         Ok(Json(kept.map(|kept| wire::Kept {
             key: kept.key.map(Blob),
@@ -135,8 +139,12 @@ impl CallEntity {
 
     /// Writes that nobody answered in time, if the question is still open. Sent by the record to itself, for later.
     #[handler(ingress_private = true)]
-    async fn expire(&self, ctx: ObjectContext<'_>, expire: Json<Expire>) -> HandlerResult<()> {
-        let Expire { ledger, call, question } = expire.into_inner();
+    async fn expire(&self, ctx: ObjectContext<'_>, question: Vec<u8>) -> HandlerResult<()> {
+        // It waits in the engine for as long as the question does, so it says nothing that the key does not.
+        let question = uuid::Uuid::from_slice(&question).map(QuestionId::new);
+        let question = question.map_err(|error| broken("cannot expire a question", error))?;
+        let (ledger, call) =
+            keys::of_call(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
         let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(()) };
         let mut record = Record::read(call, &kept.lines(call));
         let before = listed(&record);
@@ -157,7 +165,11 @@ impl CallEntity {
 
     /// Destroys the key and the contents, for the tenant whose call it is.
     #[handler(ingress_private = true)]
-    async fn forget(&self, ctx: ObjectContext<'_>, forget: Json<(wire::CallName, TenantId)>) -> HandlerResult<()> {
+    async fn forget(
+        &self,
+        ctx: ObjectContext<'_>,
+        forget: Json<(wire::CallName, TenantId)>,
+    ) -> HandlerResult<()> {
         let (wire::CallName { call }, tenant) = forget.into_inner();
         let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(()) };
         let record = Record::read(call, &kept.lines(call));
@@ -273,10 +285,8 @@ async fn take_what_it_needs(
         }
         let more = moves.uses.iter().filter(|other| *other == leave).count();
         let asked = append.begins.and_then(|begins| begins.leave).filter(|(other, _)| other == leave);
-        let uses = Uses {
-            more: u32::try_from(more).unwrap_or(u32::MAX),
-            asked_max: asked.and_then(|(_, max)| max),
-        };
+        let uses =
+            Uses { more: u32::try_from(more).unwrap_or(u32::MAX), asked_max: asked.and_then(|(_, max)| max) };
         let key = keys::leave(&append.ledger, &append.tenant, *leave);
         let got = ctx.object_client::<LeaveEntityClient<'_>>(key).take(Json(uses)).call().await?;
         if !got.0 {
@@ -346,9 +356,9 @@ async fn project(
     });
     if let Some(Waits { question, .. }) = &checked.batch.waits {
         let asked_at = checked.after.entries().last().map_or(0, |entry| entry.at);
-        let expire = Expire { ledger: ledger.clone(), call, question: question.id };
+        let expire = question.id.as_bytes().to_vec();
         let delay = Duration::from_millis(question.expires_at.saturating_sub(asked_at));
-        drop_handle(ctx.object_client::<CallEntityClient<'_>>(ctx.key()).expire(Json(expire)).send_after(delay));
+        drop_handle(ctx.object_client::<CallEntityClient<'_>>(ctx.key()).expire(expire).send_after(delay));
     }
     for told in asks {
         told.await?;

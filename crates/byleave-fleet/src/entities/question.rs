@@ -25,7 +25,11 @@ impl QuestionEntity {
 
     /// Says who asked.
     #[handler]
-    async fn call_of(&self, ctx: SharedObjectContext<'_>, _this: Json<()>) -> HandlerResult<Json<Option<CallId>>> {
+    async fn call_of(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        _this: Json<()>,
+    ) -> HandlerResult<Json<Option<CallId>>> {
         let call = ctx.get::<Vec<u8>>(CALL).await?;
         let call = call.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok());
         Ok(Json(call.map(CallId::new)))

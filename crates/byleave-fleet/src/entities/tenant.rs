@@ -25,7 +25,11 @@ pub(crate) struct TenantEntity;
 impl TenantEntity {
     /// Carries an act out, once. In force when it returns: what begins later is ordered after it.
     #[handler]
-    async fn act(&self, ctx: ObjectContext<'_>, act: Json<(String, Act)>) -> HandlerResult<Json<Option<String>>> {
+    async fn act(
+        &self,
+        ctx: ObjectContext<'_>,
+        act: Json<(String, Act)>,
+    ) -> HandlerResult<Json<Option<String>>> {
         let (ledger, act) = act.into_inner();
         let place = format!("a{}", short(&act.id.uuid()));
         if let Some(there) = ctx.get::<Json<Act>>(&place).await? {
@@ -50,7 +54,11 @@ impl TenantEntity {
 
     /// The newest halt, where it has not been lifted.
     #[handler]
-    async fn halted(&self, ctx: SharedObjectContext<'_>, _this: Json<()>) -> HandlerResult<Json<Option<Act>>> {
+    async fn halted(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        _this: Json<()>,
+    ) -> HandlerResult<Json<Option<Act>>> {
         Ok(Json(ctx.get::<Json<Act>>(HALT).await?.map(Json::into_inner)))
     }
 }

@@ -30,6 +30,11 @@ impl Fleet {
         self.script("up");
     }
 
+    /// Stops everything, in order: what the engine knows is on the disk.
+    pub(crate) fn down(&self) {
+        self.script("down");
+    }
+
     /// Where the engine keeps what it knows.
     pub(crate) fn data(&self) -> PathBuf {
         self.run.join("data")
@@ -76,6 +81,7 @@ impl Fleet {
 }
 
 impl Drop for Fleet {
+    #[expect(clippy::print_stderr, reason = "what the engine said is gone with its folder")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             for log in ["server.log", "service.log"] {
@@ -84,7 +90,7 @@ impl Drop for Fleet {
                 eprintln!("{log}, newest first: {last:#?}");
             }
         }
-        self.script("down");
+        self.down();
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use byleave::core::entry::Fact;
+use byleave::core::grant::Claim;
 use byleave::ledger::Ledger as _;
 
 use super::fleet::Fleet;
@@ -53,10 +54,10 @@ async fn kills() {
     for session in 0..SESSIONS {
         lines.extend(lines_of(&path.join(format!("f{session}"))));
     }
-    let marks = marks(&path.join("workers"));
     let mut answered = lines_of(&path.join("answered"));
     let calls = submitted(path);
-    let (mut outcomes, mut answers): (HashMap<String, u32>, u32) = (HashMap::new(), 0);
+    let mut outcomes: HashMap<String, u32> = HashMap::new();
+    let (mut answers, mut never_started) = (0, 0);
     for (call, tool) in &calls {
         let ran = lines.remove(&call.to_string()).unwrap_or(0);
         let Some(loaded) = ledger.load(*call).await.unwrap() else {
@@ -78,12 +79,14 @@ async fn kills() {
             other => panic!("{call} ended {other}"),
         }
         assert!(repeatable || record.attempts() <= 1, "{call} was begun again");
-        let attempts = record.entries().iter().filter_map(|entry| match &entry.fact {
-            Fact::Begun(Ok(claim)) => Some(claim.attempt),
+        let claims = record.entries().iter().filter_map(|entry| match &entry.fact {
+            Fact::Begun(Ok(claim)) => Some(claim),
             _ => None,
         });
-        let started = attempts.filter(|attempt| marks.contains(&attempt.as_bytes().to_vec())).count();
+        let is_started = |claim: &&Claim| ledger.was_started(claim.owner, claim.attempt).unwrap().unwrap();
+        let started = claims.filter(is_started).count();
         assert!(ran as usize <= started, "{call} ran {ran} times and was marked {started} times");
+        never_started += u32::from(outcome == "unknown" && started == 0);
         if answered.remove(&call.to_string()).is_some() {
             answers += 1;
             assert!(record.entries().iter().any(|entry| matches!(entry.fact, Fact::Answered(_))), "{call}");
@@ -93,22 +96,11 @@ async fn kills() {
     assert!(lines.is_empty(), "lines of calls that nobody submitted: {lines:?}");
     assert!(answered.is_empty(), "accepted answers that are lost: {answered:?}");
     println!(
-        "{kills} kills {killed:?}; {} calls {outcomes:?}; {answers} accepted answers, none lost; no line twice of a call \
-         that may run only once, none without a mark; {:.0} s",
+        "{kills} kills {killed:?}; {} calls {outcomes:?} ({never_started} of the unknown were never started, by the \
+         worker's own disk); {answers} accepted answers, none lost; no line twice of a call that may run only once, none \
+         without a mark; {:.0} s",
         calls.len(),
         began.elapsed().as_secs_f64()
     );
     assert!(calls.len() > kills as usize * 4, "too few calls to mean anything: {}", calls.len());
-}
-
-/// Every start that any worker has marked.
-fn marks(workers: &std::path::Path) -> std::collections::HashSet<Vec<u8>> {
-    let mut marks = std::collections::HashSet::new();
-    for entry in std::fs::read_dir(workers).unwrap() {
-        let file = entry.unwrap().path();
-        if file.extension().is_some_and(|extension| extension == "started") {
-            marks.extend(std::fs::read(file).unwrap().chunks(16).map(<[u8]>::to_vec));
-        }
-    }
-    marks
 }
