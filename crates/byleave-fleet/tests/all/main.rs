@@ -8,6 +8,7 @@
 )]
 
 mod engine;
+mod expiry;
 mod gate;
 mod ledger;
 mod proofs;

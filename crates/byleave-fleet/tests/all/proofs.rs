@@ -5,7 +5,7 @@
 mod fleet;
 mod kills;
 mod questions;
-mod worker;
+pub(crate) mod worker;
 
 pub(crate) fn long() -> bool {
     std::env::var("BYLEAVE_PROOF").is_ok_and(|size| size == "long")

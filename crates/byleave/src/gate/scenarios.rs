@@ -158,5 +158,6 @@ scenarios! { ($)
     owners::what_a_dead_owner_ran_is_unknown_and_never_run_again,
     owners::what_may_be_repeated_is_run_again,
     owners::everything_unfinished_can_be_resumed,
+    owners::what_cannot_be_marked_does_not_run,
     crash::a_crash_anywhere_leaves_one_outcome,
 }

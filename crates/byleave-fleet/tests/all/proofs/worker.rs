@@ -28,7 +28,7 @@ use crate::engine::options;
 pub(crate) const SESSIONS: u64 = 4;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct AppendLine {
+pub(crate) struct AppendLine {
     path: PathBuf,
     line: String,
 }
@@ -39,7 +39,7 @@ pub(crate) fn append(path: &Path, line: &str) {
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-fn appender(name: &str) -> Typed<AppendLine> {
+pub(crate) fn appender(name: &str) -> Typed<AppendLine> {
     Typed::new(name, "appends a line to a file", |args: AppendLine, _run| async move {
         append(&args.path, &args.line);
         // Wide enough for a kill to come between the effect and its end.
