@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod floor;
 pub mod memory;
+pub mod owners;
 
 use std::sync::Arc;
 
@@ -56,6 +57,13 @@ pub trait Ledger: Send + Sync + 'static {
         attempt: AttemptId,
         at: Millis,
     ) -> Pending<'_, Result<Interruption, LedgerFault>>;
+
+    /// An attempt that is on the record is about to be run here, and only now. What this cannot note does not run.
+    ///
+    /// A ledger whose owners die far from whoever finds out keeps a mark of it where the owner runs. Others need none.
+    fn starting(&self, _call: CallId, _attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Writes an act of an administrator down. In force when it returns.
     fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>>;

@@ -18,7 +18,6 @@ mod holds;
 mod keeper;
 mod leaves;
 mod ledger;
-mod owners;
 mod projections;
 mod queries;
 mod reader;
@@ -45,7 +44,6 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use self::keeper::Keeper;
-use self::owners::OwnerLock;
 use self::reader::Readers;
 use self::schema::SchemaFault;
 use self::seal::Sealer;
@@ -53,6 +51,7 @@ use self::vault::Vault;
 use self::work::Bench;
 use self::writer::Writer;
 use crate::ledger::LedgerFault;
+use crate::ledger::owners::{self, OwnerLock};
 
 /// How a book is kept.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use crate::gate::desk::Desk;
 use crate::gate::footing::{Performed, pinned, unreadable};
 use crate::gate::parts::{Parts, site};
 use crate::guard::{Caged, Panic, first_poll, message, payload};
-use crate::ledger::Interruption;
+use crate::ledger::{Interruption, LedgerFault};
 use crate::pending::step_aside;
 use crate::tool::{Progress, Run};
 
@@ -32,6 +32,12 @@ pub(crate) async fn execute(parts: &Parts, desk: &mut Desk, attempt: AttemptId) 
             }
         };
     }
+    // What is on the record is marked as started where it runs; what may be run again needs no mark.
+    if desk.is_durable()
+        && let Err(fault) = parts.ledger.starting(desk.call(), attempt).await
+    {
+        return Performed::Fact(not_started(desk, attempt, &fault));
+    }
     desk.ran = true;
     let started = Instant::now();
     let (status, mut output) = run(parts, desk).await;
@@ -46,6 +52,13 @@ pub(crate) async fn execute(parts: &Parts, desk: &mut Desk, attempt: AttemptId) 
         output: desk.hold(&output),
     };
     Performed::Fact(Fact::Ended { attempt, end })
+}
+
+/// The end of an attempt whose start could not be marked: it failed before anything ran.
+fn not_started(desk: &mut Desk, attempt: AttemptId, fault: &LedgerFault) -> Fact {
+    let output = Output::failure(format!("it was not started: {fault}"));
+    let (status, output) = (EndStatus::Failed, desk.hold(&output));
+    Fact::Ended { attempt, end: End { status, output, ran_ms: 0, truncated: false, undoable: false } }
 }
 
 async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {

@@ -39,6 +39,7 @@ pub(super) struct Between {
     trouble: Option<(usize, Trouble)>,
     dead: AtomicBool,
     lies: AtomicBool,
+    forgets_starts: AtomicBool,
     meeting: Option<Arc<Barrier>>,
 }
 
@@ -54,8 +55,8 @@ impl Between {
     }
 
     fn new(inner: Arc<dyn Ledger>) -> Self {
-        let (dead, lies) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { inner, appends: AtomicUsize::new(0), trouble: None, dead, lies, meeting: None }
+        let [dead, lies, forgets_starts] = [false; 3].map(AtomicBool::new);
+        Self { inner, appends: AtomicUsize::new(0), trouble: None, dead, lies, forgets_starts, meeting: None }
     }
 
     /// How often something was appended, or should have been.
@@ -66,6 +67,11 @@ impl Between {
     /// From now on contents are handed out with every `open` in them made `shut`.
     pub(super) fn lie(&self) {
         self.lies.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on it cannot be noted that something starts.
+    pub(super) fn forget_starts(&self) {
+        self.forgets_starts.store(true, Ordering::SeqCst);
     }
 
     fn alive(&self) -> Result<&dyn Ledger, LedgerFault> {
@@ -123,6 +129,15 @@ impl Ledger for Between {
         at: Millis,
     ) -> Pending<'_, Result<Interruption, LedgerFault>> {
         Box::pin(async move { self.alive()?.interrupt(call, attempt, at).await })
+    }
+
+    fn starting(&self, call: CallId, attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async move {
+            if self.forgets_starts.load(Ordering::SeqCst) {
+                return Err(broken());
+            }
+            self.alive()?.starting(call, attempt).await
+        })
     }
 
     fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {

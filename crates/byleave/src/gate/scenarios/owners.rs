@@ -9,6 +9,7 @@ use byleave_core::refusal::Code;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use super::between::Between;
 use super::order::Crowd;
 use super::stage::{Probe, Stage, completed, ended, how_often, record, settled};
 use crate::gate::Gate;
@@ -138,5 +139,21 @@ pub(super) async fn everything_unfinished_can_be_resumed(bench: &dyn Bench) -> R
     for standing in standings {
         ended(&settled(standing)?, "unknown", Code::Interrupted)?;
     }
+    Ok(())
+}
+
+// req: E1
+pub(super) async fn what_cannot_be_marked_does_not_run(bench: &dyn Bench) -> Result<(), Flaw> {
+    let stage = Stage::new(bench)?;
+    let between = Between::failing(stage.ledger().await?, None);
+    let gate = stage.gate_on(between.clone())?.build()?;
+    between.forget_starts();
+    let result = gate.settle(stage.call("free", json!({}))?).await;
+    same("how it ended", &result.ending.word(), &"failed")?;
+    let told = result.error().unwrap_or_default();
+    ensure!(told.contains("it was not started"), "the model is not told: {told}");
+    same("runs", &stage.runs.count(), &0)?;
+    // What may be run again anyway is not marked at all.
+    completed(&gate.settle(stage.read("f")?).await)?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Owners: who holds claims, known by a lock that the kernel drops when its process dies.
 //!
+//! For ledgers whose owners are processes of one machine. Nothing here looks at a record.
+//!
 //! A lock file that is missing is a lock that nobody holds. So a file may be removed by whoever has its lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,7 +13,7 @@ use byleave_core::id::OwnerId;
 
 /// A lock that is held until it is dropped. Dropping removes its file.
 #[derive(Debug)]
-pub(super) struct OwnerLock {
+pub struct OwnerLock {
     path: PathBuf,
     _file: File,
 }
@@ -26,14 +28,14 @@ impl Drop for OwnerLock {
 }
 
 /// Takes the lock of an owner to live by; `None` where it is held.
-pub(super) fn take(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
+pub fn take(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
     lock(dir, owner, File::try_lock)
 }
 
 /// Takes the lock of an owner that is gone; `None` where the owner lives.
 ///
 /// Shared, so that two who come to look at the same time do not take each other for the owner.
-pub(super) fn bury(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
+pub fn bury(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
     lock(dir, owner, File::try_lock_shared)
 }
 
@@ -58,7 +60,7 @@ fn lock(
 }
 
 /// Removes the lock files of owners that are gone.
-pub(super) fn sweep(dir: &Path) -> io::Result<()> {
+pub fn sweep(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
         let owner = name.to_str().and_then(|name| name.strip_suffix(".lock")).and_then(|id| id.parse().ok());
@@ -70,7 +72,7 @@ pub(super) fn sweep(dir: &Path) -> io::Result<()> {
 }
 
 /// Opens a lock file, for its owner only.
-pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 

@@ -1,0 +1,28 @@
+//! The entities: what the engine holds, each with one writer at a time.
+//!
+//! ```text
+//! Call       the record of one call, its sealed contents, its wrapped key
+//! Session    who runs alone, and whose effects hold others up: a pure queue
+//! Tenant     what administrators did; the halt in force
+//! Leave      one leave: how often it was used, whether it was revoked
+//! Leaves     the leaves of one tenant for one tool
+//! Question   which call a question belongs to
+//! Unsettled  a part of the calls that are not settled
+//! ```
+//!
+//! A call asks the others, never the other way round, except that a tenant may have it forget; and a tenant is asked
+//! without waiting for its writer. So nothing can wait in a circle. Handlers are short: they check, write and end.
+
+pub(crate) mod call;
+pub(crate) mod leave;
+pub(crate) mod question;
+pub(crate) mod session;
+pub(crate) mod tenant;
+pub(crate) mod unsettled;
+
+use restate_sdk::prelude::{HandlerError, TerminalError};
+
+/// Something of ours is broken: said to whoever asked, and not tried again for ever.
+pub(crate) fn broken(what: &str, why: impl std::fmt::Display) -> HandlerError {
+    TerminalError::new(format!("{what}: {why}")).into()
+}

@@ -1,0 +1,414 @@
+//! One call: its record, and everything that moves when lines are added to it.
+//!
+//! The order within an append is what makes it safe. Is the record still as it was taken to be? Is the batch what every
+//! ledger accepts, and does the walk admit it? Does anything hinder it (and if so, what was taken is put back)? Only then
+//! is it written, and only then do the lists learn of it. The engine carries every handler to its end, so nothing stops
+//! half-way; and one call has one writer at a time, so nothing comes in between.
+
+use std::time::Duration;
+
+use byleave::ledger::floor::{self, Moves};
+use byleave::ledger::{Batch, Begins, Interruption, Listing, Waits};
+use byleave_core::call::Millis;
+use byleave_core::chain::GENESIS;
+use byleave_core::entry::{Entry, Fact};
+use byleave_core::id::{LeaveId, QuestionId, TenantId};
+use byleave_core::record::Record;
+use byleave_core::walk::{Next, next};
+use restate_sdk::prelude::*;
+
+use super::broken;
+use super::leave::LeaveEntityClient;
+use super::question::QuestionEntityClient;
+use super::session::SessionEntityClient;
+use super::tenant::TenantEntityClient;
+use super::unsettled::UnsettledEntityClient;
+use crate::keys;
+use crate::packing::{Kept, continue_lines};
+use crate::wire::{self, Append, Appended, Blob, Contents, Given, Relist, Seat, SessionChange, Uses};
+
+/// Where the record lies in the state. Sealed contents lie beside it, under `c` and the place they came with.
+const RECORD: &str = "r";
+const CONTENTS: char = 'c';
+
+/// The record of one call.
+#[derive(Debug)]
+pub(crate) struct CallEntity;
+
+#[restate_sdk::object(
+    name = "Call",
+    journal_retention = "0s",
+    idempotency_retention = "0s",
+    invocation_retry_policy(initial_interval = "20ms", factor = 2.0, max_interval = "500ms")
+)]
+impl CallEntity {
+    /// Adds lines, if the record is still as it was taken to be and nothing hinders them.
+    #[handler]
+    async fn append(&self, ctx: ObjectContext<'_>, append: Json<Append>) -> HandlerResult<Json<Appended>> {
+        let append = append.into_inner();
+        let kept = kept(ctx.get(RECORD).await?)?;
+        if kept.as_ref().is_some_and(|kept| kept.token == append.token) {
+            return Ok(Json(Appended::Taken));
+        }
+        let place = kept.as_ref().map_or((0, GENESIS), |kept| (kept.len(), kept.head));
+        if place != (append.at_len, append.before) {
+            return Ok(Json(Appended::Stale));
+        }
+        let checked = match Checked::new(kept, &append) {
+            Ok(checked) => checked,
+            Err(why) => return Ok(Json(Appended::Refused { why })),
+        };
+        let moves = match floor::moves(&checked.batch, append.owner) {
+            Ok(moves) => moves,
+            Err(fault) => return Ok(Json(Appended::Refused { why: fault.why })),
+        };
+        if let Some(hindered) = take_what_it_needs(&ctx, &append, &moves).await? {
+            return Ok(Json(hindered));
+        }
+        ctx.set(RECORD, pack(&checked.kept)?);
+        // What is said to a forgotten record is forgotten at once.
+        if !append.contents.0.is_empty() && checked.kept.key.is_some() {
+            ctx.set(&format!("{CONTENTS}{}", append.at_len), append.contents.0.clone());
+        }
+        project(&ctx, &append, &checked, &moves).await?;
+        Ok(Json(Appended::Taken))
+    }
+
+    /// Reads the record.
+    #[handler]
+    async fn load(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        _all: Json<()>,
+    ) -> HandlerResult<Json<Option<wire::Kept>>> {
+        let kept = kept(ctx.get(RECORD).await?)?;
+        Ok(Json(kept.map(|kept| wire::Kept {
+            key: kept.key.map(Blob),
+            bodies: kept.bodies,
+            head: kept.head,
+        })))
+    }
+
+    /// Reads the sealed contents.
+    #[handler]
+    async fn contents(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        _all: Json<()>,
+    ) -> HandlerResult<Json<Option<Contents>>> {
+        let Some(kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(None)) };
+        let mut sealed = Vec::new();
+        for name in ctx.get_keys().await? {
+            let Some(seq) = name.strip_prefix(CONTENTS).and_then(|seq| seq.parse().ok()) else { continue };
+            sealed.extend(ctx.get::<Vec<u8>>(&name).await?.map(|bytes| (seq, Blob(bytes))));
+        }
+        sealed.sort_unstable_by_key(|(seq, _)| *seq);
+        Ok(Json(Some(Contents { key: kept.key.map(Blob), sealed })))
+    }
+
+    /// Writes that an open attempt was interrupted. Whoever asks has seen that its owner is gone.
+    #[handler]
+    async fn interrupt(
+        &self,
+        ctx: ObjectContext<'_>,
+        interrupt: Json<wire::Interrupt>,
+    ) -> HandlerResult<Json<bool>> {
+        let wire::Interrupt { ledger, call, attempt, at } = interrupt.into_inner();
+        let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(false)) };
+        let mut record = Record::read(call, &kept.lines(call));
+        let open = floor::open_attempt(&record);
+        let owner = open.map(|(_, owner)| owner);
+        let not = owner.map_or(Some(Interruption::NotOpen), |owner| {
+            floor::not_interrupted(open, attempt, owner, |_| false)
+        });
+        if not.is_some() {
+            return Ok(Json(false));
+        }
+        let (line, _) =
+            floor::interrupted(&mut record, attempt, at).map_err(|fault| broken(&fault.what, &fault.why))?;
+        kept.head = line.link;
+        kept.bodies.push(line.body);
+        ctx.set(RECORD, pack(&kept)?);
+        if let Some(heading) = record.heading() {
+            let key = keys::session(&ledger, &heading.tenant, &heading.session);
+            let change = SessionChange { call, passes: true, holds: None };
+            ctx.object_client::<SessionEntityClient<'_>>(key).change(Json(change)).call().await?;
+        }
+        Ok(Json(true))
+    }
+
+    /// Writes that nobody answered in time, if the question is still open. Sent by the record to itself, for later.
+    #[handler(ingress_private = true)]
+    async fn expire(&self, ctx: ObjectContext<'_>, question: Vec<u8>) -> HandlerResult<()> {
+        // It waits in the engine for as long as the question does, so it says nothing that the key does not.
+        let question = uuid::Uuid::from_slice(&question).map(QuestionId::new);
+        let question = question.map_err(|error| broken("cannot expire a question", error))?;
+        let (ledger, call) =
+            keys::of_call(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
+        let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(()) };
+        let mut record = Record::read(call, &kept.lines(call));
+        let before = listed(&record);
+        let Next::Wait(open) = next(&record) else { return Ok(()) };
+        if open.id != question {
+            return Ok(());
+        }
+        let entry = Entry { at: open.expires_at, fact: Fact::Expired { question } };
+        let line = record.push(entry).map_err(|misplaced| broken("cannot expire a question", misplaced))?;
+        kept.head = line.link;
+        kept.bodies.push(line.body);
+        ctx.set(RECORD, pack(&kept)?);
+        let relist = Relist { drop: before, add: listed(&record) };
+        let key = keys::shard_of(&ledger, call);
+        ctx.object_client::<UnsettledEntityClient<'_>>(key).relist(Json(relist)).call().await?;
+        Ok(())
+    }
+
+    /// Destroys the key and the contents, for the tenant whose call it is.
+    #[handler(ingress_private = true)]
+    async fn forget(
+        &self,
+        ctx: ObjectContext<'_>,
+        forget: Json<(wire::CallName, TenantId)>,
+    ) -> HandlerResult<()> {
+        let (wire::CallName { call }, tenant) = forget.into_inner();
+        let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(()) };
+        let record = Record::read(call, &kept.lines(call));
+        if record.heading().is_none_or(|heading| heading.tenant != tenant) {
+            return Ok(());
+        }
+        kept.key = None;
+        ctx.set(RECORD, pack(&kept)?);
+        for name in ctx.get_keys().await? {
+            if name.starts_with(CONTENTS) {
+                ctx.clear(&name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A batch that the walk admits.
+struct Checked {
+    before: Record,
+    after: Record,
+    kept: Kept,
+    batch: Batch,
+}
+
+impl Checked {
+    fn new(kept: Option<Kept>, append: &Append) -> Result<Self, String> {
+        let lines = continue_lines(append.call, append.at_len, append.before, &append.bodies);
+        if lines.last().map(|line| line.link) != Some(append.head) {
+            return Err("its lines do not lead to its last link".into());
+        }
+        let mut all = kept.as_ref().map(|kept| kept.lines(append.call)).unwrap_or_default();
+        let before = Record::read(append.call, &all);
+        all.extend(lines.iter().cloned());
+        let after = Record::read(append.call, &all);
+        if let Some(damage) = after.damage() {
+            return Err(damage.to_string());
+        }
+        let heading = after.heading().ok_or("a record begins with `received`")?;
+        if heading.tenant != append.tenant || heading.session != append.session {
+            return Err("the call is of another session".into());
+        }
+        let entries: Vec<Entry> = after.entries().iter().skip(before.entries().len()).cloned().collect();
+        let waits = match (&append.waits, entries.last().map(|entry| &entry.fact)) {
+            (None, _) => None,
+            (Some(effects), Some(Fact::Asked(Ok(question)))) => {
+                Some(Waits { question: question.clone(), effects: effects.clone() })
+            }
+            (Some(_), _) => return Err("it waits for a question that it does not ask".into()),
+        };
+        let begins = append.begins.map(|begins| Begins {
+            attempt: begins.attempt,
+            exclusive: begins.exclusive,
+            leave: begins.leave,
+        });
+        let listing = Listing {
+            tenant: append.tenant.clone(),
+            session: append.session.clone(),
+            agent: String::new(),
+            tool: String::new(),
+            operation: String::new(),
+            summary: String::new(),
+        };
+        let batch = Batch {
+            call: append.call,
+            at_len: append.at_len,
+            before: append.before,
+            lines,
+            entries,
+            contents: Vec::new(),
+            key: None,
+            listing,
+            waits,
+            begins,
+            settles: append.settles,
+        };
+        let (key, mut bodies) = match kept {
+            None => (append.key.clone().map(|key| key.0), Vec::new()),
+            Some(_) if append.key.is_some() => return Err("a key comes with the first lines".into()),
+            Some(kept) => (kept.key, kept.bodies),
+        };
+        bodies.extend(append.bodies.iter().cloned());
+        let kept = Kept { token: append.token, key, head: append.head, bodies };
+        Ok(Self { before, after, kept, batch })
+    }
+}
+
+/// Takes what an attempt needs to begin, the gravest hindrance first; puts back what it took if it does not get it all.
+async fn take_what_it_needs(
+    ctx: &ObjectContext<'_>,
+    append: &Append,
+    moves: &Moves<'_>,
+) -> Result<Option<Appended>, HandlerError> {
+    if append.begins.is_some() {
+        let key = keys::tenant(&append.ledger, &append.tenant);
+        let halted = ctx.object_client::<TenantEntityClient<'_>>(key).halted(Json(())).call().await?;
+        let standing = floor::Standing { halt: halted.0.as_ref(), leave_left: true, seat: None };
+        let begins = append.begins.map(|begins| Begins {
+            attempt: begins.attempt,
+            exclusive: begins.exclusive,
+            leave: begins.leave,
+        });
+        if let Some(byleave::ledger::Hindrance::Halted { why }) =
+            floor::hindrance(append.call, begins.as_ref(), standing)
+        {
+            return Ok(Some(Appended::Halted { why }));
+        }
+    }
+    let mut taken: Vec<(LeaveId, Uses)> = Vec::new();
+    for leave in &moves.uses {
+        if taken.iter().any(|(other, _)| other == leave) {
+            continue;
+        }
+        let more = moves.uses.iter().filter(|other| *other == leave).count();
+        let asked = append.begins.and_then(|begins| begins.leave).filter(|(other, _)| other == leave);
+        let uses =
+            Uses { more: u32::try_from(more).unwrap_or(u32::MAX), asked_max: asked.and_then(|(_, max)| max) };
+        let key = keys::leave(&append.ledger, &append.tenant, *leave);
+        let got = ctx.object_client::<LeaveEntityClient<'_>>(key).take(Json(uses)).call().await?;
+        if !got.0 {
+            put_back(ctx, append, taken).await?;
+            return Ok(Some(Appended::LeaveSpent));
+        }
+        taken.push((*leave, uses));
+    }
+    if let Some(begins) = append.begins.filter(|begins| begins.exclusive) {
+        let key = keys::session(&append.ledger, &append.tenant, &append.session);
+        let seat = Seat { call: append.call, attempt: begins.attempt };
+        let busy = ctx.object_client::<SessionEntityClient<'_>>(key).sit(Json(seat)).call().await?;
+        if let Some(Seat { call, attempt }) = busy.0 {
+            put_back(ctx, append, taken).await?;
+            return Ok(Some(Appended::SessionBusy { call, attempt }));
+        }
+    }
+    Ok(None)
+}
+
+async fn put_back(
+    ctx: &ObjectContext<'_>,
+    append: &Append,
+    taken: Vec<(LeaveId, Uses)>,
+) -> Result<(), HandlerError> {
+    for (leave, uses) in taken {
+        let key = keys::leave(&append.ledger, &append.tenant, leave);
+        ctx.object_client::<LeaveEntityClient<'_>>(key).put_back(Json(uses)).call().await?;
+    }
+    Ok(())
+}
+
+/// Tells everyone who must know before the append returns. All at once: none waits for another.
+async fn project(
+    ctx: &ObjectContext<'_>,
+    append: &Append,
+    checked: &Checked,
+    moves: &Moves<'_>,
+) -> Result<(), HandlerError> {
+    let (ledger, call) = (&append.ledger, append.call);
+    let asks: Vec<_> = moves
+        .asks
+        .iter()
+        .map(|question| {
+            let key = keys::question(ledger, *question);
+            ctx.object_client::<QuestionEntityClient<'_>>(key).asked(Json(call)).call()
+        })
+        .collect();
+    let gives: Vec<_> = moves
+        .gives
+        .iter()
+        .map(|leave| {
+            let key = keys::leave(ledger, &append.tenant, leave.id);
+            let list = keys::leaves(ledger, &append.tenant, &leave.tool);
+            let given = Given { list, leave: (*leave).clone() };
+            ctx.object_client::<LeaveEntityClient<'_>>(key).give(Json(given)).call()
+        })
+        .collect();
+    let change = session_change(append, checked, moves).map(|change| {
+        let key = keys::session(ledger, &append.tenant, &append.session);
+        ctx.object_client::<SessionEntityClient<'_>>(key).change(Json(change)).call()
+    });
+    let (drop, add) = (listed(&checked.before), listed(&checked.after));
+    let relist = (drop != add).then(|| {
+        let key = keys::shard_of(ledger, call);
+        ctx.object_client::<UnsettledEntityClient<'_>>(key).relist(Json(Relist { drop, add })).call()
+    });
+    if let Some(Waits { question, .. }) = &checked.batch.waits {
+        let asked_at = checked.after.entries().last().map_or(0, |entry| entry.at);
+        let expire = question.id.as_bytes().to_vec();
+        let delay = Duration::from_millis(question.expires_at.saturating_sub(asked_at));
+        drop_handle(ctx.object_client::<CallEntityClient<'_>>(ctx.key()).expire(expire).send_after(delay));
+    }
+    for told in asks {
+        told.await?;
+    }
+    for told in gives {
+        told.await?;
+    }
+    if let Some(told) = change {
+        told.await?;
+    }
+    if let Some(told) = relist {
+        told.await?;
+    }
+    Ok(())
+}
+
+/// It is sent when it is made; who it was given to matters to nobody, as a late expiry does nothing.
+fn drop_handle<T>(handle: T) {
+    drop(handle);
+}
+
+/// What the session must know; nothing, for a call that neither sat nor was asked about.
+fn session_change(append: &Append, checked: &Checked, moves: &Moves<'_>) -> Option<SessionChange> {
+    let sat = floor::open_attempt(&checked.before).is_some();
+    let asked = checked.before.entries().iter().any(|entry| matches!(entry.fact, Fact::Asked(Ok(_))));
+    let passes = moves.frees_seat && (sat || asked);
+    let holds = checked.batch.waits.as_ref().map(|waits| waits.effects.clone());
+    let holds = holds.filter(|effects| !effects.is_empty());
+    (passes || holds.is_some()).then_some(SessionChange { call: append.call, passes, holds })
+}
+
+/// How an unsettled call is listed: by when it came in, and from when on it can be driven.
+fn listed(record: &Record) -> Option<String> {
+    let opened_at: Millis = record.entries().first()?.at;
+    if record.settled().is_some() {
+        return None;
+    }
+    let due = match next(record) {
+        Next::Wait(question) => question.expires_at,
+        Next::Do(_) | Next::Settle(_) => 0,
+    };
+    Some(super::unsettled::name(opened_at, due, record.call()))
+}
+
+fn kept(packed: Option<Vec<u8>>) -> Result<Option<Kept>, HandlerError> {
+    packed
+        .map(|packed| Kept::unpack(&packed).map_err(|fault| broken("cannot read a record", fault)))
+        .transpose()
+}
+
+fn pack(kept: &Kept) -> Result<Vec<u8>, HandlerError> {
+    kept.pack().map_err(|fault| broken("cannot pack a record", fault))
+}

@@ -1,0 +1,82 @@
+//! A part of the calls that are not settled, for whoever starts anew and takes up what was left.
+//!
+//! Everything that is known of a call stands in the name under which it is listed, so that nothing need be read to list
+//! them, and nothing of the others need be read to change one.
+
+use byleave::ledger::floor;
+use byleave_core::call::Millis;
+use byleave_core::id::CallId;
+use restate_sdk::prelude::*;
+
+use crate::keys::{short, unshort};
+use crate::wire::{Due, Relist};
+
+/// A part of the unsettled calls.
+#[derive(Debug)]
+pub(crate) struct UnsettledEntity;
+
+#[restate_sdk::object(
+    name = "Unsettled",
+    journal_retention = "0s",
+    idempotency_retention = "0s",
+    lazy_state = true,
+    invocation_retry_policy(initial_interval = "20ms", factor = 2.0, max_interval = "500ms")
+)]
+impl UnsettledEntity {
+    /// Lists a call otherwise.
+    #[handler(ingress_private = true)]
+    async fn relist(&self, ctx: ObjectContext<'_>, relist: Json<Relist>) -> HandlerResult<()> {
+        let Relist { drop, add } = relist.into_inner();
+        if let Some(name) = drop {
+            ctx.clear(&name);
+        }
+        if let Some(name) = add {
+            ctx.set(&name, Vec::<u8>::new());
+        }
+        Ok(())
+    }
+
+    /// Those that can be driven on, with when they came in, the oldest first.
+    #[handler]
+    async fn list(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        due: Json<Due>,
+    ) -> HandlerResult<Json<Vec<(Millis, CallId)>>> {
+        let mut calls: Vec<(Millis, CallId)> = ctx
+            .get_keys()
+            .await?
+            .iter()
+            .filter_map(|name| read(name))
+            .filter(|(_, until, _)| floor::is_overdue(*until, due.0.now))
+            .map(|(opened_at, _, call)| (opened_at, call))
+            .collect();
+        calls.sort_unstable();
+        calls.truncate(due.0.limit);
+        Ok(Json(calls))
+    }
+}
+
+/// The name under which a call is listed.
+pub(crate) fn name(opened_at: Millis, due: Millis, call: CallId) -> String {
+    format!("{opened_at:x}.{due:x}.{}", short(&call.uuid()))
+}
+
+fn read(name: &str) -> Option<(Millis, Millis, CallId)> {
+    let mut parts = name.splitn(3, '.');
+    let opened_at = Millis::from_str_radix(parts.next()?, 16).ok()?;
+    let due = Millis::from_str_radix(parts.next()?, 16).ok()?;
+    Some((opened_at, due, CallId::new(unshort(parts.next()?)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_everything() {
+        let call = CallId::new(uuid::Uuid::from_u128(9));
+        assert_eq!(read(&name(1_700_000_000_000, 0, call)), Some((1_700_000_000_000, 0, call)));
+        assert_eq!(read("nonsense"), None);
+    }
+}

@@ -1,0 +1,346 @@
+//! The ledger that a gate stands on, with its records in the engine.
+//!
+//! What can be checked here is checked here, contents are sealed here, and owners live and die here; all else is the
+//! engine's to decide. It never keeps anything of a record that it could not do without.
+
+use std::num::NonZeroUsize;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use byleave::ledger::floor;
+use byleave::ledger::owners::{self, OwnerLock};
+use byleave::ledger::{
+    AppendFault, Batch, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
+};
+use byleave::pending::Pending;
+use byleave_core::act::Act;
+use byleave_core::call::Millis;
+use byleave_core::digest::{Held, RecordKey};
+use byleave_core::effect::Plan;
+use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_core::leave::Leave;
+use byleave_core::record::Record;
+use futures::future::try_join_all;
+use lru::LruCache;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::engine::Engine;
+use crate::keys;
+use crate::packing::lines;
+use crate::starts::{self, Starts};
+use crate::vault::{self, Vault};
+use crate::wire::{self, Append, Appended, Blob, Contents, Due, Interrupt, Passing};
+
+/// How many keys of records are remembered; of the others they are asked for again.
+const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
+
+/// Where the records are, and where the owner lives.
+#[derive(Clone)]
+pub struct Options {
+    /// The engine's ingress, as `host:port`. It must be private: the engine asks nobody who they are.
+    pub ingress: String,
+    /// The name of the ledger. Several may share one engine and see nothing of each other.
+    pub name: String,
+    /// A directory on this machine, for the locks and the marks of everyone here who works on this ledger.
+    pub workers: PathBuf,
+    /// Wraps the keys of records. The same for everyone who works on this ledger; never sent anywhere.
+    pub master: Zeroizing<[u8; 32]>,
+    /// How long an engine that does not answer is waited for.
+    pub patience: Duration,
+}
+
+/// A ledger on Restate. Each is an owner of its own.
+pub struct RestateLedger {
+    engine: Engine,
+    name: String,
+    vault: Vault,
+    workers: PathBuf,
+    owner: OwnerId,
+    starts: Starts,
+    keys: Mutex<LruCache<CallId, RecordKey>>,
+    _lock: OwnerLock,
+}
+
+impl RestateLedger {
+    /// Becomes an owner on a ledger. Asks the engine nothing yet.
+    pub fn open(options: Options) -> Result<Self, LedgerFault> {
+        let Options { ingress, name, workers, master, patience } = options;
+        let cannot = |error| LedgerFault::new(format!("cannot use `{}`", workers.display()), error);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&workers).map_err(cannot)?;
+        let owner = OwnerId::new(Uuid::now_v7());
+        let lock = owners::take(&workers, owner)
+            .map_err(cannot)?
+            .ok_or_else(|| LedgerFault::new("cannot become an owner", "the id is taken"))?;
+        let starts = Starts::open(&workers, owner).map_err(cannot)?;
+        Ok(Self {
+            engine: Engine::at(&ingress, patience),
+            name,
+            vault: Vault::new(master),
+            starts,
+            workers,
+            owner,
+            keys: Mutex::new(LruCache::new(KEYS_MAX)),
+            _lock: lock,
+        })
+    }
+
+    /// Whether the worker that held a claim ever started it, by that worker's own disk; `None` where it is not this one.
+    ///
+    /// For whoever must decide about a call whose outcome is unknown: what was never started did nothing.
+    pub fn was_started(&self, owner: OwnerId, attempt: AttemptId) -> Result<Option<bool>, LedgerFault> {
+        starts::was_started(&self.workers, owner, attempt)
+            .map_err(|error| LedgerFault::new("cannot read what a worker has started", error))
+    }
+
+    async fn load_call(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {
+        let key = keys::call(&self.name, call);
+        let kept: Option<wire::Kept> = self.engine.ask("Call", &key, "load", &()).await?;
+        let Some(wire::Kept { key, bodies, head }) = kept else { return Ok(None) };
+        let record = Record::read(call, &lines(call, &bodies, head));
+        let key = key.and_then(|wrapped| self.vault.unwrap(call, &wrapped.0));
+        self.remember_key(call, key.as_ref(), record.settled().is_some());
+        Ok(Some(Loaded { record, key }))
+    }
+
+    async fn append_batch(&self, batch: Batch) -> Result<(), AppendFault> {
+        floor::moves(&batch, self.owner)?;
+        let append = self.prepare(&batch).await?;
+        let key = keys::call(&self.name, batch.call);
+        let appended: Appended = self.engine.ask("Call", &key, "append", &append).await?;
+        match appended {
+            Appended::Taken => {
+                let known = batch.key.as_ref();
+                if known.is_some() || batch.settles {
+                    self.remember_key(batch.call, known, batch.settles);
+                }
+                Ok(())
+            }
+            Appended::Stale => Err(AppendFault::Stale),
+            Appended::Halted { why } => Err(Hindrance::Halted { why }.into()),
+            Appended::LeaveSpent => Err(Hindrance::LeaveSpent.into()),
+            Appended::SessionBusy { call, attempt } => Err(Hindrance::SessionBusy { call, attempt }.into()),
+            Appended::Refused { why } => Err(refused(why).into()),
+        }
+    }
+
+    /// Turns a batch into what is sent: without contents in the clear, and without what can be worked out there.
+    async fn prepare(&self, batch: &Batch) -> Result<Append, AppendFault> {
+        let head = batch.lines.last().map(|line| line.link).ok_or_else(|| refused("it has no lines"))?;
+        let opens = batch.at_len == 0;
+        let unsealable = |fault: vault::VaultFault| refused(fault);
+        let wrapped = match &batch.key {
+            Some(key) => Some(Blob(self.vault.wrap(batch.call, key).map_err(unsealable)?)),
+            None if opens && !batch.contents.is_empty() => {
+                return Err(refused("it has contents and no key").into());
+            }
+            None => None,
+        };
+        let mut contents = Blob::default();
+        if !batch.contents.is_empty()
+            && let Some(key) = self.key_of(batch).await?
+        {
+            floor::check_contents(&batch.contents, &key)?;
+            contents.0 = vault::pack(&key, batch.call, batch.at_len, &batch.contents).map_err(unsealable)?;
+        }
+        Ok(Append {
+            ledger: self.name.clone(),
+            call: batch.call,
+            token: Uuid::now_v7(),
+            owner: self.owner,
+            at_len: batch.at_len,
+            before: batch.before,
+            head,
+            bodies: batch.lines.iter().map(|line| line.body.clone()).collect(),
+            tenant: batch.listing.tenant.clone(),
+            session: batch.listing.session.clone(),
+            key: wrapped,
+            contents,
+            waits: batch.waits.as_ref().map(|waits| waits.effects.clone()),
+            begins: batch.begins.map(|begins| wire::Begins {
+                attempt: begins.attempt,
+                exclusive: begins.exclusive,
+                leave: begins.leave,
+            }),
+            settles: batch.settles,
+        })
+    }
+
+    /// The key of a record, as far as it is still there.
+    async fn key_of(&self, batch: &Batch) -> Result<Option<RecordKey>, AppendFault> {
+        if let Some(key) = &batch.key {
+            return Ok(Some(key.clone()));
+        }
+        if let Some(key) = self.keys.lock().unwrap_or_else(PoisonError::into_inner).get(&batch.call) {
+            return Ok(Some(key.clone()));
+        }
+        // No record, no key: someone is far ahead of what is there.
+        let loaded = self.load_call(batch.call).await?.ok_or(AppendFault::Stale)?;
+        Ok(loaded.key)
+    }
+
+    /// A call that is settled needs its key no more.
+    fn remember_key(&self, call: CallId, key: Option<&RecordKey>, settled: bool) {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        match key {
+            Some(key) if !settled => {
+                keys.put(call, key.clone());
+            }
+            _ => {
+                keys.pop(&call);
+            }
+        }
+    }
+
+    async fn content_of(&self, call: CallId, held: Held) -> Result<Vec<u8>, ContentFault> {
+        let key = keys::call(&self.name, call);
+        let contents: Option<Contents> = self.engine.ask("Call", &key, "contents", &()).await?;
+        let Contents { key, sealed } = contents.ok_or(ContentFault::Missing)?;
+        let key = key.ok_or(ContentFault::Forgotten)?;
+        let key = self.vault.unwrap(call, &key.0).ok_or(ContentFault::Changed)?;
+        for (seq, sealed) in sealed {
+            let contents = vault::unpack(&key, call, seq, &sealed.0)?;
+            if let Some(content) = contents.into_iter().find(|content| content.held == held) {
+                return Ok(content.bytes);
+            }
+        }
+        Err(ContentFault::Missing)
+    }
+
+    async fn interrupt_call(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> Result<Interruption, LedgerFault> {
+        let Some(loaded) = self.load_call(call).await? else { return Ok(Interruption::NotOpen) };
+        let owner = match floor::open_attempt(&loaded.record) {
+            Some((open, owner)) if open == attempt => owner,
+            _ => return Ok(Interruption::NotOpen),
+        };
+        // Held until it is written, so that nobody can come to life under this id meanwhile.
+        let _lock = if owner == self.owner {
+            None
+        } else {
+            let lock = owners::bury(&self.workers, owner)
+                .map_err(|error| LedgerFault::new("cannot look at the lock of an owner", error))?;
+            match lock {
+                Some(lock) => Some(lock),
+                None => return Ok(Interruption::OwnerAlive),
+            }
+        };
+        let interrupt = Interrupt { ledger: self.name.clone(), call, attempt, at };
+        let key = keys::call(&self.name, call);
+        let written: bool = self.engine.ask("Call", &key, "interrupt", &interrupt).await?;
+        Ok(if written { Interruption::Written } else { Interruption::NotOpen })
+    }
+}
+
+impl Drop for RestateLedger {
+    fn drop(&mut self) {
+        self.starts.tidy();
+    }
+}
+
+impl Ledger for RestateLedger {
+    fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
+    fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
+        Box::pin(self.load_call(call))
+    }
+
+    fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
+        Box::pin(self.append_batch(batch))
+    }
+
+    fn content(&self, call: CallId, held: Held) -> Pending<'_, Result<Vec<u8>, ContentFault>> {
+        Box::pin(self.content_of(call, held))
+    }
+
+    fn interrupt(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> Pending<'_, Result<Interruption, LedgerFault>> {
+        Box::pin(self.interrupt_call(call, attempt, at))
+    }
+
+    fn starting(&self, _call: CallId, attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {
+        let starts = self.starts.clone();
+        Box::pin(async move {
+            let marked = tokio::task::spawn_blocking(move || starts.mark(attempt)).await;
+            let cannot = |why: String| LedgerFault::new("cannot mark that an attempt starts", why);
+            marked.map_err(|error| cannot(error.to_string()))?.map_err(|error| cannot(error.to_string()))
+        })
+    }
+
+    fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async move {
+            let key = keys::tenant(&self.name, &act.tenant);
+            let refused: Option<String> = self.engine.ask("Tenant", &key, "act", &(&self.name, &act)).await?;
+            refused.map_or(Ok(()), |why| Err(LedgerFault::new("cannot write an act", why)))
+        })
+    }
+
+    fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
+        let key = keys::tenant(&self.name, tenant);
+        Box::pin(async move { self.engine.ask("Tenant", &key, "halted", &()).await })
+    }
+
+    fn leaves(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+        now: Millis,
+    ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
+        let key = keys::leaves(&self.name, tenant, tool);
+        Box::pin(async move {
+            let leaves: Vec<Leave> = self.engine.ask("Leaves", &key, "list", &()).await?;
+            Ok(leaves.into_iter().filter(|leave| floor::in_time(leave, now)).map(Arc::new).collect())
+        })
+    }
+
+    fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        let key = keys::question(&self.name, question);
+        Box::pin(async move { self.engine.ask("Question", &key, "call_of", &()).await })
+    }
+
+    fn held_up_by(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+    ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        let key = keys::session(&self.name, tenant, session);
+        let passing = Passing { call, effects: plan.effects.clone() };
+        Box::pin(async move {
+            if passing.effects.is_empty() {
+                return Ok(None);
+            }
+            self.engine.ask("Session", &key, "held_up_by", &passing).await
+        })
+    }
+
+    fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
+        Box::pin(async move {
+            let due = Due { now, limit };
+            let shards = (0..keys::SHARDS).map(|shard| keys::shard(&self.name, shard));
+            let lists = try_join_all(shards.map(|key| async move {
+                self.engine.ask::<Vec<(Millis, CallId)>>("Unsettled", &key, "list", &due).await
+            }));
+            let mut calls: Vec<(Millis, CallId)> = lists.await?.into_iter().flatten().collect();
+            calls.sort_unstable();
+            Ok(calls.into_iter().take(limit).map(|(_, call)| call).collect())
+        })
+    }
+}
+
+fn refused(why: impl std::fmt::Display) -> LedgerFault {
+    LedgerFault::new("cannot append this batch", why)
+}

@@ -1,0 +1,20 @@
+//! The same walk on a durable engine: a [`byleave::ledger::Ledger`] whose records are held by Restate.
+//!
+//! Two halves that meet only at the engine. [`RestateLedger`] is what a gate stands on: it talks to the engine's ingress,
+//! seals contents before they leave the process, and marks on its own disk what it starts. [`service`] is what the engine
+//! talks to: one entity per call and per session, and the few small ones that a ledger needs beside them.
+//!
+//! A handler checks, writes and ends. It never runs a tool, never sleeps, never looks at a clock, and never sees a content
+//! or a key. The engine replays handlers, so whatever happened inside one could happen twice.
+
+mod engine;
+mod entities;
+mod keys;
+mod ledger;
+mod packing;
+pub mod service;
+mod starts;
+mod vault;
+mod wire;
+
+pub use self::ledger::{Options, RestateLedger};

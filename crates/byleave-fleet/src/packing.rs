@@ -1,0 +1,245 @@
+//! How a record lies in the engine's state: small. An open question should cost less than a kilobyte of it.
+//!
+//! Lines are kept without their links, which follow from them; the last link is kept, and everything is held against it
+//! when it is read. Nothing that cannot be read back whole is ever taken for a shorter record.
+
+use byleave_core::chain::{self, GENESIS, Line};
+use byleave_core::digest::Digest;
+use byleave_core::id::CallId;
+use uuid::Uuid;
+
+/// What zstd may refer back to. To change it is to make everything that was packed unreadable: add a new version beside it.
+const DICTIONARY: &[u8] = include_bytes!("packing/dictionary-1.txt");
+/// The version of the layout, and of the dictionary.
+const VERSION: u8 = 1;
+const LEVEL: i32 = 9;
+/// No packed text is larger than that; what says it is was not written by us.
+const PLAIN_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Why something packed cannot be read, or something cannot be packed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PackingFault {
+    #[error("it is not laid out as it was written")]
+    Layout,
+    #[error("it was packed by a newer version ({0})")]
+    Version(u8),
+    #[error("zstd: {0}")]
+    Zstd(#[from] std::io::Error),
+}
+
+/// What is kept of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The last request that added to it.
+    pub(crate) token: Uuid,
+    /// The wrapped key; absent where the contents were forgotten.
+    pub(crate) key: Option<Vec<u8>>,
+    /// The link of the last line.
+    pub(crate) head: Digest,
+    /// The lines.
+    pub(crate) bodies: Vec<String>,
+}
+
+impl Kept {
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.bodies.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The lines as they were written; where they do not lead to the last link, the last one says so.
+    pub(crate) fn lines(&self, call: CallId) -> Vec<Line> {
+        lines(call, &self.bodies, self.head)
+    }
+
+    pub(crate) fn pack(&self) -> Result<Vec<u8>, PackingFault> {
+        let key = self.key.as_deref().unwrap_or_default();
+        let mut packed = vec![VERSION, u8::try_from(key.len()).map_err(|_| PackingFault::Layout)?];
+        packed.extend_from_slice(key);
+        packed.extend_from_slice(self.token.as_bytes());
+        packed.extend_from_slice(self.head.as_bytes());
+        // An entry is one line of JSON: a line break cannot stand inside.
+        packed.extend_from_slice(&squeeze(&fold(&self.bodies.join("\n")))?);
+        Ok(packed)
+    }
+
+    pub(crate) fn unpack(packed: &[u8]) -> Result<Self, PackingFault> {
+        let ([version, key_len], rest) = packed.split_first_chunk::<2>().ok_or(PackingFault::Layout)?;
+        if *version != VERSION {
+            return Err(PackingFault::Version(*version));
+        }
+        let (key, rest) = rest.split_at_checked(usize::from(*key_len)).ok_or(PackingFault::Layout)?;
+        let (token, rest) = rest.split_first_chunk::<16>().ok_or(PackingFault::Layout)?;
+        let (head, rest) = rest.split_first_chunk::<32>().ok_or(PackingFault::Layout)?;
+        let text = unfold(&unsqueeze(rest)?)?;
+        Ok(Self {
+            token: Uuid::from_bytes(*token),
+            key: (!key.is_empty()).then(|| key.to_vec()),
+            head: Digest::from_bytes(*head),
+            bodies: text.split('\n').map(str::to_owned).collect(),
+        })
+    }
+}
+
+/// Lines from their bodies. Where they do not lead to `head`, the last line is given it, and so does not fit its link.
+pub(crate) fn lines(call: CallId, bodies: &[String], head: Digest) -> Vec<Line> {
+    let mut lines = continue_lines(call, 0, GENESIS, bodies);
+    if let Some(last) = lines.last_mut() {
+        last.link = head;
+    }
+    lines
+}
+
+/// Lines that stand behind others.
+pub(crate) fn continue_lines(call: CallId, at_len: u32, before: Digest, bodies: &[String]) -> Vec<Line> {
+    let mut before = before;
+    let line = |(seq, body): (u32, &String)| {
+        before = chain::link(call, &before, seq, body);
+        Line { seq, body: body.clone(), link: before }
+    };
+    (at_len..).zip(bodies).map(line).collect()
+}
+
+/// Stands before the 32 bytes of a digest, and before the 16 of a UUID: neither byte is ever part of text.
+const DIGEST: u8 = 0xFF;
+const ID: u8 = 0xFE;
+
+/// Writes digests and ids as the bytes that they are: nothing else makes them smaller.
+fn fold(text: &str) -> Vec<u8> {
+    let mut folded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if let Some((digits, after)) = rest.split_first_chunk::<64>()
+            && let Some(bytes) = unhex::<32>(digits)
+        {
+            folded.push(DIGEST);
+            folded.extend_from_slice(&bytes);
+            rest = after;
+        } else if let Some((digits, after)) = rest.split_first_chunk::<36>()
+            && let Some(id) = unhyphen(digits)
+        {
+            folded.push(ID);
+            folded.extend_from_slice(id.as_bytes());
+            rest = after;
+        } else {
+            folded.push(*first);
+            rest = after;
+        }
+    }
+    folded
+}
+
+/// Reads [`fold`] back.
+fn unfold(folded: &[u8]) -> Result<String, PackingFault> {
+    let mut text = Vec::with_capacity(folded.len() * 2);
+    let mut rest = folded;
+    while let Some((first, after)) = rest.split_first() {
+        rest = match *first {
+            DIGEST => {
+                let (digest, after) = after.split_first_chunk::<32>().ok_or(PackingFault::Layout)?;
+                text.extend_from_slice(Digest::from_bytes(*digest).to_string().as_bytes());
+                after
+            }
+            ID => {
+                let (id, after) = after.split_first_chunk::<16>().ok_or(PackingFault::Layout)?;
+                text.extend_from_slice(Uuid::from_bytes(*id).to_string().as_bytes());
+                after
+            }
+            byte => {
+                text.push(byte);
+                after
+            }
+        };
+    }
+    String::from_utf8(text).map_err(|_| PackingFault::Layout)
+}
+
+fn unhex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        *byte = value(*high)? << 4 | value(*low)?;
+    }
+    Some(bytes)
+}
+
+/// A UUID in the one spelling that it is written back in.
+fn unhyphen(text: &[u8; 36]) -> Option<Uuid> {
+    let id = Uuid::try_parse_ascii(text).ok()?;
+    let mut buffer = Uuid::encode_buffer();
+    (id.hyphenated().encode_lower(&mut buffer).as_bytes() == text).then_some(id)
+}
+
+/// Compresses, with the length in front.
+pub(crate) fn squeeze(plain: &[u8]) -> Result<Vec<u8>, PackingFault> {
+    let length = u32::try_from(plain.len()).map_err(|_| PackingFault::Layout)?;
+    let mut packed = length.to_le_bytes().to_vec();
+    let mut compressor = zstd::bulk::Compressor::with_dictionary(LEVEL, DICTIONARY)?;
+    compressor.include_checksum(false)?;
+    compressor.include_contentsize(false)?;
+    compressor.include_dictid(false)?;
+    packed.extend_from_slice(&compressor.compress(plain)?);
+    Ok(packed)
+}
+
+/// Reads [`squeeze`] back.
+pub(crate) fn unsqueeze(packed: &[u8]) -> Result<Vec<u8>, PackingFault> {
+    let (length, rest) = packed.split_first_chunk::<4>().ok_or(PackingFault::Layout)?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| PackingFault::Layout)?;
+    if length > PLAIN_BYTES_MAX {
+        return Err(PackingFault::Layout);
+    }
+    let mut decompressor = zstd::bulk::Decompressor::with_dictionary(DICTIONARY)?;
+    let plain = decompressor.decompress(rest, length)?;
+    if plain.len() == length { Ok(plain) } else { Err(PackingFault::Layout) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_folded_is_unfolded() {
+        let digest = Digest::of(b"x").to_string();
+        let id = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef).to_string();
+        let texts = [
+            String::new(),
+            "é\u{10FFFF} plain".into(),
+            digest.clone(),
+            format!("{digest}{digest}"),
+            format!("a{digest}"),
+            format!("\"{id}\",\"{}\"", id.to_uppercase()),
+            digest.to_uppercase(),
+            format!("{{{id}}}{}", digest.get(..63).unwrap()),
+            id.replace('-', ""),
+        ];
+        for text in texts {
+            let folded = fold(&text);
+            assert_eq!(unfold(&folded).unwrap(), text);
+        }
+        assert_eq!(fold(&digest).len(), 33);
+        assert_eq!(fold(&id).len(), 17);
+    }
+
+    #[test]
+    fn what_was_packed_is_read_back_and_damage_shows() {
+        let call = CallId::new(Uuid::from_u128(1));
+        let bodies: Vec<String> = (0..5).map(|n| format!("{{\"at\":{n},\"fact\":\"x\"}}")).collect();
+        let head = continue_lines(call, 0, GENESIS, &bodies).last().unwrap().link;
+        let kept = Kept { token: Uuid::from_u128(2), key: Some(vec![7; 72]), head, bodies };
+        let packed = kept.pack().unwrap();
+        assert_eq!(Kept::unpack(&packed).unwrap(), kept);
+        assert_eq!(kept.lines(call).last().unwrap().link, head);
+        for cut in 0..packed.len() {
+            assert!(Kept::unpack(&packed[..cut]).is_err(), "cut at {cut}");
+        }
+        let other = Kept { head: Digest::of(b"x"), ..kept.clone() };
+        let record = byleave_core::record::Record::read(call, &other.lines(call));
+        assert!(record.damage().is_some());
+        let forgotten = Kept { key: None, ..kept };
+        assert_eq!(Kept::unpack(&forgotten.pack().unwrap()).unwrap(), forgotten);
+    }
+}

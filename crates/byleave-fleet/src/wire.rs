@@ -1,0 +1,210 @@
+//! What is said between a ledger and the service, through the engine. Plain data; nothing here decides.
+//!
+//! The engine keeps what passes through it for a while. So there is no content in the clear here, and no key.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use byleave_core::call::Millis;
+use byleave_core::digest::Digest;
+use byleave_core::effect::Effect;
+use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, SessionId, TenantId};
+use byleave_core::leave::Leave;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+/// Bytes, as text on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Blob(pub(crate) Vec<u8>);
+
+impl Serialize for Blob {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD_NO_PAD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Blob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD_NO_PAD.decode(text).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Lines to append to a record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Append {
+    /// The ledger.
+    pub(crate) ledger: String,
+    /// Whose record.
+    pub(crate) call: CallId,
+    /// Names this very request: the same again is the same request, sent twice.
+    pub(crate) token: Uuid,
+    /// Who writes.
+    pub(crate) owner: OwnerId,
+    /// How long the record must be.
+    pub(crate) at_len: u32,
+    /// What its last link must be.
+    pub(crate) before: Digest,
+    /// What its last link will be.
+    pub(crate) head: Digest,
+    /// The lines; their links follow from them.
+    pub(crate) bodies: Vec<String>,
+    /// Whose book it is listed in.
+    pub(crate) tenant: TenantId,
+    /// The session it is listed in.
+    pub(crate) session: SessionId,
+    /// The wrapped key, with the first lines.
+    pub(crate) key: Option<Blob>,
+    /// The sealed contents; empty where there are none.
+    pub(crate) contents: Blob,
+    /// What it would do, where the last line asks a person.
+    pub(crate) waits: Option<Vec<Effect>>,
+    /// What begins and is still open at the end.
+    pub(crate) begins: Option<Begins>,
+    /// The call is settled with these lines.
+    pub(crate) settles: bool,
+}
+
+/// An attempt that begins.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Begins {
+    /// The attempt.
+    pub(crate) attempt: AttemptId,
+    /// It runs alone in its session.
+    pub(crate) exclusive: bool,
+    /// The leave it rests on, with how often that may be used.
+    pub(crate) leave: Option<(LeaveId, Option<u32>)>,
+}
+
+/// What came of an append.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Appended {
+    /// The lines are on the record.
+    Taken,
+    /// The record is not as long as it was taken to be, or ends otherwise.
+    Stale,
+    /// Everything is halted.
+    Halted {
+        /// Why.
+        why: String,
+    },
+    /// The leave has no use left, or was revoked.
+    LeaveSpent,
+    /// Another call of the session runs alone.
+    SessionBusy {
+        /// Which.
+        call: CallId,
+        /// Its open attempt.
+        attempt: AttemptId,
+    },
+    /// The batch is wrong in itself.
+    Refused {
+        /// Why.
+        why: String,
+    },
+}
+
+/// A record as it lies in the engine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// The wrapped key; absent where the contents were forgotten.
+    pub(crate) key: Option<Blob>,
+    /// The lines.
+    pub(crate) bodies: Vec<String>,
+    /// The link of the last line.
+    pub(crate) head: Digest,
+}
+
+/// The contents of a record as they lie in the engine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Contents {
+    /// The wrapped key; absent where the contents were forgotten.
+    pub(crate) key: Option<Blob>,
+    /// What was sealed together, with the place of the lines that it came with.
+    pub(crate) sealed: Vec<(u32, Blob)>,
+}
+
+/// An attempt whose owner is gone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Interrupt {
+    /// The ledger.
+    pub(crate) ledger: String,
+    /// Whose.
+    pub(crate) call: CallId,
+    /// Which.
+    pub(crate) attempt: AttemptId,
+    /// When that was found.
+    pub(crate) at: Millis,
+}
+
+/// What changes in a session with lines of one of its calls.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SessionChange {
+    /// Which call.
+    pub(crate) call: CallId,
+    /// It runs no more, and holds nobody up.
+    pub(crate) passes: bool,
+    /// A person was asked about this.
+    pub(crate) holds: Option<Vec<Effect>>,
+}
+
+/// Who wants to run alone.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Seat {
+    /// Which call.
+    pub(crate) call: CallId,
+    /// Its attempt.
+    pub(crate) attempt: AttemptId,
+}
+
+/// What wants to pass those who wait.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Passing {
+    /// Which call.
+    pub(crate) call: CallId,
+    /// What it would do.
+    pub(crate) effects: Vec<Effect>,
+}
+
+/// Uses of a leave.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Uses {
+    /// How many.
+    pub(crate) more: u32,
+    /// How many there may be, as far as the asker knows.
+    pub(crate) asked_max: Option<u32>,
+}
+
+/// A leave with where it is listed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Given {
+    /// The key of the list.
+    pub(crate) list: String,
+    /// The leave.
+    pub(crate) leave: Leave,
+}
+
+/// Which calls are listed as unsettled.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Relist {
+    /// Not any more.
+    pub(crate) drop: Option<String>,
+    /// From now on.
+    pub(crate) add: Option<String>,
+}
+
+/// Which of the unsettled calls are asked for.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Due {
+    /// Those that wait for a person no longer than until then.
+    pub(crate) now: Millis,
+    /// So many of the oldest.
+    pub(crate) limit: usize,
+}
+
+/// Which call is meant.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct CallName {
+    /// The call.
+    pub(crate) call: CallId,
+}

@@ -1,0 +1,54 @@
+//! A question whose time is over, with nobody there: the engine itself says so on the record.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use byleave::core::call::Mode;
+use byleave::core::entry::{Fact, Limits};
+use byleave::gate::Gate;
+use byleave::ledger::Ledger as _;
+use byleave::result::Standing;
+use byleave::settings::Settings;
+use byleave_fleet::RestateLedger;
+
+use crate::engine::{ingress, options};
+use crate::proofs::worker::{appender, call, lines_of};
+
+/// How long the question stays open, and how long we wait for the engine to notice.
+const OPEN_MS: u64 = 300;
+const NOTICED_WITHIN: Duration = Duration::from_secs(30);
+
+// req: A2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_expires_with_nobody_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let name = uuid::Uuid::now_v7().to_string();
+    let ledger = Arc::new(RestateLedger::open(options(&ingress(), &name, &path.join("workers"))).unwrap());
+    let limits = Limits { question_ms: OPEN_MS, ..Limits::default() };
+    let settings = Settings { inbox: true, limits, ..Settings::default() };
+    let gate = || {
+        let builder = Gate::builder().ledger(ledger.clone()).tool(appender("append_line"));
+        builder.settings(settings.clone()).build().unwrap()
+    };
+    let asked = call(path, "s", "append_line", "lines", "never", Mode::ConfirmSensitive);
+    let id = asked.id;
+    let standing = gate().advance(asked).await;
+    assert!(matches!(standing, Standing::Waiting { .. }), "{standing:?}");
+
+    // No gate is left. Reading changes nothing, so what is found was written by the engine.
+    let began = Instant::now();
+    loop {
+        let record = ledger.load(id).await.unwrap().unwrap().record;
+        match &record.entries().last().unwrap().fact {
+            Fact::Expired { .. } => break,
+            Fact::Asked(Ok(_)) => assert!(began.elapsed() < NOTICED_WITHIN, "nobody noticed: {record:?}"),
+            other => panic!("{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(ledger.drivable(0, 10).await.unwrap(), vec![id], "it can be driven on");
+    let Standing::Settled(result) = gate().resume(id).await else { panic!("it is not settled") };
+    assert_eq!(result.ending.refusal().unwrap().code.as_str(), "unanswered");
+    assert!(lines_of(&path.join("lines")).is_empty());
+}

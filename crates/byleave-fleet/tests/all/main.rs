@@ -1,0 +1,14 @@
+//! What the fleet shows from outside, on a real engine, in one binary.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod engine;
+mod expiry;
+mod gate;
+mod ledger;
+mod proofs;

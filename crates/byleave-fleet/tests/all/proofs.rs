@@ -1,0 +1,12 @@
+//! Proofs on an engine of their own, which they may kill: everything killed at random moments, and a great many questions.
+//!
+//! Each has a short form that runs with the other tests; `BYLEAVE_PROOF=long` (`scripts/prove`) is the long one.
+
+mod fleet;
+mod kills;
+mod questions;
+pub(crate) mod worker;
+
+pub(crate) fn long() -> bool {
+    std::env::var("BYLEAVE_PROOF").is_ok_and(|size| size == "long")
+}
