@@ -1,0 +1,9 @@
+//! Reading shell: what would a command do?
+//!
+//! Command text goes in, effects come out. Pure: nothing here runs, opens or looks up anything; what must be known of the
+//! world is asked of a [`scene::Scene`]. Deny must see everything that a command could be, and allow needs a proof, so what
+//! cannot be told is said to be unknown, with a reason. It is never left out.
+
+pub mod reading;
+pub mod scene;
+pub mod word;

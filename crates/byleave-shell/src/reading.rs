@@ -1,0 +1,75 @@
+//! A reading: every simple command that a text would run, with its words, where it would run, and what could not be told.
+//!
+//! The seam between the reader, which knows the grammar, and the manuals, which know the programs.
+
+use std::ops::Range;
+
+use crate::word::Word;
+
+/// What a text would run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Every simple command in it, wherever it stands: also those that may not come to run.
+    pub commands: Vec<Command>,
+    /// What could not be told. Not empty means that it may do more than the commands say.
+    pub riddles: Vec<Puzzle>,
+}
+
+/// One simple command, with its redirections. Without words it is only assignments or redirections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The words after expansion, the name of the program first.
+    pub words: Vec<Word>,
+    /// `NAME=value` in front of it.
+    pub assignments: Vec<(String, Word)>,
+    /// Where its input and output go. Those of a group or a loop stand on a command without words.
+    pub redirections: Vec<Redirection>,
+    /// What it reads from a here-document or here-string, where that is known.
+    pub input: Option<Word>,
+    /// Where it runs.
+    pub place: Place,
+    /// Where it stands in the text, in bytes.
+    pub span: Range<usize>,
+    /// What it stands in, from the outside in: "subshell", "if", "substitution" …
+    pub within: Vec<&'static str>,
+    /// A function of this text has this name: that is run, not a program.
+    pub is_function: bool,
+}
+
+/// The directory that a command runs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// This one, absolute.
+    At(String),
+    /// Not known, and why.
+    Unknown(String),
+}
+
+/// A redirection to or from a file. Those between descriptors are none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirection {
+    /// What is done to the file.
+    pub access: Access,
+    /// The file; `/dev/tcp/HOST/PORT` is a connection.
+    pub target: Word,
+}
+
+/// What a redirection does to its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes or appends to it.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+/// Something that could not be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Puzzle {
+    /// Why, in words for a person.
+    pub why: String,
+    /// Where it stands in the text, in bytes.
+    pub span: Range<usize>,
+}
