@@ -10,13 +10,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::ArcSwap;
 use byleave_core::digest::Digest;
 use byleave_core::manifest::Manifest;
 use byleave_core::refusal::{Code, Refusal};
 
+use crate::lock::locked;
 use crate::schema::Validator;
 use crate::search::{Document, rank};
 use crate::tool::{Site, Tool};
@@ -143,7 +144,7 @@ impl Catalog {
 
     /// Takes all tools out.
     pub fn clear(&self) {
-        let writing = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let writing = locked(&self.shared.writing);
         let old = self.shared.snapshot.swap(Arc::default());
         drop(writing);
         drop(old);
@@ -195,7 +196,7 @@ impl Catalog {
     /// Makes the next snapshot from the present one; after an error the present one stays.
     fn change<R, E>(&self, edit: impl FnOnce(&mut Snapshot) -> Result<R, E>) -> Result<R, E> {
         // The lock guards no data, so a writer that panicked leaves nothing half done.
-        let writing = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let writing = locked(&self.shared.writing);
         let mut next = Snapshot::clone(&self.shared.snapshot.load());
         let made = edit(&mut next)?;
         let old = self.shared.snapshot.swap(Arc::new(next));

@@ -13,6 +13,7 @@ pub mod forms;
 pub mod gate;
 mod guard;
 pub mod ledger;
+mod lock;
 pub mod pending;
 pub mod plan;
 pub mod redact;

@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use byleave_core::question::{Grade, QuestionKind};
@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::{Approver, ApproverFault, Reply};
 use crate::guard::apart;
+use crate::lock::locked;
 use crate::pending::Pending;
 
 /// How often a person may be misunderstood.
@@ -94,7 +95,7 @@ impl Approver for Terminal {
             // If nobody waits any more, the thread must let go of the terminal, or it would take the next answer.
             let _withdraw = Withdraw(Arc::clone(&withdrawn));
             apart(move || {
-                let mut console = console.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut console = locked(&console);
                 Dialogue { console: &mut *console, withdrawn: &withdrawn, typed: Vec::new() }
                     .hold(kind, &rendering)
             })

@@ -33,7 +33,7 @@ mod writer;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use byleave_core::digest::RecordKey;
@@ -52,6 +52,7 @@ use self::work::Bench;
 use self::writer::Writer;
 use crate::ledger::LedgerFault;
 use crate::ledger::owners::{self, OwnerLock};
+use crate::lock::locked;
 
 /// How a book is kept.
 #[derive(Clone, Debug)]
@@ -164,7 +165,7 @@ impl Drop for SqliteBook {
 
 impl Store {
     fn forget_key(&self, call: CallId) {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).pop(&call);
+        locked(&self.keys).pop(&call);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::event::Events;
 use crate::gate::schedule::Schedule;
 use crate::ledger::Ledger;
+use crate::lock::locked;
 use crate::review::Reviewers;
 use crate::settings::Settings;
 use crate::tool::Site;
@@ -218,11 +219,6 @@ impl Rulings {
             locked(cache).put(key, ruling.clone());
         }
     }
-}
-
-/// A lock that a panic cannot take away from others.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An attempt of this drive.

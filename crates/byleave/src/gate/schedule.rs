@@ -2,12 +2,13 @@
 //! and in the order in which they came. Between processes the ledger keeps order; this is the part of one process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use byleave_core::id::{SessionId, TenantId};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 
+use crate::lock::locked;
 use crate::pending::Pending;
 
 /// Who may run now, in this process.
@@ -94,7 +95,7 @@ impl Schedule {
     }
 
     fn lane(&self, tenant: &TenantId, session: &SessionId) -> Arc<Lane> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = locked(&self.lanes);
         if lanes.len() >= 1_024 && lanes.len().is_power_of_two() {
             // A lane that nobody holds keeps no order.
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);

@@ -1,13 +1,15 @@
 //! Opinions kept, for reviewers that say the same of the same (P9). A person's answer never comes here.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use byleave_core::digest::{Digest, canonical};
 use lru::LruCache;
 use serde_json::Value;
 
 use super::{Opinion, OwnedInput};
+
+use crate::lock::locked;
 
 /// The opinions used most recently.
 pub(super) struct Cache(Option<Mutex<LruCache<Digest, Opinion<Value>>>>);
@@ -46,12 +48,12 @@ impl Cache {
     }
 
     pub(super) fn get(&self, key: &Digest) -> Option<Opinion<Value>> {
-        self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        locked(self.0.as_ref()?).get(key).cloned()
     }
 
     pub(super) fn put(&self, key: Digest, opinion: Opinion<Value>) {
         if let Some(cache) = &self.0 {
-            cache.lock().unwrap_or_else(PoisonError::into_inner).put(key, opinion);
+            locked(cache).put(key, opinion);
         }
     }
 }

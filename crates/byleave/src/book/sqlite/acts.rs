@@ -1,7 +1,7 @@
 //! Acts: what administrators did, read from their own lines. What does not verify stops everything rather than nothing.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use byleave_core::act::{Act, Deed};
 use byleave_core::chain::Line;
@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use super::row::{LINE_COLUMNS, LineRow, unframe};
 use super::schema::ACT;
 use crate::ledger::LedgerFault;
+use crate::lock::locked;
 
 /// What is in force.
 #[derive(Clone, Default)]
@@ -59,7 +60,7 @@ pub(super) struct Acts {
 impl Acts {
     /// What is in force, if the newest act stands at that place and is known already.
     pub(super) fn known_upto(&self, newest: i64) -> Option<Arc<Force>> {
-        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let known = Arc::clone(&locked(&self.known));
         (known.upto == newest).then_some(known)
     }
 
@@ -68,7 +69,7 @@ impl Acts {
     /// Must not be called with something written and not yet committed: that could still be taken back.
     pub(super) fn refresh(&self, connection: &Connection) -> Result<Arc<Force>, LedgerFault> {
         let force = self.peek(connection)?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.known);
         if force.upto > known.upto {
             *known = Arc::clone(&force);
         }
@@ -77,7 +78,7 @@ impl Acts {
 
     /// What is in force by everything this connection sees, also of its own transaction.
     pub(super) fn peek(&self, connection: &Connection) -> Result<Arc<Force>, LedgerFault> {
-        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let known = Arc::clone(&locked(&self.known));
         let rows = newer(connection, known.upto)
             .map_err(|error| LedgerFault::new("cannot read the acts of the book", error))?;
         if rows.is_empty() {

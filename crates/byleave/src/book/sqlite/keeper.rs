@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Store, seal};
 use crate::ledger::LedgerFault;
+use crate::lock::locked;
 
 /// Rung after every write.
 #[derive(Default)]
@@ -20,19 +21,19 @@ impl Bell {
     pub(super) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
             // The lock makes sure that the keeper is either before its look at `rung` or already waiting.
-            drop(self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(locked(&self.closed));
             self.wake.notify_all();
         }
     }
 
     fn close(&self) {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *locked(&self.closed) = true;
         self.wake.notify_all();
     }
 
     /// Waits until something was written and a while has passed. Returns whether to go on.
     fn wait(&self, a_while: Duration) -> bool {
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closed = locked(&self.closed);
         while !*closed && !self.rung.load(Ordering::Acquire) {
             closed = self.wake.wait(closed).unwrap_or_else(PoisonError::into_inner);
         }

@@ -1,7 +1,7 @@
 //! Leaves: found through projections, believed only from the records that gave and used them.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
@@ -18,6 +18,7 @@ use super::acts::Force;
 use super::row::{LineRow, id_at, lines_of, rows_of};
 use crate::book::{LeaveItem, LeaveState};
 use crate::ledger::floor;
+use crate::lock::locked;
 
 /// What was verified before, so that it need not be walked again.
 pub(super) struct Leaves {
@@ -186,7 +187,7 @@ impl Leaves {
         let key = (tenant.clone(), id, call);
         let rows = rows_of(connection, call)?;
         let print = fingerprint(&rows);
-        if let Some((known, pos, leave)) = self.given.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
+        if let Some((known, pos, leave)) = locked(&self.given).get(&key)
             && *known == print
         {
             return Ok(Some((*pos, Arc::clone(leave))));
@@ -196,7 +197,7 @@ impl Leaves {
         let leave = Arc::new(gift.leave.clone());
         let pos = rows.iter().rfind(|row| row.seq <= gift.seq).map_or(i64::MAX, |row| row.pos);
         let known = (print, pos, Arc::clone(&leave));
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).put(key, known);
+        locked(&self.given).put(key, known);
         Ok(Some((pos, leave)))
     }
 
@@ -208,7 +209,7 @@ impl Leaves {
         call: CallId,
         attempt: AttemptId,
     ) -> Result<bool, rusqlite::Error> {
-        if self.used.lock().unwrap_or_else(PoisonError::into_inner).get(&(leave, attempt)).is_some() {
+        if locked(&self.used).get(&(leave, attempt)).is_some() {
             return Ok(true);
         }
         // A record that was damaged later has still used what it used, so the sound lines before count.
@@ -218,7 +219,7 @@ impl Leaves {
                 if claim.attempt == attempt && claim.by == GrantedBy::Leave(leave))
         });
         if used {
-            self.used.lock().unwrap_or_else(PoisonError::into_inner).put((leave, attempt), ());
+            locked(&self.used).put((leave, attempt), ());
         }
         Ok(used)
     }

@@ -1,6 +1,6 @@
 //! The ledger: appends, claims and what is in force.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use byleave_core::act::{Act, Deed};
 use byleave_core::call::Millis;
@@ -21,6 +21,7 @@ use crate::ledger::floor;
 use crate::ledger::{
     AppendFault, Arrival, Batch, Comer, ContentFault, Interruption, Ledger, LedgerFault, Listing, Loaded,
 };
+use crate::lock::locked;
 use crate::pending::Pending;
 
 /// One append may not be larger than that. SQLite's own limit lies above it.
@@ -244,7 +245,7 @@ impl Store {
 
     /// The key of a record, where there is such a record, as far as it is still there.
     fn key_of(&self, call: CallId) -> Result<Option<Option<RecordKey>>, LedgerFault> {
-        if let Some(key) = self.keys.lock().unwrap_or_else(PoisonError::into_inner).get(&call) {
+        if let Some(key) = locked(&self.keys).get(&call) {
             return Ok(Some(Some(key.clone())));
         }
         let wrapped = self.wrapped_key(call)?;
@@ -263,7 +264,7 @@ impl Store {
 
     /// A call that is settled needs its key no more.
     fn remember_key(&self, call: CallId, key: Option<RecordKey>, settles: bool) {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = locked(&self.keys);
         match key {
             Some(key) if !settles => {
                 keys.put(call, key);

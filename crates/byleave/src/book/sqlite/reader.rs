@@ -1,13 +1,14 @@
 //! Readers: connections that only read, kept for the next who needs one.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
 use super::schema;
 use crate::ledger::LedgerFault;
+use crate::lock::locked;
 
 /// So many connections are kept; more are opened when needed and closed again.
 const KEPT_MAX: usize = 4;
@@ -26,14 +27,14 @@ impl Readers {
 
     /// Reads with a connection of its own.
     pub(super) fn with<T>(&self, read: impl FnOnce(&Connection) -> T) -> Result<T, LedgerFault> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = locked(&self.idle).pop();
         let connection = match idle {
             Some(connection) => connection,
             None => schema::connect_reader(&self.path, self.busy)
                 .map_err(|error| LedgerFault::new("cannot open the book", error))?,
         };
         let value = read(&connection);
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = locked(&self.idle);
         if idle.len() < KEPT_MAX {
             idle.push(connection);
         }

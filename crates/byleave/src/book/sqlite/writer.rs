@@ -17,6 +17,7 @@ use rusqlite::Connection;
 use super::schema;
 use super::work::{Bench, Done, Work};
 use crate::ledger::{AppendFault, LedgerFault};
+use crate::lock::locked;
 
 /// At most so much in one transaction.
 const TOGETHER_MAX: usize = 256;
@@ -105,7 +106,7 @@ impl Writer {
     pub(super) fn submit_blocking(&self, work: Work) -> Done {
         let mut answer = self.office.enqueue(work);
         loop {
-            let desk = self.office.desk.lock().unwrap_or_else(PoisonError::into_inner);
+            let desk = locked(&self.office.desk);
             self.office.clear_queue(desk);
             match answer.try_recv() {
                 Ok(Some(done)) => return done,
@@ -117,7 +118,7 @@ impl Writer {
 
     /// Does something with the connection that writes, beside all transactions.
     pub(super) fn aside<T>(&self, what: impl FnOnce(&Connection) -> T) -> T {
-        let desk = self.office.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let desk = locked(&self.office.desk);
         let value = what(&desk.connection);
         drop(desk);
         self.office.ring_for_the_rest();
@@ -142,7 +143,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.office.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        locked(&self.office.queue).closed = true;
         self.office.bell.notify_all();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -155,7 +156,7 @@ impl Drop for Writer {
 impl Office {
     fn enqueue(&self, work: Work) -> oneshot::Receiver<Done> {
         let (reply, answer) = oneshot::channel();
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.push(Job { work, reply });
+        locked(&self.queue).jobs.push(Job { work, reply });
         answer
     }
 
@@ -166,7 +167,7 @@ impl Office {
 
     /// Wakes the thread, if there is as much as it waits for.
     fn ring(&self) {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = locked(&self.queue);
         if queue.jobs.len() >= queue.wanted {
             drop(queue);
             self.bell.notify_one();
@@ -176,7 +177,7 @@ impl Office {
     /// The thread: waits for work that nobody else does.
     fn attend(&self) {
         loop {
-            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = locked(&self.queue);
             queue.wanted = 1;
             while queue.jobs.is_empty() {
                 if queue.closed {
@@ -185,7 +186,7 @@ impl Office {
                 queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
             self.gather(queue);
-            self.clear_queue(self.desk.lock().unwrap_or_else(PoisonError::into_inner));
+            self.clear_queue(locked(&self.desk));
         }
     }
 
@@ -220,7 +221,7 @@ impl Office {
     /// Commits one round of what is queued, and leaves the rest to the thread.
     fn clear_queue(&self, mut desk: MutexGuard<'_, Desk>) {
         let jobs = {
-            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = locked(&self.queue);
             let round = queue.jobs.len().min(TOGETHER_MAX);
             queue.jobs.drain(..round).collect::<Vec<Job>>()
         };
@@ -228,7 +229,7 @@ impl Office {
             let (together, begun) = (jobs.len(), Instant::now());
             let replies = desk.write(jobs, &self.bench);
             self.learn(begun.elapsed());
-            let behind = self.queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.len();
+            let behind = locked(&self.queue).jobs.len();
             self.abreast.store(together.saturating_add(behind), Ordering::Relaxed);
             for (reply, done) in replies {
                 // Who asked may have gone; what was written stays written.
@@ -243,7 +244,7 @@ impl Office {
     }
 
     fn ring_for_the_rest(&self) {
-        if !self.queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.is_empty() {
+        if !locked(&self.queue).jobs.is_empty() {
             self.bell.notify_one();
         }
     }

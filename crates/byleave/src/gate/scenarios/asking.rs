@@ -1,6 +1,6 @@
 //! Asking (R5 to R7, R10): whom, what may be answered, and what happens when nobody is there.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use byleave_core::call::Mode;
 use byleave_core::refusal::Code;
@@ -11,6 +11,7 @@ use super::stage::{Stage, completed, quick, refused};
 use crate::approve::{Approver, Reply, callback};
 use crate::event::Event;
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
+use crate::lock::locked;
 use crate::result::Changed;
 use crate::settings::{Settings, Unattended};
 
@@ -20,7 +21,7 @@ struct Shown(Arc<Mutex<Vec<Sheet>>>);
 
 impl Shown {
     fn take(&self) -> Vec<Sheet> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut locked(&self.0))
     }
 
     /// A person who gives these answers, one after the other, and then says no.
@@ -28,8 +29,8 @@ impl Shown {
         let replies = Mutex::new(replies.into_iter().collect::<std::collections::VecDeque<_>>());
         let shown = self.clone();
         Arc::new(callback("ada", move |sheet| {
-            shown.0.lock().unwrap_or_else(PoisonError::into_inner).push(sheet.clone());
-            let reply = replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            locked(&shown.0).push(sheet.clone());
+            let reply = locked(&replies).pop_front();
             reply.unwrap_or(Reply::No { feedback: None })
         }))
     }

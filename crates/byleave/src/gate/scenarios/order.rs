@@ -14,6 +14,7 @@ use super::stage::{Probe, Stage, answer, completed, inbox, quick, settled, until
 use crate::approve::{Reply, callback, callback_async};
 use crate::gate::Gate;
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
+use crate::lock::locked;
 use crate::result::Standing;
 use crate::settings::Settings;
 
@@ -183,7 +184,7 @@ pub(super) async fn sessions_do_not_wait_for_each_other(bench: &dyn Bench) -> Re
     let (release, released) = oneshot::channel::<()>();
     let released = Arc::new(std::sync::Mutex::new(Some(released)));
     let slow = stage.probe("free-slow", move |_, _| {
-        let released = released.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let released = locked(&released).take();
         async move {
             if let Some(released) = released {
                 released.await.ok();

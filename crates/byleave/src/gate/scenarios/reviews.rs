@@ -1,6 +1,6 @@
 //! Reviews and changes (R1, R2, R4): who looks at what, and what becomes of a changed draft.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use byleave_core::entry::Fact;
 use byleave_core::outcome::Output;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::stage::{Stage, completed, ended, how_often, record, refused};
 use crate::approve::{Reply, callback};
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
+use crate::lock::locked;
 use crate::result::{Changed, Ending};
 use crate::review::{
     Covers, Opinion, input, input_async, input_blocking, output, output_async, output_blocking,
@@ -18,11 +19,11 @@ use crate::review::{
 type Seen = Arc<Mutex<Vec<String>>>;
 
 fn note(seen: &Seen, what: String) {
-    seen.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    locked(seen).push(what);
 }
 
 fn taken(seen: &Seen) -> Vec<String> {
-    std::mem::take(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut locked(seen))
 }
 
 // req: R1

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use byleave_core::call::Call;
 use byleave_core::outcome::Output;
@@ -18,6 +18,7 @@ use crate::approve::callback;
 use crate::event::Event;
 use crate::gate::Gate;
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
+use crate::lock::locked;
 use crate::result::CallResult;
 use crate::review::{Opinion, input};
 
@@ -102,7 +103,7 @@ struct Spans {
 impl Spans {
     /// The fields of the one span there was.
     fn only(&self) -> Result<Fields, Flaw> {
-        let spans = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let spans = locked(&self.calls);
         match spans.values().collect::<Vec<_>>().as_slice() {
             [fields] => Ok((*fields).clone()),
             more => Err(Flaw::new(format!("expected one span, got {more:?}"))),
@@ -132,13 +133,13 @@ impl tracing::Subscriber for Spans {
         if span.metadata().name() == "call" {
             let mut fields = Fields::new();
             span.record(&mut Collect(&mut fields));
-            self.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(id, fields);
+            locked(&self.calls).insert(id, fields);
         }
         Id::from_u64(id)
     }
 
     fn record(&self, span: &Id, values: &Values<'_>) {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = locked(&self.calls);
         if let Some(fields) = calls.get_mut(&span.into_u64()) {
             values.record(&mut Collect(fields));
         }
@@ -192,7 +193,7 @@ struct Counts(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
 
 impl Counts {
     fn of(&self, name: &str) -> u64 {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = locked(&self.0);
         counts.get(name).map_or(0, |count| count.load(Ordering::SeqCst))
     }
 }
@@ -206,7 +207,7 @@ impl Recorder for Counts {
         let labels: Vec<String> =
             key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         let name = format!("{} {}", key.name(), labels.join(","));
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = locked(&self.0);
         Counter::from_arc(counts.entry(name).or_default().clone())
     }
 

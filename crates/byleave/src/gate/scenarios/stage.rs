@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use byleave_core::call::{Call, Millis, Mode};
@@ -28,6 +28,7 @@ use crate::gate::{AnswerFault, Gate, GateBuilder, GivenAnswer};
 use crate::ledger::Ledger;
 use crate::ledger::conformance::script::loaded;
 use crate::ledger::conformance::{Bench, Flaw, ensure};
+use crate::lock::locked;
 use crate::pending::Pending;
 use crate::result::{CallResult, Ending, Standing};
 use crate::settings::Settings;
@@ -227,15 +228,15 @@ pub(super) struct Runs(Arc<Mutex<Vec<(String, Value)>>>);
 
 impl Runs {
     fn note(&self, tool: &str, arguments: &Value) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((tool.to_owned(), arguments.clone()));
+        locked(&self.0).push((tool.to_owned(), arguments.clone()));
     }
 
     pub(super) fn all(&self) -> Vec<(String, Value)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.0).clone()
     }
 
     pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        locked(&self.0).clear();
     }
 
     pub(super) fn count(&self) -> usize {
