@@ -5,7 +5,7 @@
 //! and the walk settles it safely.
 
 use crate::call::Millis;
-use crate::chain::{self, Damage, Line};
+use crate::chain::{Damage, Line};
 use crate::entry::{Entry, Fact};
 use crate::id::CallId;
 use crate::question::{Answer, Answered, Question, QuestionKind};
@@ -27,16 +27,16 @@ impl Record {
     }
 
     fn take(&mut self, seq: u32, line: &Line) -> Result<(), Damage> {
-        if line.seq != seq {
-            return Err(Damage::Order { seq, found: line.seq });
+        if line.seq() != seq {
+            return Err(Damage::Order { seq, found: line.seq() });
         }
-        if chain::link(self.call(), &self.head(), seq, &line.body) != line.link {
+        if !line.follows(self.call(), &self.head()) {
             return Err(Damage::Link { seq });
         }
-        let entry: Entry = serde_json::from_str(&line.body)
+        let entry: Entry = serde_json::from_str(line.body())
             .map_err(|error| Damage::Unreadable { seq, why: error.to_string() })?;
         admit(self, &entry).map_err(|misplaced| Damage::Misplaced { seq, why: misplaced.to_string() })?;
-        self.put(entry, line.link);
+        self.put(entry, line.link());
         Ok(())
     }
 
@@ -50,9 +50,9 @@ impl Record {
         admit(self, &entry)?;
         let seq = self.len();
         let body = entry.to_json().ok_or(Misplaced::Unwritable)?;
-        let link = chain::link(self.call(), &self.head(), seq, &body);
-        self.put(entry, link);
-        Ok(Line { seq, body, link })
+        let line = Line::linked(self.call(), self.head(), seq, body);
+        self.put(entry, line.link());
+        Ok(line)
     }
 }
 

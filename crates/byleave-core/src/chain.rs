@@ -6,15 +6,63 @@ use crate::digest::Digest;
 use crate::id::CallId;
 
 /// One entry as it is stored: its bytes and its link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// It cannot be changed, only replaced: so one that was linked here need not be hashed again to be believed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
-    /// Its place in the record, from 0.
-    pub seq: u32,
-    /// The entry, as JSON.
-    pub body: String,
-    /// The digest of this line and all before it.
-    pub link: Digest,
+    seq: u32,
+    body: String,
+    link: Digest,
+    /// What its link was made from, where it was made in this process.
+    #[serde(skip)]
+    linked: Option<(CallId, Digest)>,
 }
+
+impl Line {
+    /// A line as it was found somewhere. Nothing about it is believed.
+    pub const fn found(seq: u32, body: String, link: Digest) -> Self {
+        Self { seq, body, link, linked: None }
+    }
+
+    /// A new line behind everything that the link before it stands for.
+    pub fn linked(call: CallId, before: Digest, seq: u32, body: String) -> Self {
+        let link = link(call, &before, seq, &body);
+        Self { seq, body, link, linked: Some((call, before)) }
+    }
+
+    /// Its place in the record, from 0.
+    pub const fn seq(&self) -> u32 {
+        self.seq
+    }
+
+    /// The entry, as JSON.
+    pub fn body(&self) -> &str {
+        &self.body
+    }
+
+    /// The entry, as JSON.
+    pub fn into_body(self) -> String {
+        self.body
+    }
+
+    /// The digest of this line and all before it.
+    pub const fn link(&self) -> Digest {
+        self.link
+    }
+
+    /// Whether its link is that of these very bytes behind the link before it, in this record.
+    pub fn follows(&self, call: CallId, before: &Digest) -> bool {
+        self.linked == Some((call, *before)) || link(call, before, self.seq, &self.body) == self.link
+    }
+}
+
+impl PartialEq for Line {
+    fn eq(&self, other: &Self) -> bool {
+        (self.seq, &self.body, self.link) == (other.seq, &other.body, other.link)
+    }
+}
+
+impl Eq for Line {}
 
 /// The link of a line, given the link before it.
 pub fn link(call: CallId, before: &Digest, seq: u32, body: &str) -> Digest {

@@ -128,7 +128,7 @@ impl RestateLedger {
 
     /// Turns a batch into what is sent: without contents in the clear, and without what can be worked out there.
     async fn prepare(&self, batch: &Batch) -> Result<Append, AppendFault> {
-        let head = batch.lines.last().map(|line| line.link).ok_or_else(|| refused("it has no lines"))?;
+        let head = batch.lines.last().map(|line| line.link()).ok_or_else(|| refused("it has no lines"))?;
         let opens = batch.at_len == 0;
         let unsealable = |fault: vault::VaultFault| refused(fault);
         let wrapped = match &batch.key {
@@ -153,7 +153,7 @@ impl RestateLedger {
             at_len: batch.at_len,
             before: batch.before,
             head,
-            bodies: batch.lines.iter().map(|line| line.body.clone()).collect(),
+            bodies: batch.lines.iter().map(|line| line.body().to_owned()).collect(),
             tenant: batch.listing.tenant.clone(),
             session: batch.listing.session.clone(),
             key: wrapped,

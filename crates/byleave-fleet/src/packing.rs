@@ -3,7 +3,7 @@
 //! Lines are kept without their links, which follow from them; the last link is kept, and everything is held against it
 //! when it is read. Nothing that cannot be read back whole is ever taken for a shorter record.
 
-use byleave_core::chain::{self, GENESIS, Line};
+use byleave_core::chain::{GENESIS, Line};
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
 use uuid::Uuid;
@@ -82,8 +82,10 @@ impl Kept {
 /// Lines from their bodies. Where they do not lead to `head`, the last line is given it, and so does not fit its link.
 pub(crate) fn lines(call: CallId, bodies: &[String], head: Digest) -> Vec<Line> {
     let mut lines = continue_lines(call, 0, GENESIS, bodies);
-    if let Some(last) = lines.last_mut() {
-        last.link = head;
+    if let Some(last) = lines.last_mut()
+        && last.link() != head
+    {
+        *last = Line::found(last.seq(), last.body().to_owned(), head);
     }
     lines
 }
@@ -92,8 +94,9 @@ pub(crate) fn lines(call: CallId, bodies: &[String], head: Digest) -> Vec<Line> 
 pub(crate) fn continue_lines(call: CallId, at_len: u32, before: Digest, bodies: &[String]) -> Vec<Line> {
     let mut before = before;
     let line = |(seq, body): (u32, &String)| {
-        before = chain::link(call, &before, seq, body);
-        Line { seq, body: body.clone(), link: before }
+        let line = Line::linked(call, before, seq, body.clone());
+        before = line.link();
+        line
     };
     (at_len..).zip(bodies).map(line).collect()
 }
@@ -228,11 +231,11 @@ mod tests {
     fn what_was_packed_is_read_back_and_damage_shows() {
         let call = CallId::new(Uuid::from_u128(1));
         let bodies: Vec<String> = (0..5).map(|n| format!("{{\"at\":{n},\"fact\":\"x\"}}")).collect();
-        let head = continue_lines(call, 0, GENESIS, &bodies).last().unwrap().link;
+        let head = continue_lines(call, 0, GENESIS, &bodies).last().unwrap().link();
         let kept = Kept { token: Uuid::from_u128(2), key: Some(vec![7; 72]), head, bodies };
         let packed = kept.pack().unwrap();
         assert_eq!(Kept::unpack(&packed).unwrap(), kept);
-        assert_eq!(kept.lines(call).last().unwrap().link, head);
+        assert_eq!(kept.lines(call).last().unwrap().link(), head);
         for cut in 0..packed.len() {
             assert!(Kept::unpack(&packed[..cut]).is_err(), "cut at {cut}");
         }

@@ -123,7 +123,7 @@ fn explore(record: &mut Record, lines: &mut Vec<Line>, tally: &mut Tally) {
 fn spoil(record: &Record, lines: &[Line], entry: &Entry, tally: &mut Tally) {
     let body = serde_json::to_string(entry).unwrap();
     let link = byleave_core::chain::link(CALL, &record.head(), record.len(), &body);
-    let forged = Line { seq: record.len(), body, link };
+    let forged = Line::found(record.len(), body, link);
     let all: Vec<Line> = lines.iter().cloned().chain([forged]).collect();
     let spoiled = Record::read(CALL, &all);
     tally.read_back += 1;

@@ -211,7 +211,7 @@ fn a_record_of_another_walk_is_not_guessed_at() {
     assert_eq!(said(&next(&foreign)), "refused walk-unknown");
     // That walk went on; ours cannot say what came of it.
     let body = serde_json::to_string(&entry(&record("received"), "resolved")).unwrap();
-    let link = byleave_core::chain::link(CALL, &first.link, 1, &body);
-    let read = Record::read(CALL, &[first, Line { seq: 1, body, link }]);
+    let link = byleave_core::chain::link(CALL, &first.link(), 1, &body);
+    let read = Record::read(CALL, &[first, Line::found(1, body, link)]);
     assert_eq!(said(&next(&read)), "unknown record-broken");
 }

@@ -126,8 +126,8 @@ impl CallEntity {
         }
         let (line, _) =
             floor::interrupted(&mut record, attempt, at).map_err(|fault| broken(&fault.what, &fault.why))?;
-        kept.head = line.link;
-        kept.bodies.push(line.body);
+        kept.head = line.link();
+        kept.bodies.push(line.into_body());
         ctx.set(RECORD, pack(&kept)?);
         if let Some(heading) = record.heading() {
             let key = keys::session(&ledger, &heading.tenant, &heading.session);
@@ -154,8 +154,8 @@ impl CallEntity {
         }
         let entry = Entry { at: open.expires_at, fact: Fact::Expired { question } };
         let line = record.push(entry).map_err(|misplaced| broken("cannot expire a question", misplaced))?;
-        kept.head = line.link;
-        kept.bodies.push(line.body);
+        kept.head = line.link();
+        kept.bodies.push(line.into_body());
         ctx.set(RECORD, pack(&kept)?);
         let relist = Relist { drop: before, add: listed(&record) };
         let key = keys::shard_of(&ledger, call);
@@ -198,7 +198,7 @@ struct Checked {
 impl Checked {
     fn new(kept: Option<Kept>, append: &Append) -> Result<Self, String> {
         let lines = continue_lines(append.call, append.at_len, append.before, &append.bodies);
-        if lines.last().map(|line| line.link) != Some(append.head) {
+        if lines.last().map(|line| line.link()) != Some(append.head) {
             return Err("its lines do not lead to its last link".into());
         }
         let mut all = kept.as_ref().map(|kept| kept.lines(append.call)).unwrap_or_default();

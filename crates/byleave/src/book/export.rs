@@ -143,9 +143,9 @@ impl Exported {
 }
 
 fn line_json(line: &Line) -> Value {
-    let entry = serde_json::from_str(&line.body).unwrap_or(Value::Null);
+    let entry = serde_json::from_str(line.body()).unwrap_or(Value::Null);
     // The text too: the link is over these very bytes.
-    json!({ "seq": line.seq, "link": line.link, "entry": entry, "text": line.body })
+    json!({ "seq": line.seq(), "link": line.link(), "entry": entry, "text": line.body() })
 }
 
 fn content_json(content: &Content) -> Value {

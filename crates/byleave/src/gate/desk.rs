@@ -236,7 +236,7 @@ impl Desk {
             // Each was taken in this very place before.
             lines.extend(record.push(entry.clone()));
         }
-        lines.retain(|line| line.seq >= self.durable.0);
+        lines.retain(|line| line.seq() >= self.durable.0);
         self.record = record;
         self.lines = lines;
         self.mine = None;

@@ -5,7 +5,7 @@
 
 use byleave_core::act::{Act, Deed};
 use byleave_core::call::Millis;
-use byleave_core::chain::{self, GENESIS, Line};
+use byleave_core::chain::{GENESIS, Line};
 use byleave_core::digest::RecordKey;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::entry::{Entry, Fact, Heading};
@@ -57,15 +57,15 @@ fn check_lines(batch: &Batch) -> Result<(), LedgerFault> {
     if batch.at_len == 0 && batch.before != GENESIS {
         return Err(refused("nothing stands before the first line"));
     }
-    let mut before = &batch.before;
+    let mut before = batch.before;
     for (seq, line) in (u64::from(batch.at_len)..).zip(&batch.lines) {
-        if u64::from(line.seq) != seq {
-            return Err(refused(format!("line {} stands where line {seq} belongs", line.seq)));
+        if u64::from(line.seq()) != seq {
+            return Err(refused(format!("line {} stands where line {seq} belongs", line.seq())));
         }
-        if chain::link(batch.call, before, line.seq, &line.body) != line.link {
+        if !line.follows(batch.call, &before) {
             return Err(refused(format!("line {seq} does not fit its link")));
         }
-        before = &line.link;
+        before = line.link();
     }
     Ok(())
 }
@@ -83,8 +83,8 @@ fn move_one<'a>(
             moves.closes_question = true;
             if let Answer::Leave(leave) = answer {
                 // A leave outlives its call, so it is taken from what the book will say and from nothing else.
-                if serde_json::to_string(entry).ok().as_ref() != Some(&line.body) {
-                    return Err(refused(format!("line {} does not say what its entry says", line.seq)));
+                if serde_json::to_string(entry).ok().as_deref() != Some(line.body()) {
+                    return Err(refused(format!("line {} does not say what its entry says", line.seq())));
                 }
                 moves.gives.push(leave);
             }
@@ -288,8 +288,7 @@ mod tests {
         let entry = Entry { at: 0, fact: Fact::Settled(Outcome::Unknown(refusal)) };
         let body = serde_json::to_string(&entry).unwrap();
         let seq = script.record.len();
-        let link = chain::link(batch.call, &script.record.head(), seq, &body);
-        batch.lines.push(Line { seq, body, link });
+        batch.lines.push(Line::linked(batch.call, script.record.head(), seq, body));
         batch.entries.push(entry);
         batch.begins = None;
         batch.settles = true;

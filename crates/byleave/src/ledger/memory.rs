@@ -287,7 +287,7 @@ impl Store {
     fn place(&self, call: CallId) -> (u32, Digest) {
         match self.calls.get(&call).and_then(|kept| kept.lines.last()) {
             None => (0, GENESIS),
-            Some(line) => (line.seq.saturating_add(1), line.link),
+            Some(line) => (line.seq().saturating_add(1), line.link()),
         }
     }
 

@@ -113,7 +113,7 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<LineRow>, rusqlite::Err
 pub(super) fn line_of(act: &Act) -> Result<Line, LedgerFault> {
     let body = serde_json::to_string(act).map_err(|error| LedgerFault::new("cannot write an act", error))?;
     let link = link(act.id, &body);
-    Ok(Line { seq: 0, body, link })
+    Ok(Line::found(0, body, link))
 }
 
 /// The act of a row, if it is as it was written.
@@ -122,10 +122,10 @@ pub(super) fn read(row: &LineRow) -> Result<Act, String> {
     unframe(row, &mut lines);
     let [line] = lines.as_slice() else { return Err("an act has one line".into()) };
     let id = ActId::new(row.call.uuid());
-    if row.seq != 0 || row.key.is_some() || link(id, &line.body) != line.link {
+    if row.seq != 0 || row.key.is_some() || link(id, line.body()) != line.link() {
         return Err("its line does not fit its link".into());
     }
-    let act: Act = serde_json::from_str(&line.body).map_err(|error| error.to_string())?;
+    let act: Act = serde_json::from_str(line.body()).map_err(|error| error.to_string())?;
     if act.id == id { Ok(act) } else { Err("it has another's id".into()) }
 }
 

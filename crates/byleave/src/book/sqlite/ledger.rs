@@ -186,7 +186,7 @@ impl Store {
     fn prepare(&self, batch: Batch) -> Result<Append, AppendFault> {
         let cannot = |why: &str| AppendFault::Fault(LedgerFault::new("cannot append to a record", why));
         let body = frame(&batch.lines).ok_or_else(|| cannot("there are no lines, or one is too long"))?;
-        let head = batch.lines.last().map(|line| line.link).ok_or_else(|| cannot("there are no lines"))?;
+        let head = batch.lines.last().map(|line| line.link()).ok_or_else(|| cannot("there are no lines"))?;
         let count = u32::try_from(batch.lines.len()).map_err(|_| cannot("there are too many lines"))?;
 
         let opens = batch.at_len == 0;
@@ -367,7 +367,7 @@ impl Store {
             .ok_or_else(|| LedgerFault::new("cannot write an act", "it is too long"))?;
         let new = NewAct {
             place: acts::place_of(act.id),
-            head: line.link,
+            head: line.link(),
             body,
             tenant: act.tenant.clone(),
             deed: act.deed.clone(),

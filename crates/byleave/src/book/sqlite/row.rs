@@ -15,14 +15,14 @@ use super::schema::RECORD;
 ///
 /// The link of the last line is the row's head, which stands in a column of its own.
 pub(super) fn frame(lines: &[Line]) -> Option<Vec<u8>> {
-    let size = lines.iter().map(|line| line.body.len() + 36).sum();
+    let size = lines.iter().map(|line| line.body().len() + 36).sum();
     let mut body = Vec::with_capacity(size);
     let last = lines.len().checked_sub(1)?;
     for (place, line) in lines.iter().enumerate() {
-        body.extend_from_slice(&u32::try_from(line.body.len()).ok()?.to_le_bytes());
-        body.extend_from_slice(line.body.as_bytes());
+        body.extend_from_slice(&u32::try_from(line.body().len()).ok()?.to_le_bytes());
+        body.extend_from_slice(line.body().as_bytes());
         if place < last {
-            body.extend_from_slice(line.link.as_bytes());
+            body.extend_from_slice(line.link().as_bytes());
         }
     }
     Some(body)
@@ -59,12 +59,12 @@ fn take_line(rest: &mut &[u8], seq: u32, head: Option<Digest>) -> Option<Line> {
         }
     };
     *rest = after;
-    Some(Line { seq, body: std::str::from_utf8(body).ok()?.to_owned(), link })
+    Some(Line::found(seq, std::str::from_utf8(body).ok()?.to_owned(), link))
 }
 
 /// A line whose link fits nothing.
 fn unreadable(seq: u32) -> Line {
-    Line { seq, body: String::new(), link: Digest::from_bytes([0; 32]) }
+    Line::found(seq, String::new(), Digest::from_bytes([0; 32]))
 }
 
 /// One row of lines.

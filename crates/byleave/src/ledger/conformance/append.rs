@@ -1,7 +1,7 @@
 //! Appending and reading back: what was taken is there, whole; what was refused left no trace.
 
 use byleave_core::act::Deed;
-use byleave_core::chain;
+use byleave_core::chain::Line;
 use byleave_core::digest::Digest;
 use byleave_core::entry::{Entry, Fact};
 use byleave_core::id::{AttemptId, CallId, OwnerId, SessionId};
@@ -124,21 +124,23 @@ pub(super) async fn a_broken_chain_is_refused(bench: &dyn Bench) -> Result<(), F
     const BREAKINGS: &[(&str, Breaking)] = &[
         ("a changed body", |batch| {
             if let Some(line) = batch.lines.last_mut() {
-                line.body.push(' ');
+                *line = Line::found(line.seq(), format!("{} ", line.body()), line.link());
             }
         }),
         ("a changed link", |batch| {
             if let Some(line) = batch.lines.last_mut() {
-                line.link = Digest::of(b"x");
+                *line = Line::found(line.seq(), line.body().to_owned(), Digest::of(b"x"));
             }
         }),
         ("a wrong number", |batch| {
             if let Some(line) = batch.lines.last_mut() {
-                line.seq += 1;
+                *line = Line::found(line.seq() + 1, line.body().to_owned(), line.link());
             }
         }),
         ("numbers that leave one out, well linked", |batch| {
-            batch.lines.iter_mut().for_each(|line| line.seq += 1);
+            for line in &mut batch.lines {
+                *line = Line::found(line.seq() + 1, line.body().to_owned(), line.link());
+            }
             *batch = as_lines_of(batch.call, batch.clone());
         }),
         ("lines out of order", |batch| batch.lines.reverse()),
@@ -394,8 +396,8 @@ fn as_lines_of(call: CallId, mut batch: Batch) -> Batch {
     batch.call = call;
     let mut before = batch.before;
     for line in &mut batch.lines {
-        line.link = chain::link(call, &before, line.seq, &line.body);
-        before = line.link;
+        *line = Line::linked(call, before, line.seq(), line.body().to_owned());
+        before = line.link();
     }
     batch
 }

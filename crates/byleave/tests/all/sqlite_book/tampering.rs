@@ -206,7 +206,7 @@ async fn lines_reordered_or_removed_within_a_row_show_even_with_fresh_links() {
         }
         (framed, before, bodies.len())
     };
-    let bodies: Vec<&str> = kept.lines.iter().map(|line| line.body.as_str()).collect();
+    let bodies: Vec<&str> = kept.lines.iter().map(|line| line.body()).collect();
     let mut swapped = bodies.clone();
     swapped.swap(2, 3);
     let mut removed = bodies.clone();
