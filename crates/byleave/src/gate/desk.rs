@@ -1,6 +1,6 @@
 //! The desk: one call being worked on. Its record, the contents behind it, and what is written but not yet durable.
 
-use std::collections::HashMap;
+use std::any::Any;
 use std::sync::Arc;
 
 use byleave_core::admit::Misplaced;
@@ -37,7 +37,8 @@ pub(crate) struct Desk {
     durable: (u32, Digest),
     lines: Vec<Line>,
     new_contents: Vec<Content>,
-    contents: HashMap<Digest, Arc<dyn std::any::Any + Send + Sync>>,
+    /// A handful, so they are looked through rather than looked up.
+    contents: Vec<(Digest, Arc<dyn Any + Send + Sync>)>,
     /// The attempt that this drive has claimed and not yet run.
     pub(crate) mine: Option<AttemptId>,
     /// Something has run whose end is not durable yet.
@@ -70,7 +71,7 @@ impl Desk {
             key,
             lines: Vec::new(),
             new_contents: Vec::new(),
-            contents: HashMap::new(),
+            contents: Vec::new(),
             mine: None,
             ran: false,
             seen: None,
@@ -115,9 +116,14 @@ impl Desk {
             // Forgotten: what is written now can be checked, but never read again.
             None => Held { digest: Digest::of(&bytes), bytes: bytes.len() as u64 },
         };
-        self.contents.insert(held.digest, Arc::new(content));
+        self.contents.push((held.digest, Arc::new(content)));
         self.new_contents.push(Content { held, bytes });
         held
+    }
+
+    /// A content that was kept or read before, the newest first: what was read as something else is read again.
+    fn at_hand(&self, held: Held) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.contents.iter().rev().find(|(digest, _)| *digest == held.digest).map(|(_, content)| content)
     }
 
     /// Keeps a plan, and returns what the record says of it.
@@ -136,9 +142,7 @@ impl Desk {
         ledger: &dyn Ledger,
         held: Held,
     ) -> Result<Arc<T>, ContentFault> {
-        if let Some(content) =
-            self.contents.get(&held.digest).cloned().and_then(|any| any.downcast::<T>().ok())
-        {
+        if let Some(content) = self.at_hand(held).cloned().and_then(|any| any.downcast::<T>().ok()) {
             return Ok(content);
         }
         let bytes = ledger.content(self.call(), held).await?;
@@ -149,7 +153,7 @@ impl Desk {
         }
         let content: T = serde_json::from_slice(&bytes).map_err(|_| ContentFault::Changed)?;
         let content = Arc::new(content);
-        self.contents.insert(held.digest, content.clone());
+        self.contents.push((held.digest, content.clone()));
         Ok(content)
     }
 
@@ -227,6 +231,20 @@ impl Desk {
         self.record.entries().get(place..).unwrap_or_default()
     }
 
+    /// The lines of what is written and not yet durable, made again: the ledger that would not have them has kept them.
+    fn unwritten_lines(&self) -> Vec<Line> {
+        let (mut seq, mut before) = self.durable;
+        let mut lines = Vec::new();
+        for entry in self.unwritten() {
+            // It was written as JSON before, when it was put on the record.
+            let body = serde_json::to_string(entry).unwrap_or_default();
+            let line = Line::linked(self.call(), before, seq, body);
+            (seq, before) = (seq.saturating_add(1), line.link());
+            lines.push(line);
+        }
+        lines
+    }
+
     /// Goes back to the first so many entries; the walk starts again from there.
     fn rewind_to(&mut self, len: u32) {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -280,7 +298,7 @@ impl Desk {
             return loaded.record.heading() == Some(mine);
         }
         let theirs = |held: Held| {
-            let content = self.contents.get(&held.digest)?.downcast_ref::<Value>()?;
+            let content = self.at_hand(held)?.downcast_ref::<Value>()?;
             Some(loaded.key.as_ref()?.hold(canonical(content).as_bytes()))
         };
         let Some(arguments) = theirs(mine.arguments) else { return false };
@@ -313,14 +331,16 @@ impl Desk {
         if self.lines.is_empty() {
             return Ok(());
         }
-        let Some(batch) = self.batch(ledger).await else {
+        let Some(mut batch) = self.batch(ledger).await else {
             return Err(
                 LedgerFault::new("cannot write on the record", "it does not begin with a call").into()
             );
         };
+        batch.lines = std::mem::take(&mut self.lines);
         if let Err(fault) = ledger.append(batch).await
             && !self.was_taken(ledger, &fault).await
         {
+            self.lines = self.unwritten_lines();
             return Err(fault);
         }
         self.durable = (self.record.len(), self.record.head());
@@ -341,6 +361,7 @@ impl Desk {
         }
     }
 
+    /// All that goes to the ledger, but for the lines themselves.
     async fn batch(&mut self, ledger: &dyn Ledger) -> Option<Batch> {
         let next = next(&self.record);
         let waits = match &next {
@@ -361,7 +382,7 @@ impl Desk {
             call: self.call(),
             at_len: self.durable.0,
             before: self.durable.1,
-            lines: self.lines.clone(),
+            lines: Vec::new(),
             entries: self.unwritten().to_vec(),
             contents: self.new_contents.clone(),
             key: if self.durable.0 == 0 { self.key.clone() } else { None },
