@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use byleave::core::call::Mode;
 use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::core::policy::Layer;
 use byleave::forms::Form;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
@@ -36,6 +37,9 @@ pub(crate) struct Global {
     /// Where the book is kept [default: $BYLEAVE_STATE, $XDG_STATE_HOME/byleave, ~/.local/state/byleave]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
+    /// Rules for this session, beside those of the organisation, yours and the project's
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
     /// Results as JSON, exact and in a stable shape
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -62,6 +66,8 @@ pub(crate) enum Command {
     /// What it puts out goes to standard output, with control characters made visible; `--json` has it exact.
     /// Everything else that is said goes to standard error.
     Call(Call),
+    /// Say what a call would do, which rules are about it, and what they come to; nothing is run
+    Explain(Explain),
     /// See which tools there are
     Tools {
         #[command(subcommand)]
@@ -76,6 +82,11 @@ pub(crate) enum Command {
     Leaves {
         #[command(subcommand)]
         command: Option<Leaves>,
+    },
+    /// Check, test and see the rules in force
+    Policy {
+        #[command(subcommand)]
+        command: Option<Policy>,
     },
     /// Drive on what was answered, interrupted or held up
     Resume(Resume),
@@ -119,6 +130,22 @@ pub(crate) struct Call {
     /// How long it may take, where the tool does not say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub(crate) timeout_ms: Option<u64>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Explain {
+    /// The tool
+    #[arg(conflicts_with = "command")]
+    pub(crate) tool: Option<String>,
+    /// The arguments: JSON, `@FILE`, or `-` for standard input
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) args: String,
+    /// A shell command, as a tool of the class `bash` would run it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) command: Option<String>,
+    /// How much is asked
+    #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
+    pub(crate) mode: ModeArg,
 }
 
 /// Where questions go.
@@ -292,6 +319,44 @@ pub(crate) enum Leaves {
         /// The leave
         id: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Policy {
+    /// Show the rules in force, with where each comes from (the default)
+    Show,
+    /// Check one policy file, and say what is wrong where
+    Check {
+        /// The file
+        file: PathBuf,
+        /// Whose file it is to be [default: project for `.byleave/policy.toml`, else user]
+        #[arg(long, value_enum)]
+        layer: Option<LayerArg>,
+    },
+    /// Check the examples of all rules in force
+    Test,
+    /// Print the built-in rules as they are written, to learn from
+    Builtin,
+}
+
+/// Whose policy file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayerArg {
+    Organisation,
+    User,
+    Project,
+    Session,
+}
+
+impl From<LayerArg> for Layer {
+    fn from(layer: LayerArg) -> Self {
+        match layer {
+            LayerArg::Organisation => Self::Organisation,
+            LayerArg::User => Self::User,
+            LayerArg::Project => Self::Project,
+            LayerArg::Session => Self::Session,
+        }
+    }
 }
 
 #[derive(Debug, Group)]

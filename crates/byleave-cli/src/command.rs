@@ -2,9 +2,11 @@
 
 mod book;
 mod call;
+mod explain;
 mod halt;
 mod inbox;
 mod leaves;
+mod policy;
 mod resume;
 mod tools;
 
@@ -19,9 +21,11 @@ use crate::status::Status;
 pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen) -> Result<Status> {
     match command {
         Command::Call(typed) => call::run(typed, options, screen).await,
+        Command::Explain(typed) => explain::run(&typed, options, screen),
         Command::Tools { command } => tools::run(command, options, screen),
         Command::Inbox { command } => inbox::run(command, options, screen).await,
         Command::Leaves { command } => leaves::run(command, options, screen).await,
+        Command::Policy { command } => policy::run(command, options, screen),
         Command::Resume(typed) => resume::run(&typed, options, screen).await,
         Command::Halt(typed) => halt::run(typed, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,

@@ -3,7 +3,9 @@
 use anyhow::Error;
 use byleave::catalog::UnknownTool;
 use byleave::gate::AnswerFault;
+use byleave::policy_files::LoadFault;
 
+use crate::flaws;
 use crate::screen::{Screen, Tone, prose};
 use crate::status::Status;
 
@@ -60,6 +62,10 @@ impl From<AnswerFault> for Complaint {
 
 /// Says what went wrong and returns how to exit.
 pub(crate) fn tell(screen: &mut Screen, error: &Error) -> Status {
+    if let Some(LoadFault::File(fault)) = error.chain().find_map(|cause| cause.downcast_ref::<LoadFault>()) {
+        flaws::tell(screen, fault);
+        return Status::Unusable;
+    }
     screen.toned(Tone::Bad, "error:", &prose(&format!("{error:#}")));
     let complaint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>());
     if let Some(hint) = complaint.and_then(|complaint| complaint.hint.as_deref()) {

@@ -8,13 +8,14 @@ use byleave::approve::Terminal;
 use byleave::book::Book as _;
 use byleave::book::sqlite::{self, SqliteBook};
 use byleave::core::id::CallId;
-use byleave::core::policy::{Places, Policy};
+use byleave::core::policy::Policy;
 use byleave::gate::Gate;
 use byleave::settings::Settings;
 
 use crate::args::Ask;
 use crate::complaint::Complaint;
 use crate::options::{Options, text_of};
+use crate::rules::Rules;
 use crate::tools;
 
 /// The book, open.
@@ -61,7 +62,7 @@ impl House {
         let mut builder = Gate::builder()
             .ledger(Arc::clone(&self.book) as Arc<_>)
             .catalog(tools::catalog()?)
-            .policy(self.policy(workspace)?)
+            .policy(self.policy(options, workspace)?)
             .settings(settings);
         if ask == Ask::Terminal {
             let terminal = Terminal::open(&options.person.name).map_err(|error| {
@@ -74,9 +75,9 @@ impl House {
         Ok(builder.build()?)
     }
 
-    /// The policy for calls in this directory: it may be read; secrets and the book are out of bounds.
-    pub(crate) fn policy(&self, workspace: &str) -> Result<Policy> {
-        Ok(Policy::builtin(&Places { workspace: Some(workspace), state: Some(&self.state) })?)
+    /// The policy for calls in this directory: the built-in rules and all files there are.
+    pub(crate) fn policy(&self, options: &Options, workspace: &str) -> Result<Policy> {
+        Ok(Rules { options, workspace, state: &self.state }.load()?.policy)
     }
 
     /// The directory that a call works in. What the policy says of a call must not depend on where it is taken up again.

@@ -20,6 +20,12 @@ pub(crate) struct Options {
     pub(crate) state: PathBuf,
     /// Where we stand, absolute and resolved.
     pub(crate) cwd: String,
+    /// The rules of this session, if someone named a file.
+    pub(crate) policy: Option<PathBuf>,
+    /// The home directory, where it is known.
+    pub(crate) home: Option<String>,
+    /// Where the person's own settings lie, where that is known.
+    pub(crate) config: Option<String>,
     /// Whose book; one person has one tenant.
     pub(crate) tenant: TenantId,
     /// Who is here.
@@ -31,6 +37,9 @@ impl Options {
         let cwd = env::current_dir().context("cannot find out in which directory we are")?;
         Ok(Self {
             state: cwd.join(state(global.state.as_deref())?),
+            policy: global.policy.as_deref().map(|file| cwd.join(file)),
+            home: set("HOME").map(|home| settled(&home)).transpose()?.flatten(),
+            config: config().map(|dir| settled(&dir)).transpose()?.flatten(),
             cwd: text_of(&cwd)?,
             tenant: TenantId::new("local")?,
             person: person(),
@@ -42,13 +51,33 @@ fn state(typed: Option<&Path>) -> Result<PathBuf> {
     if let Some(dir) = typed {
         return Ok(dir.to_path_buf());
     }
-    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let found = set("BYLEAVE_STATE")
         .or_else(|| set("XDG_STATE_HOME").map(|dir| dir.join("byleave")))
         .or_else(|| set("HOME").map(|home| home.join(".local/state/byleave")));
     let missing =
         || Complaint::new("nobody says where the book is kept").hint("name a directory with `--state`");
     Ok(found.ok_or_else(missing)?)
+}
+
+fn set(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn config() -> Option<PathBuf> {
+    let dir = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
+    Some(dir.join("byleave"))
+}
+
+/// The absolute path with links followed as far as it exists: that is how effects name it. A relative one names nothing.
+pub(crate) fn settled(path: &Path) -> Result<Option<String>> {
+    if !path.is_absolute() {
+        return Ok(None);
+    }
+    let there = path.ancestors().find_map(|above| above.canonicalize().ok().map(|real| (above, real)));
+    let Some((above, real)) = there else { return Ok(None) };
+    let whole = path.strip_prefix(above).map_or_else(|_| real.clone(), |rest| real.join(rest));
+    let plain: PathBuf = whole.components().collect();
+    Ok(Some(text_of(&plain)?))
 }
 
 /// A name for the book, and how sure we are that it is a person: whoever types has a terminal.

@@ -170,6 +170,22 @@ pub struct Plan {
     /// What would be done cannot be taken back.
     #[serde(default)]
     pub irreversible: bool,
+    /// What about it is dangerous, whatever its effects are permitted to be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dangers: Vec<Danger>,
+}
+
+/// Something that is never silently allowed, and that no leave covers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Danger {
+    /// Its stable name.
+    pub id: String,
+    /// Why, in words for a person; never the plan's own.
+    pub why: String,
+    /// It is denied; otherwise a person is asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub denied: bool,
 }
 
 impl Plan {

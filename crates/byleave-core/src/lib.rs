@@ -13,6 +13,7 @@ pub mod effect;
 pub mod entry;
 pub mod escape;
 pub mod grant;
+pub mod host;
 pub mod id;
 pub mod leave;
 pub mod manifest;

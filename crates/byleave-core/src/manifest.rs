@@ -109,6 +109,9 @@ pub struct Manifest {
     /// The agent must first make the case against the call (R9).
     #[serde(default)]
     pub requires_reverse_thinking: bool,
+    /// The MCP server that offers it, by its own name with us; said by who connects to it, never by the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// How long a call may take, where the tool needs other than the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -135,6 +138,7 @@ impl Manifest {
             reversible: false,
             requires_checkpoint: false,
             requires_reverse_thinking: false,
+            server: None,
             timeout_ms: None,
         }
     }

@@ -1,15 +1,25 @@
 //! Patterns over effects: what rules and leaves are about.
+//!
+//! A pattern is asked in one of two senses. Where something is allowed, an effect must *surely* fit; where it is denied or
+//! asked about, it is enough that it *could* fit: under another spelling, another case, or as part of what is deleted.
 
-use globset::{Glob, GlobBuilder, GlobMatcher};
+mod path;
+mod program;
+
+use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::Effect;
+use crate::host::{Host, HostPattern};
+
+pub(crate) use path::{Wide, folded, glob_of, holders};
+pub(crate) use program::last_step;
 
 /// A pattern that one effect fits or does not. `Unknown` and `Unconfined` fit none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// A program and its leading words.
+    /// A program and its leading words: by its path, or by the name that the system has it under.
     Run(Vec<String>),
     /// A glob over read paths.
     Read(String),
@@ -17,7 +27,7 @@ pub enum Pattern {
     Write(String),
     /// A glob over deleted paths.
     Delete(String),
-    /// A host, or `*.` and a domain for everything beneath it.
+    /// A host, `*.` and a domain for everything beneath it, or an address, with `/` and its bits for a net.
     Reach(String),
     /// A glob over tool names.
     Invoke(String),
@@ -35,32 +45,78 @@ pub enum BadPattern {
         why: String,
     },
     /// The host pattern is not a host.
-    #[error("cannot use host `{0}`: write a host name, or `*.` and a domain")]
+    #[error(
+        "cannot use host `{0}`: write a host name, `*.` and a domain, or an address or net like `10.0.0.0/8`"
+    )]
     Host(String),
     /// The run pattern has no program.
     #[error("a run pattern begins with a program")]
     EmptyRun,
 }
 
-/// A pattern made ready to match.
+/// How sure it must be that an effect fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sense {
+    /// It fits, whoever looks: what an allow, a leave and an exception from a deny need.
+    Surely,
+    /// It could fit: what a deny, an ask and an exception from an allow see.
+    Possibly,
+}
+
+impl Pattern {
+    /// What is wrong with it, if anything.
+    pub fn check(&self) -> Result<(), BadPattern> {
+        match self {
+            Self::Read(glob) | Self::Write(glob) | Self::Delete(glob) | Self::Invoke(glob) => {
+                glob_of(glob).map(|_| ())
+            }
+            Self::Run(words) if words.first().is_none_or(String::is_empty) => Err(BadPattern::EmptyRun),
+            Self::Run(_) => Ok(()),
+            Self::Reach(host) => host_pattern(host).map(|_| ()),
+        }
+    }
+}
+
+/// A pattern made ready to match in one sense.
 #[derive(Clone, Debug)]
 pub struct Matcher {
     pattern: Pattern,
-    glob: Option<GlobMatcher>,
+    sense: Sense,
+    exact: Vec<GlobMatcher>,
+    folded: Vec<GlobMatcher>,
+    holders: Vec<String>,
+    host: Option<HostPattern>,
 }
 
 impl Matcher {
-    /// Makes a pattern ready, or says what is wrong with it.
+    /// Makes a pattern ready that effects must surely fit, or says what is wrong with it.
     pub fn new(pattern: Pattern) -> Result<Self, BadPattern> {
-        let glob = match &pattern {
-            Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) | Pattern::Invoke(glob) => {
-                Some(glob_of(glob)?.compile_matcher())
+        Self::in_sense(pattern, Sense::Surely)
+    }
+
+    /// Makes a pattern ready in this sense, or says what is wrong with it.
+    pub fn in_sense(pattern: Pattern, sense: Sense) -> Result<Self, BadPattern> {
+        pattern.check()?;
+        let (mut exact, mut folded, mut above, mut host) = (Vec::new(), Vec::new(), Vec::new(), None);
+        match (&pattern, sense) {
+            (Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob), Sense::Possibly) => {
+                let wide = Wide::new(glob)?;
+                exact = wide.exact.iter().map(globset::Glob::compile_matcher).collect();
+                folded = wide.folded.iter().map(globset::Glob::compile_matcher).collect();
+                above = holders(glob);
             }
-            Pattern::Run(words) if words.is_empty() => return Err(BadPattern::EmptyRun),
-            Pattern::Reach(host) if !is_host_pattern(host) => return Err(BadPattern::Host(host.clone())),
-            Pattern::Run(_) | Pattern::Reach(_) => None,
-        };
-        Ok(Self { pattern, glob })
+            (Pattern::Invoke(glob), Sense::Possibly) => {
+                folded.push(glob_of(&path::folded(glob))?.compile_matcher());
+                exact.push(glob_of(glob)?.compile_matcher());
+            }
+            (
+                Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) | Pattern::Invoke(glob),
+                Sense::Surely,
+            ) => exact.push(glob_of(glob)?.compile_matcher()),
+            (Pattern::Reach(text), _) => host = Some(host_pattern(text)?),
+            (Pattern::Run(_), _) => {}
+        }
+        Ok(Self { pattern, sense, exact, folded, holders: above, host })
     }
 
     /// The pattern as it was written.
@@ -68,56 +124,59 @@ impl Matcher {
         &self.pattern
     }
 
-    /// Whether the effect fits.
+    /// Whether the effect fits, in the sense that was wanted.
     pub fn fits(&self, effect: &Effect) -> bool {
-        let globs = |text: &str| self.glob.as_ref().is_some_and(|glob| glob.is_match(text));
         match (&self.pattern, effect) {
             (Pattern::Read(_), Effect::Read { path })
             | (Pattern::Write(_), Effect::Write { path })
-            | (Pattern::Delete(_), Effect::Delete { path }) => globs(path),
-            (Pattern::Invoke(_), Effect::Invoke { tool }) => globs(tool),
-            (Pattern::Reach(pattern), Effect::Reach { host, .. }) => host_fits(pattern, host),
-            (Pattern::Run(words), Effect::Run { program, argv }) => run_fits(words, program, argv),
+            | (Pattern::Delete(_), Effect::Delete { path }) => self.globs(path) || self.held(effect),
+            (Pattern::Read(_) | Pattern::Write(_), Effect::Delete { .. }) => self.held(effect),
+            (Pattern::Invoke(_), Effect::Invoke { tool }) => self.globs(tool),
+            (Pattern::Reach(_), Effect::Reach { host, .. }) => self.hosts(host),
+            (Pattern::Run(words), Effect::Run { program, argv }) => {
+                run_fits(self.sense, words, program, argv)
+            }
             _ => false,
         }
     }
-}
 
-/// A glob as patterns mean it: `*` stays within one step of a path.
-pub(crate) fn glob_of(glob: &str) -> Result<Glob, BadPattern> {
-    GlobBuilder::new(glob)
-        .literal_separator(true)
-        .build()
-        .map_err(|error| BadPattern::Glob { glob: glob.into(), why: error.kind().to_string() })
-}
+    fn globs(&self, text: &str) -> bool {
+        self.exact.iter().any(|glob| glob.is_match(text))
+            || !self.folded.is_empty() && {
+                let small = folded(text);
+                self.folded.iter().any(|glob| glob.is_match(small.as_ref()))
+            }
+    }
 
-fn is_host_pattern(pattern: &str) -> bool {
-    let host = pattern.strip_prefix("*.").unwrap_or(pattern);
-    // An empty label fits no host, so `evil.example.` would be a deny that denies nothing.
-    host.split('.').all(|label| !label.is_empty())
-        && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']'))
-}
+    /// Whether a directory is deleted that holds what the pattern fits.
+    fn held(&self, effect: &Effect) -> bool {
+        let Effect::Delete { path } = effect else { return false };
+        !self.holders.is_empty() && {
+            let small = folded(path);
+            self.holders.iter().any(|holder| *holder == small)
+        }
+    }
 
-/// Label by label: `*.example.org` is everything beneath `example.org`, not `example.org` and not `notexample.org`.
-fn host_fits(pattern: &str, host: &str) -> bool {
-    let host = host.trim_end_matches('.');
-    match pattern.strip_prefix("*.") {
-        None => host.eq_ignore_ascii_case(pattern),
-        Some(domain) => {
-            let labels: Vec<&str> = host.split('.').collect();
-            let domain: Vec<&str> = domain.split('.').collect();
-            let Some(split) = labels.len().checked_sub(domain.len()) else { return false };
-            let (above, tail) = labels.split_at(split);
-            !above.is_empty() && tail.iter().zip(&domain).all(|(a, b)| a.eq_ignore_ascii_case(b))
+    fn hosts(&self, host: &str) -> bool {
+        let (Some(pattern), Some(host)) = (&self.host, Host::read(host)) else { return false };
+        match self.sense {
+            Sense::Surely => pattern.fits(&host),
+            Sense::Possibly => pattern.could_fit(&host),
         }
     }
 }
 
-fn run_fits(words: &[String], program: &str, argv: &[String]) -> bool {
-    let Some((first, rest)) = words.split_first() else { return false };
-    let name = program.rsplit('/').next().unwrap_or(program);
-    let named = if first.contains('/') { first == program } else { first == name };
-    named && argv.len() > rest.len() && rest.iter().zip(argv.iter().skip(1)).all(|(a, b)| a == b)
+/// Whether a run fits program and words, in this sense.
+pub(crate) fn run_fits(sense: Sense, words: &[String], program: &str, argv: &[String]) -> bool {
+    match sense {
+        Sense::Surely => program::fits(words, program, argv),
+        Sense::Possibly => program::could_fit(words, program, argv),
+    }
+}
+
+/// A pattern over hosts, read.
+pub(crate) fn host_pattern(text: &str) -> Result<HostPattern, BadPattern> {
+    HostPattern::read(text).ok_or_else(|| BadPattern::Host(text.to_owned()))
 }
 
 #[cfg(test)]

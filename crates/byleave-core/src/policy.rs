@@ -10,13 +10,19 @@
 
 mod builtin;
 mod compile;
+mod example;
+mod file;
 mod index;
 mod judge;
 mod rule;
 #[cfg(test)]
 mod tests;
+mod when;
 
-pub use builtin::{Places, builtin};
+pub use builtin::{BUILTIN, Places, builtin};
 pub use compile::Policy;
+pub use example::{Examples, NotRead, Unchecked};
+pub use file::{FileFault, Flaw, ReadFile, RuleFile, read};
 pub use judge::{Considered, Request, is_stricter};
-pub use rule::{Layer, PolicyFault, Rule, RuleFault};
+pub use rule::{Example, Layer, PolicyFault, Rule, RuleFault};
+pub use when::When;

@@ -4,6 +4,18 @@
 //! world is asked of a [`scene::Scene`]. Deny must see everything that a command could be, and allow needs a proof, so what
 //! cannot be told is said to be unknown, with a reason. It is never left out.
 
+pub mod account;
+pub mod danger;
+mod environment;
+mod host;
+pub mod manual;
+mod planning;
+pub mod reader;
 pub mod reading;
 pub mod scene;
+mod script;
+mod syntax;
 pub mod word;
+
+pub use planning::tell;
+pub use reader::read;

@@ -18,6 +18,8 @@ pub struct Riddle {
     pub why: String,
     /// What is certain of its text, in order; between two pieces and at both ends there may be anything.
     pub pieces: Vec<String>,
+    /// Certain to be exactly one word, as where it was quoted. Otherwise it may bring options of its own.
+    pub one: bool,
 }
 
 impl Word {
@@ -28,7 +30,7 @@ impl Word {
 
     /// A word of which nothing is known.
     pub fn unknown(why: impl Into<String>) -> Self {
-        Self::Unknown(Riddle { why: why.into(), pieces: Vec::new() })
+        Self::Unknown(Riddle { why: why.into(), pieces: Vec::new(), one: false })
     }
 
     /// The text, if it is known.
@@ -72,7 +74,8 @@ mod tests {
 
     #[test]
     fn a_word_could_be_what_its_pieces_allow() {
-        let riddle = Word::Unknown(Riddle { why: "x".into(), pieces: vec!["/etc/".into(), "wd".into()] });
+        let riddle =
+            Word::Unknown(Riddle { why: "x".into(), pieces: vec!["/etc/".into(), "wd".into()], one: false });
         for (word, text, could) in [
             (&Word::literal("a"), "a", true),
             (&Word::literal("a"), "ab", false),

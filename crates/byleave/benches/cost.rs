@@ -68,7 +68,7 @@ fn writer() -> Typed<Path1> {
 
 fn gate(ledger: Option<Arc<dyn Ledger>>, cwd: &Path) -> Gate {
     let workspace = cwd.to_str().unwrap();
-    let policy = Policy::builtin(&Places { workspace: Some(workspace), state: None }).unwrap();
+    let policy = Policy::builtin(&Places { workspace: Some(workspace), ..Places::default() }).unwrap();
     let builder = Gate::builder()
         .tool(reader())
         .tool(writer())

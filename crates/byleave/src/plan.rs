@@ -8,11 +8,16 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use byleave_core::digest::Digest;
-use byleave_core::effect::{Bound, BoundState, Effect, Plan};
+use byleave_core::effect::{Bound, BoundState, Danger, Effect, Plan};
+use byleave_core::host;
 use byleave_core::manifest::{Class, Manifest, Role};
 use byleave_core::refusal::{Code, Refusal};
+use byleave_shell::danger::Grade;
+use byleave_shell::scene::Scene;
+use reqwest::Url;
 use serde_json::Value;
 
+use crate::scene::Here;
 use crate::tool::{Site, ToolFault};
 
 /// Files larger than this are not bound by content; a plan that would have to is refused.
@@ -84,31 +89,127 @@ fn add(plan: &mut Plan, role: Role, value: &Value, site: &Site) -> Result<(), To
             plan.effects.push(Effect::Read { path: path.clone() });
             plan.effects.push(Effect::Write { path });
         }
-        Role::Url => plan.effects.push(reach(text)),
+        Role::Url => plan.effects.extend(reach(text)?),
         Role::Command => {
-            plan.effects.push(Effect::Run {
-                program: "sh".into(),
-                argv: vec!["sh".into(), "-c".into(), text.clone()],
-            });
-            plan.effects.push(Effect::Unknown { why: "what the command does has not been read".into() });
+            let here = Here::at(site)
+                .ok_or_else(|| ToolFault("the working directory is not readable as text".into()))?;
+            command(plan, text, &here);
         }
     }
     Ok(())
 }
 
-fn reach(url: &str) -> Effect {
-    let parsed = reqwest::Url::parse(url).ok().and_then(|url| {
-        let web = matches!(url.scheme(), "http" | "https");
-        let port = url.port_or_known_default()?;
-        url.host_str().filter(|_| web).map(|host| Effect::Reach { host: host.to_owned(), port })
-    });
-    parsed.unwrap_or_else(|| Effect::Unknown { why: format!("`{url}` is not a web address") })
+/// Adds what a shell command would do: its effects, and what about it is dangerous.
+pub fn command(plan: &mut Plan, text: &str, scene: &dyn Scene) {
+    let account = byleave_shell::tell(text, scene);
+    plan.effects.extend(account.effects);
+    plan.dangers.extend(account.dangers.into_iter().map(|danger| Danger {
+        id: danger.id.clone(),
+        why: danger.why.clone(),
+        denied: danger.grade == Grade::Deny,
+    }));
+}
+
+/// The hosts that an address leads to: its own, and those of addresses carried in it, which its host may pass on.
+fn reach(address: &str) -> Result<Vec<Effect>, ToolFault> {
+    let wrong = |why: &str| ToolFault(format!("`{}` {why}", address.escape_debug()));
+    let url = Url::parse(address).map_err(|_| wrong("is not a web address"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(wrong("is not a web address: only http and https are fetched"));
+    }
+    let lower = address.to_ascii_lowercase();
+    if lower.contains("%0d") || lower.contains("%0a") {
+        return Err(wrong("has a line break in it"));
+    }
+    let effect = |url: &Url| {
+        let host = url.host_str().and_then(host::normal)?;
+        Some(Effect::Reach { host, port: url.port_or_known_default()? })
+    };
+    let mut effects = vec![effect(&url).ok_or_else(|| wrong("names no host"))?];
+    for carried in carried(&url) {
+        match Url::parse(&carried).ok().as_ref().and_then(effect) {
+            Some(effect) if effects.contains(&effect) => {}
+            Some(effect) => effects.push(effect),
+            None => {
+                effects.push(Effect::Unknown { why: "an address inside the address cannot be read".into() })
+            }
+        }
+    }
+    Ok(effects)
+}
+
+/// The addresses that stand in the path, the query or the fragment of another, however often they are encoded.
+fn carried(url: &Url) -> Vec<String> {
+    let mut text =
+        [Some(url.path()), url.query(), url.fragment()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let mut found = Vec::new();
+    // Three times is more than anyone means well.
+    for _ in 0..3 {
+        let lower = text.to_ascii_lowercase();
+        for (at, _) in lower.match_indices("://") {
+            let scheme = ["https", "http"]
+                .iter()
+                .find(|scheme| lower.get(..at).is_some_and(|before| before.ends_with(*scheme)));
+            let rest = lower.get(at..).unwrap_or_default();
+            let end = rest
+                .find(|c: char| c.is_whitespace() || matches!(c, '&' | '"' | '\'' | '<' | '>' | ')'))
+                .unwrap_or(rest.len());
+            found.extend(scheme.map(|scheme| format!("{scheme}{}", rest.get(..end).unwrap_or_default())));
+        }
+        let decoded = percent_decoded(&text);
+        if decoded == text {
+            break;
+        }
+        text = decoded;
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Spellings of paths that mean another file to whoever expands them after us.
+fn is_for_someone_else(path: &str) -> Option<&'static str> {
+    let variable = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '{' | '('));
+    let drive = |path: &str| matches!(path.as_bytes(), [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
+    if path == "~" || path.starts_with('~') && path.contains('/') {
+        Some("begins with `~`, which only a shell knows: write the whole path")
+    } else if path.strip_prefix('$').is_some_and(variable) {
+        Some("begins with a variable, which only a shell knows: write the whole path")
+    } else if path.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:")) {
+        Some("is an address: write a path")
+    } else if path.starts_with("\\") || drive(path) {
+        Some("is a path of another system")
+    } else {
+        None
+    }
 }
 
 /// The absolute path that a path names, links followed as far as it exists.
 pub fn resolve(path: &str, site: &Site) -> Result<String, ToolFault> {
     if path.is_empty() || path.contains('\0') {
         return Err(ToolFault(format!("`{}` is not a path", path.escape_debug())));
+    }
+    if let Some(why) = is_for_someone_else(path) {
+        return Err(ToolFault(format!("`{}` {why}", path.escape_debug())));
     }
     let mut existing = site.cwd.join(path);
     let mut missing: Vec<std::ffi::OsString> = Vec::new();
@@ -227,15 +328,45 @@ mod tests {
         check(Class::Readonly, json!({"path": "b"}), &["read /b"]);
         check(Class::Readonly, json!({}), &["invoke t"]);
         check(Class::Webfetch, json!({"url": "https://Example.org/x"}), &["reach example.org:443"]);
-        check(
-            Class::Webfetch,
-            json!({"url": "file:///etc/passwd"}),
-            &["unknown: `file:///etc/passwd` is not a web address"],
-        );
+        for (url, wanted) in [
+            ("http://127.1:8080/", &["reach 127.0.0.1:8080"][..]),
+            ("http://%31%32%37.0.0.1/", &["reach 127.0.0.1:80"]),
+            ("http://[::ffff:7f00:1]/", &["reach 127.0.0.1:80"]),
+            ("ht\ttp://0x7f000001/", &["reach 127.0.0.1:80"]),
+            ("https://docs.example@evil.example/", &["reach evil.example:443"]),
+            ("https://evil.example\\@docs.example/", &["reach evil.example:443"]),
+            ("https://EVIL.example./", &["reach evil.example:443"]),
+            ("https://a.example/?u=https://b.example/x&v=1", &["reach a.example:443", "reach b.example:443"]),
+            (
+                "https://a.example/?u=http%253A%252F%252F10.0.0.1",
+                &["reach a.example:443", "reach 10.0.0.1:80"],
+            ),
+        ] {
+            check(Class::Webfetch, json!({"url": url}), wanted);
+        }
+        for url in [
+            "file:///w/.env",
+            " FILE:///w/.env",
+            "gopher://x/",
+            "data:,x",
+            "http+unix://%2Fx/",
+            "x",
+            "http://a/%0d%0aHost:b",
+        ] {
+            assert!(planned(Class::Webfetch, &json!({"url": url}), &cwd).is_err(), "{url}");
+        }
+        for path in
+            ["~/.ssh/id", "~", "~u/x", "$HOME/.ssh/id", "${HOME}/x", "file:///w/.env", "C:\\x", "\\\\?\\x"]
+        {
+            assert!(planned(Class::Readonly, &json!({"path": path}), &cwd).is_err(), "{path}");
+        }
+        check(Class::Readonly, json!({"path": "$lib"}), &["read /$lib"]);
+        check(Class::Readonly, json!({"path": "~tmp"}), &["read /~tmp"]);
         check(Class::Generic, json!({"path": "b"}), &["invoke t"]);
         check(Class::Undeclared, json!({}), &["invoke t"]);
         check(Class::File, json!({}), &["unknown: `t` names no argument of its class"]);
-        let bash = planned(Class::Bash, &json!({"command": "ls"}), &cwd).unwrap();
+        let bash = planned(Class::Bash, &json!({"command": "cat b && $x"}), &cwd).unwrap();
+        assert!(bash.contains(&"read /b".to_owned()), "{bash:?}");
         assert!(bash.iter().any(|effect| effect.starts_with("unknown")), "{bash:?}");
     }
 

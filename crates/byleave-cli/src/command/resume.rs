@@ -36,7 +36,7 @@ pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Sc
             break;
         }
         for call in fresh {
-            gate.set_policy(house.policy(&house.workspace_of(call).await?)?);
+            gate.set_policy(house.policy(options, &house.workspace_of(call).await?)?);
             let driven = drive(&gate, call, gate.resume(call), options, screen).await;
             worst = worst.max(driven.status());
             if screen.json() {

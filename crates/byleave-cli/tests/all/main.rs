@@ -3,7 +3,9 @@
 
 mod book;
 mod calls;
+mod explain;
 mod inbox;
+mod policy;
 mod terminal;
 mod tools;
 mod world;

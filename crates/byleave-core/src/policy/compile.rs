@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 
 use super::index::{Index, IndexBuilder, RuleNo, Scratch};
+use super::judge::Request;
 use super::rule::{Layer, PolicyFault, Rule, RuleFault};
+use super::when::Condition;
 use crate::digest::Digest;
 use crate::effect::Effect;
 use crate::pattern::Matcher;
 use crate::ruling::Verdict;
 
 /// Raised when the same rules begin to mean something else, so that no ruling is read back across the change.
-const ALGEBRA: &str = "1";
+const ALGEBRA: &str = "2";
 
 /// Rules made ready to judge.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub(super) struct Ready {
     pub(super) rule: Rule,
     pub(super) place: String,
     except: Vec<Matcher>,
+    condition: Condition,
 }
 
 impl Policy {
@@ -66,11 +69,19 @@ impl Policy {
         self.rules.get(no as usize)
     }
 
+    /// Whether some rule asks in which session or by which agent a call is made.
+    pub fn looks_at_the_caller(&self) -> bool {
+        self.rules.iter().any(|ready| ready.rule.when.looks_at_the_caller())
+    }
+
     /// Finds the rules that are about the effect, by layer and id.
-    pub(super) fn find(&self, effect: &Effect, scratch: &mut Scratch) {
+    pub(super) fn find(&self, request: &Request<'_>, reads: bool, effect: &Effect, scratch: &mut Scratch) {
         self.index.find(effect, scratch);
         scratch.found.retain(|no| {
-            self.ready(*no).is_some_and(|ready| !ready.except.iter().any(|matcher| matcher.fits(effect)))
+            self.ready(*no).is_some_and(|ready| {
+                ready.condition.holds(request, reads, ready.rule.sense())
+                    && !ready.except.iter().any(|matcher| matcher.fits(effect))
+            })
         });
     }
 }
@@ -93,11 +104,13 @@ fn replace(rules: Vec<Rule>) -> Result<Vec<Rule>, PolicyFault> {
 
 fn ready(rule: Rule, no: RuleNo, index: &mut IndexBuilder) -> Result<Ready, PolicyFault> {
     for pattern in &rule.patterns {
-        index.add(pattern, no).map_err(|bad| rule.fault(bad))?;
+        index.add(pattern, rule.sense(), no).map_err(|bad| rule.fault(bad))?;
     }
-    let except = rule.except.iter().cloned().map(Matcher::new).collect::<Result<_, _>>();
-    let except = except.map_err(|bad| rule.fault(bad))?;
-    Ok(Ready { place: rule.place(), except, rule })
+    let sense = rule.sense_of_except();
+    let except = rule.except.iter().cloned().map(|pattern| Matcher::in_sense(pattern, sense));
+    let except = except.collect::<Result<_, _>>().map_err(|bad| rule.fault(bad))?;
+    let condition = Condition::new(&rule.when).map_err(|bad| rule.fault(bad))?;
+    Ok(Ready { place: rule.place(), except, condition, rule })
 }
 
 fn version(rules: &[Rule]) -> Digest {
@@ -174,6 +187,7 @@ mod tests {
             &|rule| rule.patterns = globs(&["/w/c"]),
             &|rule| rule.patterns = vec![Pattern::Read("/w/a".into())],
             &|rule| rule.except = globs(&["/w/c"]),
+            &|rule| rule.when.sensitive = Some(true),
             &|rule| rule.firm = true,
             &|rule| rule.dangerous = true,
             &|rule| (rule.verdict, rule.guarantees) = (Allow, vec!["g".into()]),

@@ -1,13 +1,17 @@
 //! The index: which rules are about an effect, without asking each of them.
 //!
-//! It must find exactly those rules one of whose [`Matcher`]s fits; it is faster, and nothing else.
+//! It must find exactly those rules one of whose [`Matcher`](crate::pattern::Matcher)s fits in the rule's own sense; it is
+//! faster, and nothing else.
 
 use std::collections::HashMap;
 
 use globset::{Glob, GlobSet};
 
 use crate::effect::Effect;
-use crate::pattern::{BadPattern, Matcher, Pattern, glob_of};
+use crate::host::{Address, Host, HostPattern, first_bits};
+use crate::pattern::{
+    BadPattern, Pattern, Sense, Wide, folded, glob_of, holders, host_pattern, last_step, run_fits,
+};
 
 /// A rule, by its place in the policy.
 pub(super) type RuleNo = u32;
@@ -19,18 +23,38 @@ pub(super) struct Index {
     write: Globs,
     delete: Globs,
     invoke: Globs,
-    /// By the last step of the program's path.
-    run: HashMap<String, Vec<(Matcher, RuleNo)>>,
-    /// By host name, lower case.
-    host: HashMap<String, Vec<RuleNo>>,
-    /// By domain, lower case: everything beneath it.
-    domain: HashMap<String, Vec<RuleNo>>,
+    /// By directory, folded: the rules about something in it.
+    holders: HashMap<String, Vec<RuleNo>>,
+    run: Programs,
+    reach: Hosts,
 }
 
 #[derive(Debug)]
 struct Globs {
-    set: GlobSet,
-    rules: Vec<RuleNo>,
+    exact: GlobSet,
+    exact_rules: Vec<RuleNo>,
+    folded: GlobSet,
+    folded_rules: Vec<RuleNo>,
+}
+
+/// By the last step of the program's path, folded; then by the first word that is no option, where there is one.
+type Programs = HashMap<String, HashMap<String, Vec<Words>>>;
+
+#[derive(Debug)]
+struct Words {
+    words: Vec<String>,
+    sense: Sense,
+    rule: RuleNo,
+}
+
+#[derive(Debug, Default)]
+struct Hosts {
+    name: HashMap<String, Vec<RuleNo>>,
+    /// By domain: everything beneath it.
+    beneath: HashMap<String, Vec<RuleNo>>,
+    net: HashMap<(u32, Address), Vec<(Sense, RuleNo)>>,
+    /// The numbers of bits that nets have.
+    bits: Vec<u32>,
 }
 
 /// Room to work in, kept from effect to effect.
@@ -48,15 +72,17 @@ pub(super) struct IndexBuilder {
     write: GlobsBuilder,
     delete: GlobsBuilder,
     invoke: GlobsBuilder,
-    run: HashMap<String, Vec<(Matcher, RuleNo)>>,
-    host: HashMap<String, Vec<RuleNo>>,
-    domain: HashMap<String, Vec<RuleNo>>,
+    holders: HashMap<String, Vec<RuleNo>>,
+    run: Programs,
+    reach: Hosts,
 }
 
 #[derive(Default)]
 struct GlobsBuilder {
-    globs: Vec<Glob>,
-    rules: Vec<RuleNo>,
+    exact: Vec<Glob>,
+    exact_rules: Vec<RuleNo>,
+    folded: Vec<Glob>,
+    folded_rules: Vec<RuleNo>,
 }
 
 impl Index {
@@ -67,56 +93,112 @@ impl Index {
         match effect {
             Effect::Read { path } => self.read.find(path, globs, found),
             Effect::Write { path } => self.write.find(path, globs, found),
-            Effect::Delete { path } => self.delete.find(path, globs, found),
-            Effect::Invoke { tool } => self.invoke.find(tool, globs, found),
-            Effect::Run { program, .. } => {
-                let named = self.run.get(last_step(program)).into_iter().flatten();
-                found.extend(named.filter(|(matcher, _)| matcher.fits(effect)).map(|(_, rule)| *rule));
+            Effect::Delete { path } => {
+                self.delete.find(path, globs, found);
+                found.extend(self.holders.get(folded(path).as_ref()).into_iter().flatten());
             }
-            Effect::Reach { host, .. } => self.find_host(host, found),
+            Effect::Invoke { tool } => self.invoke.find(tool, globs, found),
+            Effect::Run { program, argv } => self.find_run(program, argv, found),
+            Effect::Reach { host, .. } => self.reach.find(host, found),
             Effect::Unconfined { .. } | Effect::Unknown { .. } => {}
         }
         found.sort_unstable();
         found.dedup();
     }
 
-    fn find_host(&self, host: &str, found: &mut Vec<RuleNo>) {
-        let host = host.trim_end_matches('.').to_ascii_lowercase();
-        found.extend(self.host.get(&host).into_iter().flatten());
-        let mut rest = host.as_str();
-        while let Some((_, domain)) = rest.split_once('.') {
-            found.extend(self.domain.get(domain).into_iter().flatten());
+    fn find_run(&self, program: &str, argv: &[String], found: &mut Vec<RuleNo>) {
+        let called = argv.first().map_or("", String::as_str);
+        let mut firsts: Vec<&str> = argv.iter().skip(1).map(String::as_str).chain([""]).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        let mut seen = "";
+        for name in [last_step(program), last_step(called)] {
+            if name == seen {
+                continue;
+            }
+            seen = name;
+            let Some(named) = self.run.get(folded(name).as_ref()) else { continue };
+            for words in firsts.iter().filter_map(|first| named.get(*first)).flatten() {
+                if run_fits(words.sense, &words.words, program, argv) {
+                    found.push(words.rule);
+                }
+            }
+        }
+    }
+}
+
+impl Hosts {
+    fn find(&self, host: &str, found: &mut Vec<RuleNo>) {
+        let Some(host) = Host::read(host) else { return };
+        found.extend(self.name.get(&host.name).into_iter().flatten());
+        let mut rest = host.name.as_str();
+        while let Some((_, domain)) = rest.split_once('.').filter(|_| host.possibly.is_empty()) {
+            found.extend(self.beneath.get(domain).into_iter().flatten());
             rest = domain;
+        }
+        for bits in &self.bits {
+            for address in &host.possibly {
+                let nets = self.net.get(&(*bits, first_bits(*address, *bits))).into_iter().flatten();
+                let fits = |sense: Sense| sense == Sense::Possibly || host.surely == Some(*address);
+                found.extend(nets.filter(|(sense, _)| fits(*sense)).map(|(_, rule)| *rule));
+            }
+        }
+    }
+
+    fn add(&mut self, pattern: HostPattern, sense: Sense, rule: RuleNo) {
+        match pattern {
+            HostPattern::Name(name) => self.name.entry(name).or_default().push(rule),
+            HostPattern::Beneath(domain) => self.beneath.entry(domain).or_default().push(rule),
+            HostPattern::Net { base, bits } => {
+                self.net.entry((bits, base)).or_default().push((sense, rule));
+                if !self.bits.contains(&bits) {
+                    self.bits.push(bits);
+                }
+            }
         }
     }
 }
 
 impl Globs {
     fn find(&self, text: &str, globs: &mut Vec<usize>, found: &mut Vec<RuleNo>) {
-        self.set.matches_into(text, globs);
-        found.extend(globs.iter().filter_map(|glob| self.rules.get(*glob)));
+        if !self.exact.is_empty() {
+            self.exact.matches_into(text, globs);
+            found.extend(globs.iter().filter_map(|glob| self.exact_rules.get(*glob)));
+        }
+        if !self.folded.is_empty() {
+            self.folded.matches_into(folded(text).as_ref(), globs);
+            found.extend(globs.iter().filter_map(|glob| self.folded_rules.get(*glob)));
+        }
     }
 }
 
 impl IndexBuilder {
     /// Takes in one pattern of a rule, or says what is wrong with it.
-    pub(super) fn add(&mut self, pattern: &Pattern, rule: RuleNo) -> Result<(), BadPattern> {
-        let matcher = Matcher::new(pattern.clone())?;
+    pub(super) fn add(&mut self, pattern: &Pattern, sense: Sense, rule: RuleNo) -> Result<(), BadPattern> {
+        pattern.check()?;
         match pattern {
-            Pattern::Read(glob) => self.read.add(glob, rule)?,
-            Pattern::Write(glob) => self.write.add(glob, rule)?,
-            Pattern::Delete(glob) => self.delete.add(glob, rule)?,
-            Pattern::Invoke(glob) => self.invoke.add(glob, rule)?,
+            Pattern::Read(glob) => self.read.add(glob, sense, rule)?,
+            Pattern::Write(glob) => self.write.add(glob, sense, rule)?,
+            Pattern::Delete(glob) => self.delete.add(glob, sense, rule)?,
+            Pattern::Invoke(glob) => self.invoke.add_name(glob, sense, rule)?,
             Pattern::Run(words) => {
-                let program = words.first().map_or("", |word| last_step(word));
-                self.run.entry(program.to_owned()).or_default().push((matcher, rule));
+                let mut words_of = words.iter();
+                let program = words_of.next().map_or("", |word| last_step(word));
+                let first = match sense {
+                    Sense::Surely => words_of.next(),
+                    Sense::Possibly => words_of.find(|word| !word.starts_with('-')),
+                };
+                let named = self.run.entry(folded(program).into_owned()).or_default();
+                let entry = named.entry(first.cloned().unwrap_or_default()).or_default();
+                entry.push(Words { words: words.clone(), sense, rule });
             }
-            Pattern::Reach(host) => {
-                let host = host.to_ascii_lowercase();
-                match host.strip_prefix("*.") {
-                    Some(domain) => self.domain.entry(domain.to_owned()).or_default().push(rule),
-                    None => self.host.entry(host).or_default().push(rule),
-                }
+            Pattern::Reach(host) => self.reach.add(host_pattern(host)?, sense, rule),
+        }
+        if let (Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob), Sense::Possibly) =
+            (pattern, sense)
+        {
+            for holder in holders(glob) {
+                self.holders.entry(holder).or_default().push(rule);
             }
         }
         Ok(())
@@ -129,25 +211,50 @@ impl IndexBuilder {
             write: self.write.build()?,
             delete: self.delete.build()?,
             invoke: self.invoke.build()?,
+            holders: self.holders,
             run: self.run,
-            host: self.host,
-            domain: self.domain,
+            reach: self.reach,
         })
     }
 }
 
 impl GlobsBuilder {
-    fn add(&mut self, glob: &str, rule: RuleNo) -> Result<(), BadPattern> {
-        self.globs.push(glob_of(glob)?);
-        self.rules.push(rule);
+    fn add(&mut self, glob: &str, sense: Sense, rule: RuleNo) -> Result<(), BadPattern> {
+        match sense {
+            Sense::Surely => self.exact(vec![glob_of(glob)?], rule),
+            Sense::Possibly => {
+                let wide = Wide::new(glob)?;
+                self.exact(wide.exact, rule);
+                self.folded(wide.folded, rule);
+            }
+        }
         Ok(())
     }
 
-    fn build(self) -> Result<Globs, globset::Error> {
-        Ok(Globs { set: GlobSet::new(self.globs)?, rules: self.rules })
+    fn add_name(&mut self, glob: &str, sense: Sense, rule: RuleNo) -> Result<(), BadPattern> {
+        self.exact(vec![glob_of(glob)?], rule);
+        if sense == Sense::Possibly {
+            self.folded(vec![glob_of(&folded(glob))?], rule);
+        }
+        Ok(())
     }
-}
 
-fn last_step(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+    fn exact(&mut self, globs: Vec<Glob>, rule: RuleNo) {
+        self.exact_rules.extend(globs.iter().map(|_| rule));
+        self.exact.extend(globs);
+    }
+
+    fn folded(&mut self, globs: Vec<Glob>, rule: RuleNo) {
+        self.folded_rules.extend(globs.iter().map(|_| rule));
+        self.folded.extend(globs);
+    }
+
+    fn build(self) -> Result<Globs, globset::Error> {
+        Ok(Globs {
+            exact: GlobSet::new(self.exact)?,
+            exact_rules: self.exact_rules,
+            folded: GlobSet::new(self.folded)?,
+            folded_rules: self.folded_rules,
+        })
+    }
 }

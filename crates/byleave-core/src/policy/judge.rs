@@ -7,7 +7,7 @@ use super::index::{RuleNo, Scratch};
 use super::rule::Rule;
 use crate::call::{Millis, Mode};
 use crate::effect::{Effect, Plan, is_resolved};
-use crate::id::SessionId;
+use crate::id::{AgentId, SessionId};
 use crate::leave::LeaveMatcher;
 use crate::manifest::{Class, Manifest, NeedsApproval};
 use crate::ruling::{Cause, Reason, Ruling, Verdict};
@@ -25,6 +25,8 @@ pub struct Request<'a> {
     pub tool_asks: bool,
     /// The session of the call.
     pub session: &'a SessionId,
+    /// Who makes the call.
+    pub agent: &'a AgentId,
     /// The leaves that still have a use.
     pub leaves: &'a [LeaveMatcher],
     /// When.
@@ -57,7 +59,7 @@ impl Policy {
         let mut judged = self.judge(request);
         judged.judge_call(request);
         let mut reasons: Vec<Reason> =
-            judged.grounds.into_iter().map(|found| self.reason(found, request.mode)).collect();
+            judged.grounds.into_iter().map(|found| self.reason(found, request)).collect();
         reasons.sort_by_key(|reason| Reverse(reason.verdict));
         let mut verdict = reasons.first().map_or(Verdict::Ask, |reason| reason.verdict);
         let mut leave = None;
@@ -77,7 +79,7 @@ impl Policy {
         let mut scratch = Scratch::default();
         let mut considered = Vec::new();
         for (effect, what) in (0..).zip(&request.plan.effects) {
-            self.find(what, &mut scratch);
+            self.find(request, reads, what, &mut scratch);
             let grounds = self.judge_effect(request, reads, what, &scratch.found);
             considered.extend(scratch.found.iter().filter_map(|no| {
                 let decided = grounds.contains(&Ground::Rule(*no));
@@ -94,7 +96,7 @@ impl Policy {
         let some = !request.plan.effects.is_empty();
         let mut judged = Judged { reads_only, all_allowed: some, all_explicit: some, ..Judged::default() };
         for (place, effect) in (0..).zip(&request.plan.effects) {
-            self.find(effect, &mut scratch);
+            self.find(request, reads_only, effect, &mut scratch);
             for ground in self.judge_effect(request, reads_only, effect, &scratch.found) {
                 judged.all_allowed &= self.verdict(ground) == Verdict::Allow;
                 let rule = self.rule_of(ground);
@@ -146,13 +148,18 @@ impl Policy {
     fn verdict(&self, ground: Ground) -> Verdict {
         match ground {
             Ground::Rule(_) => self.rule_of(ground).map_or(Verdict::Deny, |rule| rule.verdict),
-            Ground::Unresolved => Verdict::Deny,
+            Ground::Unresolved | Ground::Forbidden(_) => Verdict::Deny,
             Ground::Readonly => Verdict::Allow,
             _ => Verdict::Ask,
         }
     }
 
-    fn reason(&self, (ground, effects): (Ground, Vec<u32>), mode: Mode) -> Reason {
+    fn reason(&self, (ground, effects): (Ground, Vec<u32>), request: &Request<'_>) -> Reason {
+        let mode = request.mode;
+        let danger = match ground {
+            Ground::Danger(place) | Ground::Forbidden(place) => request.plan.dangers.get(place as usize),
+            _ => None,
+        };
         let ready = if let Ground::Rule(no) = ground { self.ready(no) } else { None };
         let cause = ground.cause().or_else(|| ready.and_then(|ready| ready.rule.cause()));
         let said = self.verdict(ground);
@@ -164,7 +171,7 @@ impl Policy {
         let mut why = match ready {
             Some(ready) if ready.rule.why.is_empty() => format!("the rule `{}` says so", ready.rule.id),
             Some(ready) => ready.rule.why.clone(),
-            None => ground.why().to_owned(),
+            None => danger.map_or_else(|| ground.why().to_owned(), |danger| danger.why.clone()),
         };
         if verdict < said {
             why.push_str("; the mode `");
@@ -174,7 +181,7 @@ impl Policy {
         Reason {
             verdict,
             cause,
-            rule: ready.map(|ready| ready.rule.id.clone()),
+            rule: ready.map(|ready| ready.rule.id.clone()).or_else(|| danger.map(|danger| danger.id.clone())),
             origin: ready.map(|ready| ready.place.clone()),
             effects,
             why,
@@ -205,6 +212,10 @@ enum Ground {
     ToolAsks,
     /// It cannot be taken back.
     Irreversible,
+    /// Something about it is dangerous: the place in the plan's list.
+    Danger(u32),
+    /// The same, and denied.
+    Forbidden(u32),
     /// The mode asks for everything.
     Mode,
 }
@@ -213,10 +224,10 @@ impl Ground {
     /// The cause with which it asks; a rule knows its own.
     const fn cause(self) -> Option<Cause> {
         match self {
-            Self::Rule(_) | Self::Unresolved | Self::Readonly => None,
+            Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) => None,
             Self::Default => Some(Cause::Default),
             Self::Unknown | Self::Empty => Some(Cause::NotUnderstood),
-            Self::Unconfined => Some(Cause::Dangerous),
+            Self::Unconfined | Self::Danger(_) => Some(Cause::Dangerous),
             Self::Sensitive(_) => Some(Cause::Sensitive),
             Self::ToolAsks => Some(Cause::ToolAsks),
             Self::Irreversible => Some(Cause::Irreversible),
@@ -237,6 +248,7 @@ impl Ground {
             Self::Sensitive(why) => why,
             Self::ToolAsks => "the tool asks for an approval of this call",
             Self::Irreversible => "it cannot be taken back",
+            Self::Danger(_) | Self::Forbidden(_) => "it is dangerous",
             Self::Mode => "the mode asks for every call",
         }
     }
@@ -277,6 +289,9 @@ impl Judged {
         }
         if plan.irreversible {
             self.add(Ground::Irreversible, None);
+        }
+        for (place, danger) in (0..).zip(&plan.dangers) {
+            self.add(if danger.denied { Ground::Forbidden(place) } else { Ground::Danger(place) }, None);
         }
         if request.mode == Mode::ConfirmAll {
             self.add(Ground::Mode, None);

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::pattern::{BadPattern, Pattern};
+use super::when::When;
+use crate::pattern::{BadPattern, Pattern, Sense};
 use crate::ruling::{Cause, Verdict};
 
 /// Who wrote a rule.
@@ -60,8 +61,10 @@ pub struct Rule {
     pub verdict: Verdict,
     /// The effects it is about: those that fit any of these,
     pub patterns: Vec<Pattern>,
-    /// and none of these.
+    /// and none of these,
     pub except: Vec<Pattern>,
+    /// of calls for which this holds.
+    pub when: When,
     /// No leave may answer the ask.
     pub firm: bool,
     /// The ask is about great harm: no leave may answer it, and it asks in confirm-dangerous too.
@@ -72,6 +75,19 @@ pub struct Rule {
     pub why: String,
     /// Where it is written: file and line.
     pub origin: Option<String>,
+    /// Examples of what it is about.
+    pub yes: Vec<Example>,
+    /// Examples of what it is not about.
+    pub no: Vec<Example>,
+}
+
+/// An example that stands with a rule and is checked when the rule is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Example {
+    /// A command, a path, a host or a tool; with a kind of effect and a colon before it where the rule has several.
+    pub text: String,
+    /// Where it stands in its file, in bytes.
+    pub at: std::ops::Range<usize>,
 }
 
 impl Rule {
@@ -83,11 +99,30 @@ impl Rule {
             verdict,
             patterns,
             except: Vec::new(),
+            when: When::default(),
             firm: false,
             dangerous: false,
             guarantees: Vec::new(),
             why: String::new(),
             origin: None,
+            yes: Vec::new(),
+            no: Vec::new(),
+        }
+    }
+
+    /// How sure it must be that an effect fits: an allow needs a proof.
+    pub const fn sense(&self) -> Sense {
+        match self.verdict {
+            Verdict::Allow => Sense::Surely,
+            Verdict::Ask | Verdict::Deny => Sense::Possibly,
+        }
+    }
+
+    /// How sure it must be that an effect is excepted: the other way around.
+    pub const fn sense_of_except(&self) -> Sense {
+        match self.verdict {
+            Verdict::Allow => Sense::Possibly,
+            Verdict::Ask | Verdict::Deny => Sense::Surely,
         }
     }
 
@@ -129,6 +164,8 @@ impl Rule {
             RuleFault::GuaranteesUnused
         } else if !self.except.iter().all(about) {
             RuleFault::ExceptUnused
+        } else if self.patterns.iter().all(|pattern| self.except.contains(pattern)) {
+            RuleFault::AllExcepted
         } else {
             return Ok(());
         };
@@ -170,6 +207,9 @@ pub enum PolicyFault {
         /// As it was given.
         path: String,
     },
+    /// The built-in rules cannot be read, which is our fault.
+    #[error("cannot read the built-in rules: {0}; this is a fault of the program, not of yours")]
+    Builtin(String),
     /// The rules are right one by one, but cannot be made ready together.
     #[error("cannot make the rules ready: {0}; use fewer or simpler globs")]
     TooLarge(String),
@@ -205,6 +245,9 @@ pub enum RuleFault {
     /// An exception from nothing.
     #[error("it excepts a kind of effect that none of its patterns is about; drop that exception")]
     ExceptUnused,
+    /// It excepts all that it is about.
+    #[error("it excepts everything it is about, so it can never match; drop an exception")]
+    AllExcepted,
     /// It has the id of a built-in rule that nobody may replace.
     #[error("a built-in `{}` has this id and only a built-in `ask` can be replaced; choose another id", word(*.0))]
     NotReplaceable(Verdict),

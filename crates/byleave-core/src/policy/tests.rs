@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::call::{Millis, Mode};
-use crate::effect::{Effect, Plan};
-use crate::id::{LeaveId, SessionId};
+use crate::effect::{Danger, Effect, Plan};
+use crate::id::{AgentId, LeaveId, SessionId};
 use crate::leave::{Leave, LeaveMatcher};
 use crate::manifest::{Class, Manifest, NeedsApproval};
 use crate::pattern::Pattern;
@@ -13,7 +13,12 @@ use crate::ruling::{Cause, Ruling, Verdict};
 
 use Verdict::{Allow, Ask, Deny};
 
-const PLACES: Places<'_> = Places { workspace: Some("/w"), state: Some("/home/u/.local/state/byleave") };
+const PLACES: Places<'_> = Places {
+    workspace: Some("/w"),
+    home: Some("/home/u"),
+    state: Some("/home/u/.local/state/byleave"),
+    config: Some("/home/u/.config/byleave"),
+};
 const NOW: Millis = 1_000;
 
 fn read(path: &str) -> Effect {
@@ -82,7 +87,9 @@ impl Case {
         let session = SessionId::new("s").unwrap();
         let Self { manifest, plan, mode, tool_asks, leaves } = self;
         let (mode, tool_asks) = (*mode, *tool_asks);
-        policy.rule(&Request { manifest, plan, mode, tool_asks, session: &session, leaves, now: NOW })
+        let agent = AgentId::new("a").unwrap();
+        let (session, agent) = (&session, &agent);
+        policy.rule(&Request { manifest, plan, mode, tool_asks, session, agent, leaves, now: NOW })
     }
     fn check(&self, policy: &Policy, verdict: Verdict, causes: &[Cause]) -> Ruling {
         let ruling = self.ruled(policy);
@@ -166,9 +173,19 @@ fn the_built_in_rules_guard_secrets_and_our_state_and_open_the_workspace() {
 }
 
 #[test]
+fn the_examples_of_the_built_in_rules_hold() {
+    let file = RuleFile { name: "builtin.toml", layer: Layer::Builtin, text: BUILTIN };
+    for places in [PLACES, Places::default()] {
+        let read = super::read(&file, &places, &NotRead).unwrap();
+        assert!(read.checked > 30, "{}", read.checked);
+        assert_eq!(read.unchecked, []);
+    }
+}
+
+#[test]
 fn directories_are_taken_literally() {
     let check = |workspace: &str, path: &str, verdict: Verdict| {
-        let policy = Policy::builtin(&Places { workspace: Some(workspace), state: None }).unwrap();
+        let policy = Policy::builtin(&Places { workspace: Some(workspace), ..Places::default() }).unwrap();
         let ruling = Case::new(plain(), &[read(path)]).ruled(&policy);
         assert_eq!(ruling.verdict, verdict, "{workspace} / {path}");
     };
@@ -181,9 +198,9 @@ fn directories_are_taken_literally() {
     check("/", "/x/y", Allow);
     check("/", "/", Allow);
     for workspace in ["", "w", "/w/", "/w/../x"] {
-        let fault = Policy::builtin(&Places { workspace: Some(workspace), state: None }).unwrap_err();
+        let fault = Policy::builtin(&Places { workspace: Some(workspace), ..Places::default() }).unwrap_err();
         assert!(fault.to_string().contains("workspace"), "{fault}");
-        assert!(Policy::builtin(&Places { workspace: Some("/w"), state: Some(workspace) }).is_err());
+        assert!(Policy::builtin(&Places { state: Some(workspace), ..PLACES }).is_err());
     }
 }
 
@@ -398,6 +415,27 @@ fn a_leave_answers_what_it_covers_and_may_answer() {
     check(&gone, Ask);
 }
 
+// req: P3
+#[test]
+fn a_danger_is_asked_about_whatever_is_allowed_and_a_forbidden_one_is_denied_in_every_mode() {
+    let policy = policy(vec![rule("all", Layer::User, Allow, globs(&["/w/**"]))]);
+    let with = |denied: bool| {
+        let mut case = Case::new(plain(), &[write("/w/a")]).leaves(vec![leave(1, globs(&["/**"]))]);
+        case.plan.dangers = vec![Danger { id: "harm".into(), why: "it harms".into(), denied }];
+        case
+    };
+    Case::new(plain(), &[write("/w/a")]).check(&policy, Allow, &[]);
+    for mode in [Mode::ConfirmAll, Mode::ConfirmSensitive, Mode::ConfirmDangerous] {
+        assert_eq!(with(false).mode(mode).ruled(&policy).verdict, Ask, "{mode:?}");
+    }
+    for mode in Mode::ALL {
+        let ruling = with(true).mode(mode).ruled(&policy);
+        assert_eq!(ruling.verdict, Deny, "{mode:?}");
+        let decisive = ruling.decisive().unwrap();
+        assert_eq!((decisive.rule.as_deref(), decisive.why.as_str()), (Some("harm"), "it harms"));
+    }
+}
+
 #[test]
 fn a_leave_holds_for_its_tool_session_and_time() {
     let policy = policy(vec![]);
@@ -503,6 +541,7 @@ fn explaining_names_every_rule_about_an_effect() {
         rule("other", Layer::User, Deny, globs(&["/v/**"])),
     ]);
     let (manifest, session) = (plain(), SessionId::new("s").unwrap());
+    let agent = AgentId::new("a").unwrap();
     let plan = Plan { effects: vec![read("/w/a"), write("/w/a")], ..Plan::default() };
     let (mode, leaves) = (Mode::default(), &[]);
     let request = Request {
@@ -511,6 +550,7 @@ fn explaining_names_every_rule_about_an_effect() {
         mode,
         tool_asks: false,
         session: &session,
+        agent: &agent,
         leaves,
         now: NOW,
     };

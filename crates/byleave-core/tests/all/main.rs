@@ -1,8 +1,9 @@
 //! Tests of core that look at it from outside.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod every_record;
 mod policy;
+mod policy_file;
 mod purity;
 mod refusals;
 mod render;

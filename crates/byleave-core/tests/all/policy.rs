@@ -2,18 +2,26 @@
 
 use byleave_core::call::{Millis, Mode};
 use byleave_core::effect::{Effect, Plan, is_resolved};
-use byleave_core::id::{LeaveId, SessionId};
+use byleave_core::id::{AgentId, LeaveId, SessionId};
 use byleave_core::leave::{Leave, LeaveMatcher};
 use byleave_core::manifest::{Class, Manifest, NeedsApproval};
-use byleave_core::pattern::{Matcher, Pattern};
-use byleave_core::policy::{Layer, Places, Policy, Request, Rule, builtin, is_stricter};
+use byleave_core::pattern::{Matcher, Pattern, Sense};
+use byleave_core::policy::{Layer, Places, Policy, Request, Rule, When, builtin, is_stricter};
 use byleave_core::ruling::{Cause, Ruling, Verdict};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+/// The built-in rules, read once.
+static OURS: std::sync::LazyLock<Vec<Rule>> = std::sync::LazyLock::new(|| builtin(&PLACES).unwrap());
 const NOW: Millis = 1_000;
+const PLACES: Places<'_> = Places {
+    workspace: Some("/w"),
+    home: Some("/home/u"),
+    state: Some("/state/byleave"),
+    config: Some("/home/u/.config/byleave"),
+};
 
 // Small alphabets, so that rules and effects meet often.
 const PATHS: &[&str] = &[
@@ -58,10 +66,22 @@ const GLOBS: &[&str] = &[
 ];
 const TOOLS: &[&str] = &["t", "other", "mcp_a_x"];
 const TOOL_GLOBS: &[&str] = &["t", "*", "mcp_*", "o?her", "**"];
-const HOSTS: &[&str] =
-    &["example.org", "a.example.org", "A.b.EXAMPLE.org.", "notexample.org", "org", "::1", "10.0.0.1", ""];
+const HOSTS: &[&str] = &[
+    "example.org",
+    "a.example.org",
+    "A.b.EXAMPLE.org.",
+    "notexample.org",
+    "org",
+    "::1",
+    "10.0.0.1",
+    "167772161",
+    "012.0.0.1",
+    "::ffff:a00:1",
+    "::a00:1",
+    "",
+];
 const HOST_PATTERNS: &[&str] =
-    &["example.org", "*.example.org", "*.b.example.ORG", "*.org", "Org", "::1", "10.0.0.1", "*.0.0.1"];
+    &["example.org", "*.example.org", "*.b.example.ORG", "*.org", "Org", "::1", "10.0.0.1", "10.0.0.0/8"];
 const PROGRAMS: &[&str] = &["/usr/bin/git", "/w/git", "git", "/usr/bin/rm", "/usr/bin/"];
 const WORDS: &[&str] = &["log", "-c", "x"];
 
@@ -102,19 +122,35 @@ fn a_pattern() -> impl Strategy<Value = Pattern> {
     ]
 }
 
+fn a_condition() -> impl Strategy<Value = When> {
+    let flag = || option::weighted(0.1, any::<bool>());
+    let classes = option::weighted(0.1, select(vec![Class::Bash, Class::File, Class::Undeclared]));
+    let name = || option::weighted(0.05, select(&["s", "a", "A", "x*", "*"][..]).prop_map(str::to_owned));
+    (flag(), flag(), classes, name(), name(), name()).prop_map(
+        |(read_only, sensitive, class, server, session, agent)| When {
+            read_only,
+            sensitive,
+            class: class.into_iter().collect(),
+            server,
+            session,
+            agent,
+        },
+    )
+}
+
 fn a_rule_of(verdicts: &'static [Verdict], layers: &'static [Layer]) -> impl Strategy<Value = Rule> {
     let marks = (0..4_u8, vec(select(&["network off", "secrets masked"][..]), 0..2), any::<bool>());
-    (select(layers), select(verdicts), vec(a_pattern(), 1..5), marks).prop_map(
-        |(layer, verdict, patterns, (mark, guarantees, excepts))| {
+    (select(layers), select(verdicts), vec(a_pattern(), 1..5), marks, a_condition()).prop_map(
+        |(layer, verdict, patterns, (mark, guarantees, excepts), when)| {
             let verdict = if layer == Layer::Project { verdict.max(Verdict::Ask) } else { verdict };
-            let mut rule = Rule::new("", layer, verdict, patterns);
+            let mut rule = Rule { when, ..Rule::new("", layer, verdict, patterns) };
             match verdict {
                 Verdict::Ask => (rule.firm, rule.dangerous) = (mark == 1, mark == 2),
                 Verdict::Allow => rule.guarantees = guarantees.into_iter().map(str::to_owned).collect(),
                 Verdict::Deny => {}
             }
             if excepts && matches!(rule.patterns.first(), Some(Pattern::Read(_))) {
-                rule.except.push(Pattern::Read("/w/a".into()));
+                rule.except.push(Pattern::Read("/w/a/b.rs".into()));
             }
             rule
         },
@@ -130,7 +166,7 @@ fn some_rules() -> impl Strategy<Value = Vec<Rule>> {
             rule.id = format!("r{i}");
         }
         if ours {
-            rules.extend(builtin(&Places { workspace: Some("/w"), state: Some("/state/byleave") }).unwrap());
+            rules.extend(OURS.iter().cloned());
         }
         rules
     })
@@ -187,15 +223,18 @@ fn a_scene() -> impl Strategy<Value = Scene> {
     )
 }
 
+fn caller() -> (SessionId, AgentId) {
+    (SessionId::new("s").unwrap(), AgentId::new("a").unwrap())
+}
+
 impl Scene {
     fn ruled(&self, policy: &Policy, mode: Mode) -> Ruling {
-        let session = SessionId::new("s").unwrap();
-        policy.rule(&self.request(mode, &session))
+        policy.rule(&self.request(mode, &caller()))
     }
 
-    fn request<'a>(&'a self, mode: Mode, session: &'a SessionId) -> Request<'a> {
+    fn request<'a>(&'a self, mode: Mode, (session, agent): &'a (SessionId, AgentId)) -> Request<'a> {
         let Self { manifest, plan, tool_asks, leaves } = self;
-        Request { manifest, plan, mode, tool_asks: *tool_asks, session, leaves, now: NOW }
+        Request { manifest, plan, mode, tool_asks: *tool_asks, session, agent, leaves, now: NOW }
     }
 }
 
@@ -295,6 +334,9 @@ proptest! {
     // req: T5
     #[test]
     fn labels_never_matter(rules in some_rules(), scene in a_scene(), flags: [bool; 4], word in option::of(a_text(WORDS))) {
+        let mut rules = rules;
+        // But where a rule asks for one: there they only tighten, see below.
+        rules.iter_mut().for_each(|rule| rule.when.read_only = None);
         let policy = policy(&rules);
         let mut labelled = scene.clone();
         let [read_only, destructive, concurrency_safe, reversible] = flags;
@@ -304,6 +346,17 @@ proptest! {
         };
         for mode in Mode::ALL {
             prop_assert_eq!(labelled.ruled(&policy, mode), scene.ruled(&policy, mode));
+        }
+    }
+
+    // req: T5
+    #[test]
+    fn to_call_itself_read_only_never_allows_more(rules in some_rules(), scene in a_scene()) {
+        let policy = policy(&rules);
+        let mut labelled = scene.clone();
+        labelled.manifest.read_only = true;
+        for mode in Mode::ALL {
+            prop_assert!(labelled.ruled(&policy, mode).verdict >= scene.ruled(&policy, mode).verdict);
         }
     }
 
@@ -386,18 +439,22 @@ proptest! {
     #[test]
     fn the_index_finds_just_the_rules_that_fit(rules in some_rules(), scene in a_scene()) {
         let policy = policy(&rules);
-        let fits = |patterns: &[Pattern], effect: &Effect| {
-            patterns.iter().any(|pattern| Matcher::new(pattern.clone()).unwrap().fits(effect))
+        let fits = |patterns: &[Pattern], sense: Sense, effect: &Effect| {
+            patterns.iter().any(|pattern| Matcher::in_sense(pattern.clone(), sense).unwrap().fits(effect))
+        };
+        let about = |rule: &Rule, effect: &Effect| {
+            rule.when == When::default()
+                && fits(&rule.patterns, rule.sense(), effect)
+                && !fits(&rule.except, rule.sense_of_except(), effect)
         };
         let mut slow: Vec<(u32, Layer, &str)> = Vec::new();
         for (place, effect) in (0..).zip(&scene.plan.effects) {
-            let about = rules.iter().filter(|rule| fits(&rule.patterns, effect) && !fits(&rule.except, effect));
-            slow.extend(about.map(|rule| (place, rule.layer, rule.id.as_str())));
+            slow.extend(rules.iter().filter(|rule| about(rule, effect)).map(|rule| (place, rule.layer, rule.id.as_str())));
         }
         slow.sort_unstable();
-        let session = SessionId::new("s").unwrap();
-        let found = policy.explain(&scene.request(Mode::Yolo, &session));
-        let found: Vec<_> = found.iter().map(|one| (one.effect, one.rule.layer, one.rule.id.as_str())).collect();
+        let caller = caller();
+        let found = policy.explain(&scene.request(Mode::Yolo, &caller));
+        let found: Vec<_> = found.iter().filter(|one| one.rule.when == When::default()).map(|one| (one.effect, one.rule.layer, one.rule.id.as_str())).collect();
         prop_assert_eq!(found, slow);
     }
 }

@@ -129,7 +129,7 @@ impl GateBuilder {
         self.catalog.register_all(self.tools)?;
         let policy = match self.policy {
             Some(policy) => policy,
-            None => Policy::builtin(&Places { workspace: None, state: None })?,
+            None => Policy::builtin(&Places::default())?,
         };
         let mut reviewers = self.reviewers.unwrap_or_default();
         reviewers.set_limit(self.settings.stranger_timeout);

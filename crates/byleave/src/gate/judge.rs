@@ -56,6 +56,7 @@ pub(crate) async fn rule(
         mode: heading.mode,
         tool_asks,
         session: &heading.session,
+        agent: &heading.agent,
         leaves: &leaves,
         now,
     };
@@ -66,7 +67,15 @@ pub(crate) async fn rule(
     let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.rule(&request)) };
     let (version, manifest) = (policy.digest(), entry.digest());
     let flags = [heading.mode as u8, u8::from(tool_asks)];
-    let parts_of_key: [&[u8]; 4] = [version.as_bytes(), manifest.as_bytes(), &flags, &plan_bytes];
+    // Only where a rule asks who calls, so that sessions share rulings everywhere else.
+    let caller = if policy.looks_at_the_caller() {
+        [heading.session.as_str().as_bytes(), heading.agent.as_str().as_bytes()]
+    } else {
+        [&[][..], &[]]
+    };
+    let [session, agent] = caller;
+    let parts_of_key: [&[u8]; 6] =
+        [version.as_bytes(), manifest.as_bytes(), &flags, &plan_bytes, session, agent];
     let key = Digest::of_parts("byleave.ruling", &parts_of_key);
     if let Some(ruling) = parts.rulings.get(&key) {
         return Ok(ruling);

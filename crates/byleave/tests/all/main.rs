@@ -11,6 +11,7 @@
 mod approve;
 mod book;
 mod catalog;
+mod corpus;
 mod forms;
 mod gate;
 mod ledger;

@@ -88,7 +88,7 @@ impl<'a> Stage<'a> {
     /// The folder may be read, `open` written to, and `free` tools used; `closed` is out of bounds; the rest asks.
     pub(super) fn policy(&self, more: impl IntoIterator<Item = Rule>) -> Result<Policy, Flaw> {
         let root = self.folder.text("")?;
-        let mut rules = builtin(&Places { workspace: Some(&root), state: None })?;
+        let mut rules = builtin(&Places { workspace: Some(&root), ..Places::default() })?;
         let (open, closed) = (format!("{root}/open/**"), format!("{root}/closed/**"));
         rules.push(rule("open", Verdict::Allow, vec![Pattern::Write(open)]));
         rules.push(rule("free", Verdict::Allow, vec![Pattern::Invoke("free*".into())]));

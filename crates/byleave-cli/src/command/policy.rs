@@ -1,0 +1,148 @@
+//! `byleave policy`: the rules in force, and whether a file of rules is right.
+
+use std::path::Path;
+
+use anyhow::Result;
+use byleave::core::policy::{BUILTIN, FileFault, Layer, NotRead, Policy as Compiled, Rule, builtin};
+use byleave::policy_files::{LoadFault, Loaded, PROJECT, PolicyFile, read_one};
+use serde_json::{Value, json};
+
+use crate::args::{LayerArg, Policy};
+use crate::complaint::Complaint;
+use crate::options::{Options, settled};
+use crate::rules::Rules;
+use crate::scope;
+use crate::screen::{Screen, Tone, one_line};
+use crate::show::{counted, table};
+use crate::status::Status;
+
+pub(crate) fn run(command: Option<Policy>, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let state =
+        settled(&options.state)?.ok_or_else(|| Complaint::new("nobody says where the book is kept"))?;
+    let rules = Rules { options, workspace: &options.cwd, state: &state };
+    match command.unwrap_or(Policy::Show) {
+        Policy::Show => show(&rules.load()?, screen),
+        Policy::Check { file, layer } => return check(&rules, &file, layer, screen),
+        Policy::Test => test(&rules.load()?, screen),
+        Policy::Builtin => screen.trusted(BUILTIN),
+    }
+    Ok(Status::Completed)
+}
+
+fn show(loaded: &Loaded, screen: &mut Screen) {
+    if screen.json() {
+        let rules: Vec<Value> = loaded.policy.rules().map(rule_json).collect();
+        let files: Vec<Value> = loaded.files.iter().map(file_json).collect();
+        screen.value(&json!({ "policy": loaded.policy.digest(), "files": files, "rules": rules }));
+        return;
+    }
+    let rows: Vec<Vec<String>> = loaded.policy.rules().map(row).collect();
+    table(screen, &["RULE", "VERDICT", "FROM", "WHY"], &rows);
+    tell_unchecked(loaded, screen);
+}
+
+fn row(rule: &Rule) -> Vec<String> {
+    let mut verdict = json!(rule.verdict).as_str().unwrap_or_default().to_owned();
+    if rule.dangerous {
+        verdict.push_str(", dangerous");
+    }
+    if rule.firm {
+        verdict.push_str(", firm");
+    }
+    let from = match &rule.origin {
+        Some(origin) => format!("{}, {origin}", rule.layer),
+        None => rule.layer.to_string(),
+    };
+    vec![one_line(&rule.id), verdict, one_line(&from), one_line(&rule.why)]
+}
+
+fn rule_json(rule: &Rule) -> Value {
+    let written = |patterns: &[_]| patterns.iter().map(scope::written).collect::<Vec<_>>();
+    json!({
+        "id": rule.id,
+        "layer": rule.layer,
+        "origin": rule.origin,
+        "verdict": rule.verdict,
+        "about": written(&rule.patterns),
+        "except": written(&rule.except),
+        "when": rule.when,
+        "firm": rule.firm,
+        "dangerous": rule.dangerous,
+        "guarantees": rule.guarantees,
+        "why": rule.why,
+    })
+}
+
+fn file_json(file: &PolicyFile) -> Value {
+    json!({ "layer": file.layer, "path": file.path })
+}
+
+fn check(rules: &Rules<'_>, path: &Path, layer: Option<LayerArg>, screen: &mut Screen) -> Result<Status> {
+    let layer =
+        layer.map_or_else(|| if path.ends_with(PROJECT) { Layer::Project } else { Layer::User }, Layer::from);
+    let file = PolicyFile { layer, path: path.to_path_buf(), named: true };
+    let read = match read_one(&file, &rules.places(), &NotRead) {
+        Err(LoadFault::File(fault)) if screen.json() => {
+            screen.value(&flaws_json(&fault));
+            return Ok(Status::Unusable);
+        }
+        read => read?.unwrap_or_default(),
+    };
+    // Right by itself is not enough: it must go with the built-in rules.
+    let mut all = builtin(&rules.places()).map_err(LoadFault::from)?;
+    all.extend(read.rules.iter().cloned());
+    Compiled::new(all).map_err(LoadFault::from)?;
+    if screen.json() {
+        screen.value(&json!({
+            "file": path,
+            "right": true,
+            "rules": read.rules.len(),
+            "examples_checked": read.checked,
+            "examples_unchecked": read.unchecked.iter().map(|one| &one.example.text).collect::<Vec<_>>(),
+        }));
+        return Ok(Status::Completed);
+    }
+    let count = |number: usize, word: &str| counted(number as u64, word);
+    let (many, checked) = (count(read.rules.len(), "rule"), count(read.checked, "example"));
+    let name = one_line(&path.to_string_lossy());
+    screen.line(&format!("`{name}` is right as a file of the {layer}: {many}, {checked} checked"));
+    for one in &read.unchecked {
+        unchecked(screen, &name, &one.rule, &one.example.text);
+    }
+    Ok(Status::Completed)
+}
+
+fn flaws_json(fault: &FileFault) -> Value {
+    let flaws = fault.flaws.iter().map(
+        |flaw| json!({ "line": flaw.line, "column": flaw.column, "what": flaw.what, "todo": flaw.todo }),
+    );
+    json!({ "file": fault.file, "right": false, "flaws": flaws.collect::<Vec<_>>() })
+}
+
+fn test(loaded: &Loaded, screen: &mut Screen) {
+    if screen.json() {
+        let unchecked = loaded
+            .unchecked
+            .iter()
+            .map(|(file, one)| json!({ "file": file, "rule": one.rule, "example": one.example.text }));
+        let unchecked: Vec<Value> = unchecked.collect();
+        screen.value(&json!({ "checked": loaded.checked, "failed": 0, "unchecked": unchecked }));
+        return;
+    }
+    let files = counted(loaded.files.len() as u64, "file");
+    screen.line(&format!("{} of {files} checked, all hold", counted(loaded.checked as u64, "example")));
+    tell_unchecked(loaded, screen);
+}
+
+fn tell_unchecked(loaded: &Loaded, screen: &mut Screen) {
+    for (file, one) in &loaded.unchecked {
+        unchecked(screen, &one_line(&file.to_string_lossy()), &one.rule, &one.example.text);
+    }
+}
+
+/// An example that nobody looked at must not pass for one that holds.
+fn unchecked(screen: &mut Screen, file: &str, rule: &str, example: &str) {
+    let (rule, example) = (one_line(rule), one_line(example));
+    let line = format!("not checked: `{example}` of rule `{rule}` in `{file}`: commands cannot be read yet");
+    screen.toned(Tone::Careful, "note:", &line);
+}

@@ -1,0 +1,63 @@
+//! What is wrong with a policy file, shown in its place.
+
+use std::fmt;
+
+use byleave::core::policy::{FileFault, Flaw};
+use miette::{
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode, SourceSpan,
+};
+
+use crate::screen::{Screen, Tone, one_line, prose};
+
+/// Shows everything that is wrong with a file, each thing in its place.
+pub(crate) fn tell(screen: &mut Screen, fault: &FileFault) {
+    let file = one_line(&fault.file);
+    screen.toned(Tone::Bad, "error:", &format!("cannot use policy file `{file}`"));
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::none()).with_width(110);
+    for flaw in &fault.flaws {
+        let source = NamedSource::new(&file, fault.text.clone());
+        let mut shown = String::new();
+        match handler.render_report(&mut shown, &Shown { flaw, source }) {
+            // The lines are someone else's, and may hold anything.
+            Ok(()) => {
+                let lines: Vec<&str> = shown.trim_matches('\n').lines().map(str::trim_end).collect();
+                screen.say_lines(&lines.join("\n"));
+            }
+            Err(fmt::Error) => {
+                let Flaw { line, column, what, todo, .. } = flaw;
+                screen.say(&prose(&format!("{file}:{line}:{column}: {what}; {todo}")));
+            }
+        }
+    }
+    screen.hint("nothing runs until it is right: rules that cannot be read are not left out");
+}
+
+/// A flaw, as the display wants it.
+#[derive(Debug)]
+struct Shown<'a> {
+    flaw: &'a Flaw,
+    source: NamedSource<String>,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.flaw.what)
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl Diagnostic for Shown<'_> {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(&self.flaw.todo))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let span = SourceSpan::from(self.flaw.span.clone());
+        Some(Box::new(std::iter::once(LabeledSpan::new_primary_with_span(None, span))))
+    }
+}

@@ -1,0 +1,35 @@
+//! The rules in force: the files of everyone who has a say.
+
+use byleave::core::policy::{NotRead, Places};
+use byleave::policy_files::{self, LoadFault, Loaded, PolicyFile};
+
+use crate::options::Options;
+
+/// What the rules in force depend on.
+pub(crate) struct Rules<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) workspace: &'a str,
+    pub(crate) state: &'a str,
+}
+
+impl<'a> Rules<'a> {
+    /// The directories that rules may name.
+    pub(crate) fn places(&self) -> Places<'a> {
+        Places {
+            workspace: Some(self.workspace),
+            home: self.options.home.as_deref(),
+            state: Some(self.state),
+            config: self.options.config.as_deref(),
+        }
+    }
+
+    /// The files that may be there.
+    pub(crate) fn files(&self) -> Vec<PolicyFile> {
+        policy_files::files(&self.places(), self.options.policy.as_deref())
+    }
+
+    /// The policy of all of them.
+    pub(crate) fn load(&self) -> Result<Loaded, LoadFault> {
+        policy_files::load(&self.files(), &self.places(), &NotRead)
+    }
+}

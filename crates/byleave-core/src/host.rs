@@ -1,0 +1,299 @@
+//! Hosts: what a host's text could mean, and the patterns over hosts.
+//!
+//! An address has a dozen spellings, and programs do not agree on all of them. So a host is read twice: once for what it
+//! surely is, which is what an allow needs, and once for everything that it could be, which is what a deny must see. This
+//! module resolves no names: that a public name leads to a private address shows only when it is looked up.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr as _;
+
+/// An address as a number; IPv4 addresses lie in `::ffff:0:0/96`.
+pub(crate) type Address = u128;
+
+/// A host, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// Its name: lower case, in punycode, without a dot at the end; an address in its usual spelling.
+    pub(crate) name: String,
+    /// The address that it is, where its spelling leaves no doubt.
+    pub(crate) surely: Option<Address>,
+    /// Every address that it could be, or that is carried inside it.
+    pub(crate) possibly: Vec<Address>,
+}
+
+/// A pattern over hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum HostPattern {
+    /// This name.
+    Name(String),
+    /// Everything beneath this domain, and not the domain.
+    Beneath(String),
+    /// The addresses that begin with these bits.
+    Net {
+        /// The first address.
+        base: Address,
+        /// How many bits count.
+        bits: u32,
+    },
+}
+
+/// A host as effects name it: lower case, in punycode, without brackets, zone, or a dot at the end; an address in its
+/// usual spelling. `None` for what can be no host.
+pub fn normal(host: &str) -> Option<String> {
+    Host::read(host).map(|host| host.name)
+}
+
+impl Host {
+    /// Reads a host; `None` for what can be no host.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        // A zone says through which interface, not to whom.
+        let unzoned = bare.split('%').next().unwrap_or(bare);
+        if unzoned.contains(':') {
+            let address = Ipv6Addr::from_str(unzoned).ok()?;
+            return Some(Self::v6(address));
+        }
+        let ascii = idna::domain_to_ascii(bare.trim_end_matches('.')).ok()?;
+        let name = ascii.trim_end_matches('.').to_owned();
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+        {
+            return None;
+        }
+        if name.split('.').any(str::is_empty) {
+            return None;
+        }
+        let possibly: Vec<Address> = every_v4(&name).into_iter().map(mapped).collect();
+        let surely = Ipv4Addr::from_str(&name).ok().map(mapped);
+        // Where all readers agree, the usual spelling takes the place of the odd one.
+        let name = match possibly.as_slice() {
+            [only] => spelled(*only),
+            _ => name,
+        };
+        let surely = surely.or(if possibly.len() == 1 { possibly.first().copied() } else { None });
+        Some(Self { name, surely, possibly })
+    }
+
+    fn v6(address: Ipv6Addr) -> Self {
+        let number = address.to_bits();
+        let mut possibly = vec![number];
+        possibly.extend(carried(address).into_iter().map(mapped));
+        Self { name: spelled(number), surely: Some(number), possibly }
+    }
+}
+
+impl HostPattern {
+    /// Reads a pattern: a name, `*.` and a domain, an address, or an address, `/` and a number of bits.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        if let Some((base, bits)) = text.split_once('/') {
+            return Self::net(base, bits);
+        }
+        if let Some(domain) = text.strip_prefix("*.") {
+            let host =
+                Host::read(domain).filter(|host| host.possibly.is_empty() && !domain.ends_with('.'))?;
+            return Some(Self::Beneath(host.name));
+        }
+        // `evil.example.` and `evil.example` are one host, but who writes the dot may think they are not.
+        let host = Host::read(text).filter(|_| !text.ends_with('.'))?;
+        match host.surely {
+            Some(base) => Some(Self::Net { base, bits: 128 }),
+            None if host.possibly.is_empty() => Some(Self::Name(host.name)),
+            None => None,
+        }
+    }
+
+    fn net(base: &str, bits: &str) -> Option<Self> {
+        let bits: u32 = bits.parse().ok()?;
+        let (base, bits) = match Ipv4Addr::from_str(base) {
+            Ok(address) if bits <= 32 => (mapped(address), bits.saturating_add(96)),
+            Ok(_) => return None,
+            Err(_) => (Ipv6Addr::from_str(base).ok().filter(|_| bits <= 128)?.to_bits(), bits),
+        };
+        (base == first_bits(base, bits)).then_some(Self::Net { base, bits })
+    }
+
+    /// Whether the host surely fits.
+    pub(crate) fn fits(&self, host: &Host) -> bool {
+        match self {
+            Self::Net { base, bits } => {
+                host.surely.is_some_and(|address| first_bits(address, *bits) == *base)
+            }
+            named => named.fits_name(host),
+        }
+    }
+
+    /// Whether the host could fit.
+    pub(crate) fn could_fit(&self, host: &Host) -> bool {
+        match self {
+            Self::Net { base, bits } => {
+                host.possibly.iter().any(|address| first_bits(*address, *bits) == *base)
+            }
+            named => named.fits_name(host),
+        }
+    }
+
+    fn fits_name(&self, host: &Host) -> bool {
+        match self {
+            Self::Name(name) => host.name == *name,
+            Self::Beneath(domain) => {
+                let above = host.name.strip_suffix(domain.as_str()).and_then(|rest| rest.strip_suffix('.'));
+                above.is_some_and(|above| !above.is_empty()) && host.possibly.is_empty()
+            }
+            Self::Net { .. } => false,
+        }
+    }
+}
+
+/// The address with all but its first bits taken away.
+pub(crate) fn first_bits(address: Address, bits: u32) -> Address {
+    let mask = Address::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
+    address & mask
+}
+
+fn mapped(address: Ipv4Addr) -> Address {
+    address.to_ipv6_mapped().to_bits()
+}
+
+fn spelled(number: Address) -> String {
+    let address = Ipv6Addr::from_bits(number);
+    address.to_ipv4_mapped().map_or_else(|| address.to_string(), |address| address.to_string())
+}
+
+/// The IPv4 addresses that an IPv6 address carries to somebody: compatible, NAT64, 6to4, Teredo, ISATAP.
+fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
+    let last = |bits: u128| Ipv4Addr::from_bits(u32::try_from(bits & 0xffff_ffff).unwrap_or_default());
+    let number = address.to_bits();
+    let [a, b, ..] = address.segments();
+    let mut found = Vec::new();
+    // `::1` and `::` are addresses of their own; what is above them in `::/96` is an old way to write IPv4.
+    if number >> 32 == 0 && number > 1 || a == 0x64 && b == 0xff9b {
+        found.push(last(number));
+    }
+    if a == 0x2002 {
+        found.push(last(number >> 80));
+    }
+    if a == 0x2001 && b == 0 {
+        found.push(last(!number));
+        found.push(last(number >> 64));
+    }
+    if (number >> 32) & 0xfcff_ffff == 0x0000_5efe {
+        found.push(last(number));
+    }
+    found
+}
+
+/// Every IPv4 address that some reader would make of this text: `127.1`, `2130706433`, `0x7f.1`, and `010.0.0.1` twice,
+/// since some read it as eight and some as ten.
+fn every_v4(text: &str) -> Vec<Ipv4Addr> {
+    let parts: Vec<&str> = text.split('.').collect();
+    let mut found: Vec<Ipv4Addr> = [true, false].into_iter().filter_map(|octal| v4(&parts, octal)).collect();
+    found.dedup();
+    found
+}
+
+fn v4(parts: &[&str], octal: bool) -> Option<Ipv4Addr> {
+    let numbers: Vec<u64> = parts.iter().map(|part| number(part, octal)).collect::<Option<_>>()?;
+    let (last, above) = numbers.split_last()?;
+    if above.len() > 3 || above.iter().any(|number| *number > 255) {
+        return None;
+    }
+    let room = 32_u32.saturating_sub(u32::try_from(above.len()).ok()?.saturating_mul(8));
+    if *last >= 1_u64.checked_shl(room)? {
+        return None;
+    }
+    let mut address = *last;
+    for (step, number) in (1_u32..).zip(above) {
+        address |= number.checked_shl(32_u32.saturating_sub(step.saturating_mul(8)))?;
+    }
+    Some(Ipv4Addr::from_bits(u32::try_from(address).ok()?))
+}
+
+fn number(part: &str, octal: bool) -> Option<u64> {
+    let lower = part.to_ascii_lowercase();
+    if let Some(hex) = lower.strip_prefix("0x") {
+        return if hex.is_empty() { Some(0) } else { plain(hex, 16) };
+    }
+    match lower.strip_prefix('0') {
+        Some(rest) if octal && !rest.is_empty() => plain(rest, 8),
+        _ => plain(&lower, 10),
+    }
+}
+
+/// `from_str_radix` takes a sign, which no address has.
+fn plain(digits: &str, radix: u32) -> Option<u64> {
+    digits.chars().all(|c| c.is_digit(radix)).then(|| u64::from_str_radix(digits, radix).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: P5
+    #[test]
+    fn one_address_has_one_name_however_it_is_spelled() {
+        for (text, name) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.1", "127.0.0.1"),
+            ("2130706433", "127.0.0.1"),
+            ("0x7f000001", "127.0.0.1"),
+            ("0X7F.1", "127.0.0.1"),
+            ("0", "0.0.0.0"),
+            ("169。254。169。254", "169.254.169.254"),
+            ("[::ffff:127.0.0.1]", "127.0.0.1"),
+            ("::ffff:7f00:1", "127.0.0.1"),
+            ("[::1]", "::1"),
+            ("fe80::1%eth0", "fe80::1"),
+            ("[fe80::1%25eth0]", "fe80::1"),
+            ("EXAMPLE.org.", "example.org"),
+            ("bücher.example", "xn--bcher-kva.example"),
+            ("10.0.0.1.example", "10.0.0.1.example"),
+            ("a_b.example", "a_b.example"),
+        ] {
+            assert_eq!(normal(text).as_deref(), Some(name), "{text}");
+        }
+        for text in ["", ".", "a..b", "a b", "a/b", "a@b", "[::1", "::g", "é\u{0}"] {
+            assert_eq!(normal(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_net_sees_every_address_that_a_host_could_be_and_allows_only_what_it_is() {
+        let check = |pattern: &str, host: &str, surely: bool, possibly: bool| {
+            let (net, host) = (HostPattern::read(pattern).unwrap(), Host::read(host).unwrap());
+            assert_eq!((net.fits(&host), net.could_fit(&host)), (surely, possibly), "{pattern} {host:?}");
+        };
+        check("127.0.0.0/8", "127.9.9.9", true, true);
+        check("127.0.0.0/8", "128.0.0.1", false, false);
+        check("127.0.0.0/8", "0177.0.0.1", false, true);
+        check("10.0.0.0/8", "010.0.0.1", false, true);
+        check("8.0.0.0/8", "010.0.0.1", false, true);
+        check("127.0.0.1", "::ffff:7f00:1", true, true);
+        check("127.0.0.0/8", "::7f00:1", false, true);
+        check("169.254.0.0/16", "64:ff9b::a9fe:a9fe", false, true);
+        check("127.0.0.0/8", "2002:7f00:1::", false, true);
+        check("127.0.0.0/8", "2001:0:0:0:0:0:80ff:fffe", false, true);
+        check("10.0.0.0/8", "fd00::5efe:a00:1", false, true);
+        check("fc00::/7", "fd00:ec2::254", true, true);
+        check("::/0", "10.0.0.1", true, true);
+        check("0.0.0.0/0", "::1", false, false);
+    }
+
+    #[test]
+    fn a_pattern_that_would_fit_nothing_is_none() {
+        for text in [
+            "10.0.0.1/8",
+            "10.0.0.0/33",
+            "::/129",
+            "x/8",
+            "010.0.0.1",
+            "*.",
+            "*",
+            "a.",
+            "*.a.",
+            "",
+            "*.10.1",
+            "*.0.0.1",
+        ] {
+            assert_eq!(HostPattern::read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Globs over paths, and what else a glob must see where it denies.
+//!
+//! A file system may take `.ENV` for `.env` and two spellings of `é` for one; deleting or moving a directory deletes or
+//! moves what is in it. Where a rule allows, none of that counts in its favour; where it denies or asks, all of it does.
+
+use std::borrow::Cow;
+
+use globset::{Glob, GlobBuilder};
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::BadPattern;
+
+/// A glob as patterns mean it: `*` stays within one step of a path.
+pub(crate) fn glob_of(glob: &str) -> Result<Glob, BadPattern> {
+    GlobBuilder::new(glob)
+        .literal_separator(true)
+        .build()
+        .map_err(|error| BadPattern::Glob { glob: glob.into(), why: error.kind().to_string() })
+}
+
+/// One spelling for all texts that some file system takes for the same name.
+pub(crate) fn folded(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.nfc().flat_map(char::to_lowercase).nfc().collect())
+}
+
+/// What a glob is where it denies or asks.
+#[derive(Debug)]
+pub(crate) struct Wide {
+    /// Globs over paths as they are.
+    pub(crate) exact: Vec<Glob>,
+    /// Globs over folded paths.
+    pub(crate) folded: Vec<Glob>,
+}
+
+impl Wide {
+    pub(crate) fn new(glob: &str) -> Result<Self, BadPattern> {
+        // Whoever guards everything in a directory means the directory, too: reading it reads what is in it.
+        let itself = glob.strip_suffix("/**").filter(|itself| !itself.is_empty());
+        let globs: Vec<&str> = [glob].into_iter().chain(itself).collect();
+        let folded = globs.iter().map(|glob| glob_of(&folded(glob))).collect::<Result<_, _>>()?;
+        // A class that leaves letters out leaves out others once it is folded: both are asked.
+        let classes = glob.contains('[');
+        let exact = globs.iter().filter(|_| classes).map(|glob| glob_of(glob)).collect::<Result<_, _>>()?;
+        Ok(Self { exact, folded })
+    }
+}
+
+/// The directories, folded, that hold everything a glob fits, as far as the glob says where that is: to delete or move one
+/// is to do so to what it holds.
+pub(crate) fn holders(glob: &str) -> Vec<String> {
+    let plain = plain_start(glob);
+    let Some((directory, _)) = plain.rsplit_once('/') else { return Vec::new() };
+    let above = std::iter::successors(Some(directory), |path| path.rsplit_once('/').map(|(above, _)| above));
+    let named = above.map(|path| if path.is_empty() { "/".to_owned() } else { folded(path).into_owned() });
+    named.collect()
+}
+
+/// The start of a glob in which every character stands for itself.
+fn plain_start(glob: &str) -> String {
+    let mut start = String::new();
+    let mut rest = glob.chars();
+    while let Some(c) = rest.next() {
+        let plain = match c {
+            '*' | '?' | '{' => return start,
+            '\\' => rest.next(),
+            '[' => match (rest.next(), rest.next()) {
+                (Some(only), Some(']')) if !matches!(only, '!' | '^') => Some(only),
+                _ => return start,
+            },
+            c => Some(c),
+        };
+        start.extend(plain);
+    }
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glob_says_which_directories_hold_what_it_fits() {
+        for (glob, wanted) in [
+            ("/w/conf/prod.key", &["/w/conf", "/w", "/"][..]),
+            ("/W/.ssh/**", &["/w/.ssh", "/w", "/"]),
+            ("/w/*.lock", &["/w", "/"]),
+            ("/a[*]b[{]/x", &["/a*b{", "/"]),
+            ("/a[bc]/x", &["/"]),
+            ("/a\\*/x", &["/a*", "/"]),
+            ("/**", &["/"]),
+            ("**/.env", &[]),
+            ("{/a,/b}/c", &[]),
+        ] {
+            assert_eq!(holders(glob), wanted, "{glob}");
+        }
+    }
+
+    #[test]
+    fn two_spellings_of_one_name_are_folded_to_one() {
+        assert_eq!(folded("/W/.ENV"), "/w/.env");
+        assert_eq!(folded("se\u{301}cret"), folded("SÉCRET"));
+        assert!(matches!(folded("/w/.env"), Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,226 @@
+//! Programs: whether a run is of the program that a pattern names.
+//!
+//! A name is not an identity. An allow by name is about the program that the system has under it, never about a file of
+//! that name that an agent could have put somewhere; a deny by name is about everything that goes by it.
+
+use super::path::folded;
+
+/// Where programs lie that a bare name may stand for in an allow: who can write there needs no gate to get around.
+const SYSTEM: &[&str] = &[
+    "/usr/bin/",
+    "/usr/sbin/",
+    "/usr/lib/",
+    "/usr/lib64/",
+    "/usr/libexec/",
+    "/usr/share/",
+    "/usr/local/bin/",
+    "/usr/local/sbin/",
+    "/usr/local/lib/",
+    "/usr/local/cargo/bin/",
+    "/usr/local/rustup/toolchains/",
+    "/usr/local/go/bin/",
+    "/bin/",
+    "/sbin/",
+    "/opt/homebrew/",
+    "/nix/store/",
+    "/run/current-system/sw/bin/",
+    "/snap/",
+];
+
+/// Where tool chains put programs beneath a home directory; the built-in rules ask before any of it is written.
+const HOME: &[&str] = &[".cargo/bin/", ".rustup/toolchains/", ".nvm/versions/node/", ".pyenv/versions/"];
+
+/// Programs that a name leads to over a link.
+const STANDS_IN: &[(&str, &[&str])] = &[
+    ("awk", &["mawk", "gawk", "nawk", "original-awk", "busybox"]),
+    ("sh", &["dash", "bash"]),
+    ("cargo", &["rustup"]),
+    ("rustc", &["rustup"]),
+    ("rustfmt", &["rustup"]),
+    ("npm", &["npm-cli.js"]),
+    ("npx", &["npx-cli.js"]),
+    ("corepack", &["corepack.js"]),
+    ("nc", &["nc.openbsd", "nc.traditional"]),
+    ("vi", &["vim.basic", "vim.tiny", "nvi"]),
+    ("cc", &["gcc"]),
+    ("c++", &["g++"]),
+];
+
+/// Long options for short ones that mean the same almost everywhere.
+const LONG: &[(char, &str)] = &[('r', "recursive"), ('R', "recursive"), ('f', "force")];
+
+/// Whether this is surely a run of that program with these leading words.
+pub(super) fn fits(words: &[String], program: &str, argv: &[String]) -> bool {
+    let Some((first, rest)) = words.split_first() else { return false };
+    let named = if first.contains('/') { first == program } else { is_the_systems(first, program, argv) };
+    named && argv.len() > rest.len() && rest.iter().zip(argv.iter().skip(1)).all(|(a, b)| a == b)
+}
+
+/// Whether this could be a run of that program with these words: options wherever they stand, clusters taken apart.
+pub(super) fn could_fit(words: &[String], program: &str, argv: &[String]) -> bool {
+    let Some((first, rest)) = words.split_first() else { return false };
+    let called = argv.first().map_or("", String::as_str);
+    let alike = |a: &str, b: &str| folded(a) == folded(b);
+    let named = match first.contains('/') {
+        true => alike(first, program) || alike(first, called),
+        false => alike(first, last_step(program)) || alike(first, last_step(called)),
+    };
+    let (options, plain): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| is_option(word));
+    let given: Vec<&str> = argv.iter().skip(1).map(String::as_str).collect();
+    named && begins_with(&given, &plain) && options.iter().all(|option| has_option(&given, option))
+}
+
+/// The last step of a path.
+pub(crate) fn last_step(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn is_the_systems(name: &str, program: &str, argv: &[String]) -> bool {
+    let file = last_step(program);
+    let called = argv.first().is_some_and(|called| called == name || called == program);
+    let named = file == name || called && stands_in(name, file);
+    named && is_system(program)
+}
+
+/// Whether the system has a file of this name where another is asked for: `python3` is `python3.12`.
+fn stands_in(name: &str, file: &str) -> bool {
+    let version = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+    file.strip_prefix(name).is_some_and(version)
+        || STANDS_IN.iter().any(|(asked, files)| *asked == name && files.contains(&file))
+}
+
+fn is_system(program: &str) -> bool {
+    SYSTEM.iter().any(|directory| program.starts_with(directory))
+        || beneath_home(program).is_some_and(|rest| HOME.iter().any(|directory| rest.starts_with(directory)))
+}
+
+fn beneath_home(path: &str) -> Option<&str> {
+    if let Some(rest) = path.strip_prefix("/root/") {
+        return Some(rest);
+    }
+    let users = ["/home/", "/Users/", "/var/home/"].iter().find_map(|homes| path.strip_prefix(homes))?;
+    users.split_once('/').map(|(_, rest)| rest)
+}
+
+fn is_option(word: &str) -> bool {
+    word.len() > 1 && word.starts_with('-')
+}
+
+/// Whether the words come first, in order, with nothing between them but options and the values they may have.
+fn begins_with(given: &[&str], plain: &[&String]) -> bool {
+    let mut wanted = plain.iter();
+    let Some(mut next) = wanted.next() else { return true };
+    let mut after_option = false;
+    for word in given {
+        if *word == next.as_str() {
+            match wanted.next() {
+                Some(another) => next = another,
+                None => return true,
+            }
+            after_option = false;
+        } else if is_option(word) {
+            after_option = !word.contains('=');
+        } else if after_option {
+            after_option = false;
+        } else {
+            return false;
+        }
+    }
+    false
+}
+
+fn has_option(given: &[&str], option: &str) -> bool {
+    let given = || given.iter().take_while(|word| **word != "--");
+    let is_same = |word: &&str| {
+        let name = word.split('=').next().unwrap_or(word);
+        name == option || option.starts_with("--") && name.len() > 3 && option.starts_with(name)
+    };
+    if given().any(is_same) {
+        return true;
+    }
+    if let Some(long) = option.strip_prefix("--") {
+        let short = LONG.iter().filter(|(_, name)| *name == long);
+        return short.into_iter().any(|(letter, _)| given().any(|word| has_letter(word, *letter)));
+    }
+    let letters = option.trim_start_matches('-');
+    // More than three letters are a word with one dash (`-exec`), not a cluster.
+    letters.chars().count() <= 3
+        && letters.chars().all(|letter| {
+            let long = LONG.iter().find(|(short, _)| *short == letter).map(|(_, name)| *name);
+            given().any(|word| has_letter(word, letter) || long.is_some_and(|long| abbreviates(word, long)))
+        })
+}
+
+fn has_letter(word: &str, letter: char) -> bool {
+    let cluster = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    let same = |c: char| c == letter || matches!((c, letter), ('r', 'R') | ('R', 'r'));
+    cluster.is_some_and(|letters| letters.chars().any(same))
+}
+
+fn abbreviates(word: &str, long: &str) -> bool {
+    word.strip_prefix("--").is_some_and(|name| !name.is_empty() && long.starts_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    // req: P3
+    #[test]
+    fn an_allow_by_name_is_about_the_systems_program() {
+        let check = |pattern: &str, program: &str, argv: &str, wanted: bool| {
+            assert_eq!(
+                fits(&words(pattern), program, &words(argv)),
+                wanted,
+                "{pattern} / {program} / {argv}"
+            );
+        };
+        check("git status", "/usr/bin/git", "git status -s", true);
+        check("git status", "/w/git", "git status", false);
+        check("git status", "git", "git status", false);
+        check("git status", "/usr/src/app/git", "git status", false);
+        check("cargo", "/home/u/.cargo/bin/rustup", "cargo test", true);
+        check("cargo", "/home/u/w/.cargo/bin/cargo", "cargo test", false);
+        check("awk", "/usr/bin/mawk", "awk 1", true);
+        check("awk", "/usr/bin/mawk", "/w/awk 1", false);
+        check("ls", "/usr/bin/rm", "ls -rf", false);
+        check("python3", "/usr/bin/python3.12", "python3 -V", true);
+        check("rm", "/usr/bin/rmdir", "rm x", false);
+        check("/w/run.sh", "/w/run.sh", "./run.sh a", true);
+        check("/usr/bin/git", "/w/git", "git", false);
+        check("git status", "/usr/bin/git", "git -c x status", false);
+        check("git status", "/usr/bin/git", "git", false);
+    }
+
+    #[test]
+    fn a_deny_by_name_is_about_all_that_goes_by_it() {
+        let check = |pattern: &str, program: &str, argv: &str, wanted: bool| {
+            assert_eq!(
+                could_fit(&words(pattern), program, &words(argv)),
+                wanted,
+                "{pattern} / {program} / {argv}"
+            );
+        };
+        check("git push", "/w/git", "git push", true);
+        check("git push", "git", "./GIT push", true);
+        check("git push", "/usr/bin/git", "git -C /x push origin", true);
+        check("git push", "/usr/bin/git", "git --git-dir=/x -p push", true);
+        check("git push", "/usr/bin/git", "git commit -m push", false);
+        check("git push", "/usr/bin/git", "git", false);
+        check("git push --force", "/usr/bin/git", "git push origin main --force", true);
+        check("git push --force", "/usr/bin/git", "git push -uf origin", true);
+        check("git push --force", "/usr/bin/git", "git push --forc", true);
+        check("git push --force", "/usr/bin/git", "git push origin main", false);
+        check("git push --force", "/usr/bin/git", "git push origin -- --force", false);
+        check("rm -r", "/usr/bin/rm", "rm --recursive --force /w/x", true);
+        check("rm -rf", "/usr/bin/rm", "rm /w/x -f -R", true);
+        check("rm -rf", "/usr/bin/rm", "rm -f x", false);
+        check("find -delete", "/usr/bin/find", "find . -type l -ls -depth", false);
+        check("find -delete", "/usr/bin/find", "find . -delete", true);
+        check("touch", "/usr/bin/busybox", "touch x", true);
+    }
+}

@@ -1,0 +1,170 @@
+//! Examples: what a rule is and is not about, in the words of who wrote it, checked when the rule is read.
+//!
+//! Paths, hosts and tools are checked here. Commands are read by someone else, who comes in as [`Examples`]; where nobody
+//! can read them, that is said and never passed over.
+
+use super::builtin::{Places, builtin};
+use super::compile::Policy;
+use super::judge::Request;
+use super::rule::{Example, Rule};
+use super::when::When;
+use crate::call::Mode;
+use crate::effect::{Effect, Plan};
+use crate::id::{AgentId, SessionId};
+use crate::manifest::{Class, Manifest};
+use crate::pattern::{Matcher, Pattern};
+use crate::ruling::Verdict;
+
+/// Reads the commands that stand as examples with `run` rules.
+pub trait Examples {
+    /// What the command would do; `None` where commands cannot be read.
+    fn plan(&self, command: &str) -> Option<Plan>;
+}
+
+/// Reads no commands: examples of them are reported as not checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NotRead;
+
+impl Examples for NotRead {
+    fn plan(&self, _command: &str) -> Option<Plan> {
+        None
+    }
+}
+
+/// An example that nobody could check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unchecked {
+    /// The rule it stands with.
+    pub rule: String,
+    /// The example.
+    pub example: Example,
+}
+
+/// What came of one example.
+pub(super) enum Checked {
+    /// It is as the rule says.
+    Holds,
+    /// It is not; why, and what to do.
+    Fails(String),
+    /// Nobody can read it.
+    NotRead,
+}
+
+/// A rule whose patterns are right, made ready for its examples.
+pub(super) struct Subject<'a> {
+    rule: &'a Rule,
+    places: &'a Places<'a>,
+    patterns: Vec<Matcher>,
+    except: Vec<Matcher>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(rule: &'a Rule, places: &'a Places<'a>) -> Self {
+        let ready = |patterns: &[Pattern], sense| {
+            let matchers = patterns.iter().map(|pattern| Matcher::in_sense(pattern.clone(), sense));
+            matchers.filter_map(Result::ok).collect()
+        };
+        let patterns = ready(&rule.patterns, rule.sense());
+        let except = ready(&rule.except, rule.sense_of_except());
+        Self { rule, places, patterns, except }
+    }
+
+    /// Checks one example.
+    pub(super) fn check(&self, example: &Example, wanted: bool, examples: &dyn Examples) -> Checked {
+        let fits = match meant(self.rule, &example.text) {
+            Meant::Command(command) => match examples.plan(command) {
+                Some(plan) => self.runs(&plan),
+                None => return Checked::NotRead,
+            },
+            Meant::Effects(effects) => Some(effects.iter().any(|effect| self.about(effect))),
+        };
+        let told = |text: &str| Checked::Fails(text.to_owned());
+        match (fits, wanted) {
+            (None, _) => told("it cannot be judged under this rule"),
+            (Some(true), true) | (Some(false), false) => Checked::Holds,
+            (Some(false), true) => told("the rule does not cover it"),
+            (Some(true), false) => told("the rule covers it"),
+        }
+    }
+
+    fn about(&self, effect: &Effect) -> bool {
+        let any = |matchers: &[Matcher]| matchers.iter().any(|matcher| matcher.fits(effect));
+        any(&self.patterns) && !any(&self.except)
+    }
+
+    /// Whether a command is covered: for an allow, that it is allowed beside the built-in rules; else that the rule is
+    /// about some part of it.
+    fn runs(&self, plan: &Plan) -> Option<bool> {
+        let Self { rule, places, .. } = self;
+        if rule.verdict != Verdict::Allow {
+            return Some(plan.effects.iter().any(|effect| self.about(effect)));
+        }
+        let mut rules = builtin(places).ok()?;
+        rules.retain(|other| other.id != rule.id);
+        rules.push(Rule { when: When::default(), ..(*rule).clone() });
+        let policy = Policy::new(rules).ok()?;
+        let mut manifest = Manifest::new("example", "", serde_json::Value::Null);
+        (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
+        let (session, agent) = (SessionId::new("example").ok()?, AgentId::new("example").ok()?);
+        let request = Request {
+            manifest: &manifest,
+            plan,
+            mode: Mode::ConfirmSensitive,
+            tool_asks: false,
+            session: &session,
+            agent: &agent,
+            leaves: &[],
+            now: 0,
+        };
+        Some(policy.rule(&request).verdict == Verdict::Allow)
+    }
+}
+
+enum Meant<'a> {
+    Command(&'a str),
+    Effects(Vec<Effect>),
+}
+
+/// What an example stands for: as it says, else a command where the rule is about runs, else every kind the rule is about.
+fn meant<'a>(rule: &Rule, text: &'a str) -> Meant<'a> {
+    let kinds = ["run", "read", "write", "delete", "reach", "invoke"];
+    if let Some((kind, target)) = text.split_once(':')
+        && kinds.contains(&kind)
+    {
+        let target = target.trim_start();
+        return match kind {
+            "run" => Meant::Command(target),
+            kind => Meant::Effects(effect(kind, target).into_iter().collect()),
+        };
+    }
+    if rule.patterns.iter().any(|pattern| matches!(pattern, Pattern::Run(_))) {
+        return Meant::Command(text);
+    }
+    let mut effects: Vec<Effect> =
+        rule.patterns.iter().filter_map(|pattern| effect(kind_of(pattern), text)).collect();
+    effects.dedup();
+    Meant::Effects(effects)
+}
+
+fn effect(kind: &str, target: &str) -> Option<Effect> {
+    let text = target.to_owned();
+    Some(match kind {
+        "read" => Effect::Read { path: text },
+        "write" => Effect::Write { path: text },
+        "delete" => Effect::Delete { path: text },
+        "reach" => Effect::Reach { host: text, port: 443 },
+        "invoke" => Effect::Invoke { tool: text },
+        _ => return None,
+    })
+}
+
+const fn kind_of(pattern: &Pattern) -> &'static str {
+    match pattern {
+        Pattern::Run(_) => "run",
+        Pattern::Read(_) => "read",
+        Pattern::Write(_) => "write",
+        Pattern::Delete(_) => "delete",
+        Pattern::Reach(_) => "reach",
+        Pattern::Invoke(_) => "invoke",
+    }
+}

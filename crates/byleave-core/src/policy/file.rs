@@ -1,0 +1,471 @@
+//! The policy file: rules as TOML, read by hand so that every key and every type is looked at.
+//!
+//! Pure: text comes in, rules go out. A file that is not right in full gives no rules at all, and everything that is wrong
+//! with it is told at once, each with its place and what to do. Reading never loosens: what is not understood is a flaw.
+
+mod expand;
+mod key;
+
+use std::fmt;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use self::expand::{Expand, Expanded};
+use super::builtin::Places;
+use super::example::{Checked, Examples, Subject, Unchecked};
+use super::rule::{Example, Layer, Rule};
+use super::when::When;
+use crate::pattern::Pattern;
+use crate::ruling::Verdict;
+
+/// A policy file, as someone read it.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleFile<'a> {
+    /// What it is called where something is said about it.
+    pub name: &'a str,
+    /// Whose it is.
+    pub layer: Layer,
+    /// What is in it.
+    pub text: &'a str,
+}
+
+/// The rules of a file that is right in full.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadFile {
+    /// The rules.
+    pub rules: Vec<Rule>,
+    /// The examples that nobody could check.
+    pub unchecked: Vec<Unchecked>,
+    /// How many examples were checked, and hold.
+    pub checked: usize,
+}
+
+/// Why a policy file cannot be used: everything that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct FileFault {
+    /// The file.
+    pub file: String,
+    /// Its text, so that the places can be shown.
+    pub text: String,
+    /// What is wrong; never empty.
+    pub flaws: Vec<Flaw>,
+}
+
+/// One thing that is wrong with a policy file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// Where, in bytes.
+    pub span: Range<usize>,
+    /// On which line, from one.
+    pub line: usize,
+    /// At which character of it, from one.
+    pub column: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub todo: String,
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot use policy file `{}`", self.file)?;
+        let mut separator = ": ";
+        for Flaw { line, column, what, todo, .. } in &self.flaws {
+            write!(f, "{separator}line {line}, column {column}: {what}; {todo}")?;
+            separator = " — ";
+        }
+        Ok(())
+    }
+}
+
+/// Reads a policy file, and checks its examples.
+pub fn read(
+    file: &RuleFile<'_>,
+    places: &Places<'_>,
+    examples: &dyn Examples,
+) -> Result<ReadFile, FileFault> {
+    read_rules(file, places, Some(examples))
+}
+
+/// Reads a policy file, and checks its examples if someone reads them.
+pub(super) fn read_rules(
+    file: &RuleFile<'_>,
+    places: &Places<'_>,
+    examples: Option<&dyn Examples>,
+) -> Result<ReadFile, FileFault> {
+    let mut reader = Reader { file, places, examples, flaws: Vec::new(), found: ReadFile::default() };
+    let (table, errors) = DeTable::parse_recoverable(file.text);
+    if errors.is_empty() {
+        reader.file(table.get_ref());
+    }
+    for error in errors {
+        let todo = "write it as TOML says: https://toml.io".to_owned();
+        reader.flaw(error.span().unwrap_or_default(), error.message().trim().replace('\n', ", "), todo);
+    }
+    if reader.flaws.is_empty() {
+        return Ok(reader.found);
+    }
+    reader.flaws.sort_by_key(|flaw| flaw.span.start);
+    Err(FileFault { file: file.name.to_owned(), text: file.text.to_owned(), flaws: reader.flaws })
+}
+
+type Value<'i> = Spanned<DeValue<'i>>;
+
+struct Reader<'a> {
+    file: &'a RuleFile<'a>,
+    places: &'a Places<'a>,
+    examples: Option<&'a dyn Examples>,
+    flaws: Vec<Flaw>,
+    found: ReadFile,
+}
+
+/// What makes a pattern of one kind from a text.
+type Kind = fn(String) -> Pattern;
+
+/// The kinds of effects that a key of a rule is about.
+const KINDS: &[(&str, &[Kind])] = &[
+    ("read", &[Pattern::Read]),
+    ("write", &[Pattern::Write]),
+    ("delete", &[Pattern::Delete]),
+    ("touch", &[Pattern::Read, Pattern::Write, Pattern::Delete]),
+    ("reach", &[Pattern::Reach]),
+    ("invoke", &[Pattern::Invoke]),
+    ("mcp", &[Pattern::Invoke]),
+    ("tool", &[Pattern::Invoke]),
+];
+
+impl Reader<'_> {
+    fn file(&mut self, table: &DeTable<'_>) {
+        let mut seen: Vec<(String, usize)> = Vec::new();
+        for (key, value) in table {
+            if key.get_ref() != "rule" {
+                self.unknown(key, "a policy file", &["rule"]);
+                continue;
+            }
+            let Some(rules) = value.get_ref().as_array() else {
+                self.flaw(key.span(), "`rule` is not a list of tables", "begin every rule with `[[rule]]`");
+                continue;
+            };
+            for rule in rules {
+                self.rule(rule, &mut seen);
+            }
+        }
+    }
+
+    fn rule(&mut self, value: &Value<'_>, seen: &mut Vec<(String, usize)>) {
+        let Some(table) = value.get_ref().as_table() else {
+            self.flaw(value.span(), "this rule is not a table", "begin every rule with `[[rule]]`");
+            return;
+        };
+        let flaws = self.flaws.len();
+        let line = place(self.file.text, value.span().start).0;
+        let mut rule = Rule::new(format!("line-{line}"), self.file.layer, Verdict::Ask, Vec::new());
+        if self.file.layer != Layer::Builtin {
+            rule.origin = Some(format!("{}:{line}", self.file.name));
+        }
+        let mut verdict = None;
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "id" => rule.id = self.id(value).unwrap_or_default(),
+                "verdict" => verdict = self.verdict(value),
+                "run" => self.runs(value, &mut rule.patterns),
+                "except" => {}
+                "when" => rule.when = self.when(value),
+                "why" => rule.why = self.text(value).unwrap_or_default(),
+                "firm" => rule.firm = self.flag(value).unwrap_or_default(),
+                "dangerous" => rule.dangerous = self.flag(value).unwrap_or_default(),
+                "guarantees" => rule.guarantees = self.plain_texts(value),
+                "yes" => rule.yes = self.examples(value, table),
+                "no" => rule.no = self.examples(value, table),
+                kind => match KINDS.iter().find(|(name, _)| *name == kind) {
+                    Some((_, kinds)) => self.patterns(value, kinds, &mut rule.patterns),
+                    None => self.unknown(key, "a rule", key::RULE),
+                },
+            }
+        }
+        if !table.iter().any(|(key, _)| key.get_ref() == "verdict") {
+            self.flaw(
+                head(value),
+                "this rule has no verdict",
+                "add `verdict = \"deny\"`, `\"ask\"` or `\"allow\"`",
+            );
+        }
+        rule.verdict = verdict.unwrap_or(Verdict::Deny);
+        if let Some(except) = table.iter().find(|(key, _)| key.get_ref() == "except").map(|(_, value)| value)
+        {
+            self.except(except, &mut rule);
+        }
+        if self.flaws.len() > flaws {
+            return;
+        }
+        // Built-in patterns about places that are not known are left out, and a rule about nothing else with them.
+        if self.file.layer == Layer::Builtin && rule.patterns.is_empty() {
+            return;
+        }
+        if let Err(fault) = rule.check() {
+            let told = fault.to_string();
+            let (what, todo) = told.rsplit_once("; ").unwrap_or((&told, "change it"));
+            self.flaw(head(value), format!("rule `{}`: {what}", rule.id), todo);
+            return;
+        }
+        match seen.iter().find(|(id, _)| *id == rule.id) {
+            Some((id, other)) => {
+                let what = format!("another rule has the id `{id}`: the one on line {other}");
+                self.flaw(head(value), what, "rename one of them");
+            }
+            None => seen.push((rule.id.clone(), line)),
+        }
+        self.check_examples(&rule);
+        self.found.rules.push(rule);
+    }
+
+    fn check_examples(&mut self, rule: &Rule) {
+        let Some(examples) = self.examples else { return };
+        if rule.yes.is_empty() && rule.no.is_empty() {
+            return;
+        }
+        let subject = Subject::new(rule, self.places);
+        let yes = rule.yes.iter().map(|example| (example, true));
+        for (example, wanted) in yes.chain(rule.no.iter().map(|example| (example, false))) {
+            match subject.check(example, wanted, examples) {
+                Checked::Holds => self.found.checked = self.found.checked.saturating_add(1),
+                Checked::NotRead => {
+                    self.found.unchecked.push(Unchecked { rule: rule.id.clone(), example: example.clone() });
+                }
+                Checked::Fails(why) => {
+                    let key = if wanted { "yes" } else { "no" };
+                    let what = format!("example `{}` of `{key}` does not hold: {why}", example.text);
+                    self.flaw(example.at.clone(), what, "change the rule or the example");
+                }
+            }
+        }
+    }
+
+    fn patterns(&mut self, value: &Value<'_>, kinds: &[Kind], to: &mut Vec<Pattern>) {
+        for (text, span) in self.texts(value) {
+            for expanded in self.expand(&text, &span, kinds) {
+                to.extend(kinds.iter().map(|kind| kind(expanded.clone())));
+            }
+        }
+    }
+
+    /// What one text of a pattern stands for: places put in, a directory with what is in it, and checked.
+    fn expand(&mut self, text: &str, span: &Range<usize>, kinds: &[Kind]) -> Vec<String> {
+        let Some(kind) = kinds.first().map(|kind| kind(text.to_owned())) else { return Vec::new() };
+        let is_path = matches!(kind, Pattern::Read(_) | Pattern::Write(_) | Pattern::Delete(_));
+        let expander = Expand { places: self.places, built_in: self.file.layer == Layer::Builtin };
+        let expanded = if is_path { expander.path(text) } else { Expanded::Texts(vec![text.to_owned()]) };
+        let texts = match expanded {
+            Expanded::Texts(texts) => texts,
+            Expanded::Nowhere => return Vec::new(),
+            Expanded::Flaw(what, todo) => {
+                self.flaw(span.clone(), what, todo);
+                return Vec::new();
+            }
+        };
+        for text in &texts {
+            let pattern = kinds.first().map(|kind| kind(text.clone()));
+            if let Some((what, todo)) = pattern.as_ref().and_then(key::wrong) {
+                self.flaw(span.clone(), what, todo);
+                return Vec::new();
+            }
+        }
+        texts
+    }
+
+    fn runs(&mut self, value: &Value<'_>, to: &mut Vec<Pattern>) {
+        for (text, span) in self.texts(value) {
+            let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            if let Some((what, todo)) = key::wrong_run(&words) {
+                self.flaw(span, what, todo);
+                continue;
+            }
+            let expander = Expand { places: self.places, built_in: self.file.layer == Layer::Builtin };
+            match words.first().map(|program| expander.program(program)) {
+                Some(Expanded::Texts(program)) => {
+                    words.splice(..1, program);
+                    to.push(Pattern::Run(words));
+                }
+                Some(Expanded::Flaw(what, todo)) => self.flaw(span, what, todo),
+                Some(Expanded::Nowhere) | None => {}
+            }
+        }
+    }
+
+    /// Exceptions: for every kind that the rule is about, or by kind.
+    fn except(&mut self, value: &Value<'_>, rule: &mut Rule) {
+        if let Some(table) = value.get_ref().as_table() {
+            for (key, value) in table {
+                match KINDS.iter().find(|(name, _)| *name == key.get_ref().as_ref()) {
+                    Some((_, kinds)) => self.patterns(value, kinds, &mut rule.except),
+                    None if key.get_ref() == "run" => self.runs(value, &mut rule.except),
+                    None => self.unknown(key, "`except`", key::KINDS),
+                }
+            }
+            return;
+        }
+        let about = |kind: fn(String) -> Pattern| {
+            let kind = std::mem::discriminant(&kind(String::new()));
+            rule.patterns.iter().any(|pattern| std::mem::discriminant(pattern) == kind)
+        };
+        let all = [Pattern::Read as Kind, Pattern::Write, Pattern::Delete];
+        let paths: Vec<_> = all.into_iter().filter(|kind| about(*kind)).collect();
+        let rest = [Pattern::Reach as Kind, Pattern::Invoke];
+        let rest: Vec<_> = rest.into_iter().filter(|kind| about(*kind)).collect();
+        let run = rule.patterns.iter().any(|pattern| matches!(pattern, Pattern::Run(_)));
+        match (run, rest.as_slice(), paths.is_empty()) {
+            (true, [], true) => self.runs(value, &mut rule.except),
+            (false, [only], true) => self.patterns(value, &[*only], &mut rule.except),
+            (false, [], false) => self.patterns(value, &paths, &mut rule.except),
+            (false, [], true) => {}
+            _ => self.flaw(
+                value.span(),
+                "the rule is about several kinds of effects, so an exception must say which it is about",
+                "write `except = { run = [..], read = [..] }`",
+            ),
+        }
+    }
+
+    fn when(&mut self, value: &Value<'_>) -> When {
+        let mut when = When::default();
+        let Some(table) = value.get_ref().as_table() else {
+            self.wrong_type(value, "a table", "write `when = { class = \"bash\" }`");
+            return when;
+        };
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "read_only" => when.read_only = self.flag(value),
+                "sensitive" => when.sensitive = self.flag(value),
+                "class" => {
+                    for (text, span) in self.texts(value) {
+                        match key::class(&text) {
+                            Some(class) => when.class.push(class),
+                            None => self.flaw(span, format!("there is no class `{text}`"), key::CLASSES),
+                        }
+                    }
+                }
+                "server" => when.server = self.glob(value),
+                "session" => when.session = self.glob(value),
+                "agent" => when.agent = self.glob(value),
+                _ => self.unknown(key, "`when`", key::WHEN),
+            }
+        }
+        when
+    }
+
+    fn examples(&mut self, value: &Value<'_>, table: &DeTable<'_>) -> Vec<Example> {
+        let has = |names: &[&str]| table.iter().any(|(key, _)| names.contains(&key.get_ref().as_ref()));
+        let only_paths =
+            has(&["read", "write", "delete", "touch"]) && !has(&["run", "reach", "invoke", "mcp", "tool"]);
+        let expander = Expand { places: self.places, built_in: self.file.layer == Layer::Builtin };
+        let texts = self.texts(value).into_iter();
+        texts
+            .filter_map(|(text, at)| {
+                let text = expander.example(&text, only_paths)?;
+                Some(Example { text, at })
+            })
+            .collect()
+    }
+
+    fn id(&mut self, value: &Value<'_>) -> Option<String> {
+        let id = self.text(value)?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+        if id.is_empty() || id.len() > 100 || !id.chars().all(plain) {
+            let todo = "use letters, digits, `-`, `_`, `.`, `/` and `:`, at most 100 of them";
+            self.flaw(value.span(), format!("`{}` cannot be an id", id.escape_debug()), todo);
+        }
+        Some(id)
+    }
+
+    fn verdict(&mut self, value: &Value<'_>) -> Option<Verdict> {
+        let verdict = match self.text(value)?.as_str() {
+            "allow" => Verdict::Allow,
+            "ask" => Verdict::Ask,
+            "deny" => Verdict::Deny,
+            other => {
+                let what = format!("there is no verdict `{}`", other.escape_debug());
+                self.flaw(value.span(), what, "write `allow`, `ask` or `deny`");
+                return None;
+            }
+        };
+        if verdict == Verdict::Allow && self.file.layer == Layer::Project {
+            let todo = "move the rule to your own policy file, or make it `ask` or `deny`";
+            self.flaw(value.span(), "the file of a project may not allow: it only tightens", todo);
+        }
+        Some(verdict)
+    }
+
+    fn glob(&mut self, value: &Value<'_>) -> Option<String> {
+        let text = self.text(value)?;
+        if let Err(bad) = Pattern::Invoke(text.clone()).check() {
+            self.flaw(value.span(), bad.to_string(), "write it as a glob: `*` is any text");
+        }
+        Some(text)
+    }
+
+    fn text(&mut self, value: &Value<'_>) -> Option<String> {
+        let text = value.get_ref().as_str().map(str::to_owned);
+        if text.is_none() {
+            self.wrong_type(value, "a text", "put it in quotes");
+        }
+        text
+    }
+
+    fn flag(&mut self, value: &Value<'_>) -> Option<bool> {
+        let flag = value.get_ref().as_bool();
+        if flag.is_none() {
+            self.wrong_type(value, "yes or no", "write `true` or `false`, without quotes");
+        }
+        flag
+    }
+
+    fn plain_texts(&mut self, value: &Value<'_>) -> Vec<String> {
+        self.texts(value).into_iter().map(|(text, _)| text).collect()
+    }
+
+    /// A text, or a list of texts; a list of nothing is a flaw, for it says nothing.
+    fn texts(&mut self, value: &Value<'_>) -> Vec<(String, Range<usize>)> {
+        let Some(items) = value.get_ref().as_array() else {
+            return self.text(value).map(|text| (text, value.span())).into_iter().collect();
+        };
+        if items.is_empty() {
+            self.flaw(value.span(), "the list is empty", "put something in it, or drop the key");
+        }
+        let mut texts = Vec::new();
+        for item in items {
+            texts.extend(self.text(item).map(|text| (text, item.span())));
+        }
+        texts
+    }
+
+    fn wrong_type(&mut self, value: &Value<'_>, wanted: &str, todo: &str) {
+        self.flaw(value.span(), format!("this is {}, not {wanted}", key::kind(value.get_ref())), todo);
+    }
+
+    fn unknown(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, place: &str, known: &[&str]) {
+        let what = format!("{place} has no key `{}`", key.get_ref().escape_debug());
+        let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+        self.flaw(key.span(), what, format!("it has {}", known.join(", ")));
+    }
+
+    fn flaw(&mut self, span: Range<usize>, what: impl Into<String>, todo: impl Into<String>) {
+        let (line, column) = place(self.file.text, span.start);
+        self.flaws.push(Flaw { span, line, column, what: what.into(), todo: todo.into() });
+    }
+}
+
+/// The place of a rule's head: its `[[rule]]`, not all of it.
+fn head(value: &Value<'_>) -> Range<usize> {
+    let span = value.span();
+    span.start..span.end.min(span.start.saturating_add("[[rule]]".len()))
+}
+
+/// Line and column, from one.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count().saturating_add(1);
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count());
+    (line, column.saturating_add(1))
+}

@@ -1,0 +1,378 @@
+//! Policy files: what is read, what is wrong and where, and how quickly the rules judge.
+
+use std::time::{Duration, Instant};
+
+use byleave_core::call::Mode;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::id::{AgentId, SessionId};
+use byleave_core::manifest::{Class, Manifest};
+use byleave_core::pattern::Pattern;
+use byleave_core::policy::{
+    Examples, Layer, NotRead, Places, Policy, ReadFile, Request, Rule, RuleFile, builtin, read,
+};
+use byleave_core::ruling::Verdict;
+use proptest::prelude::*;
+
+const PLACES: Places<'_> = Places {
+    workspace: Some("/w"),
+    home: Some("/home/u"),
+    state: Some("/s"),
+    config: Some("/home/u/.config/byleave"),
+};
+
+fn load(layer: Layer, text: &str) -> Result<ReadFile, byleave_core::policy::FileFault> {
+    read(&RuleFile { name: "p.toml", layer, text }, &PLACES, &NotRead)
+}
+
+// req: P8
+#[test]
+fn everything_wrong_is_told_with_its_place_and_what_to_do() {
+    let check = |text: &str, line: usize, column: usize, wanted: &str| {
+        let fault = load(Layer::User, text).unwrap_err();
+        let found = fault
+            .flaws
+            .iter()
+            .find(|flaw| (flaw.line, flaw.column) == (line, column) && flaw.what.contains(wanted));
+        assert!(found.is_some_and(|flaw| !flaw.todo.is_empty()), "{text}\n{fault:#?}");
+        assert!(fault.to_string().contains(&format!("line {line}, column {column}")), "{fault}");
+    };
+    let rule = |more: &str| format!("[[rule]]\nid = \"a\"\nverdict = \"deny\"\nread = \"/x\"\n{more}");
+    check("x = [", 1, 6, "array");
+    check("colour = 1", 1, 1, "no key `colour`");
+    check("rule = 1", 1, 1, "not a list");
+    check("rule = [1]", 1, 9, "not a table");
+    check("[[rule]]\nread = \"/x\"", 1, 1, "no verdict");
+    check("[[rule]]\nverdict = \"no\"\nread = \"/x\"", 2, 11, "no verdict `no`");
+    check("[[rule]]\nverdict = \"deny\"", 1, 1, "no pattern");
+    check(&rule("colour = 1"), 5, 1, "no key `colour`");
+    check(&rule("firm = \"yes\""), 5, 8, "a text, not yes or no");
+    check(&rule("firm = true"), 1, 1, "`firm`");
+    check(&rule("why = 1"), 5, 7, "a number, not a text");
+    check(&rule("write = []"), 5, 9, "empty");
+    check(&rule("write = [\"/x\", 1]"), 5, 16, "a number");
+    check(&rule("write = \"/[\""), 5, 9, "glob");
+    check(&rule("write = \"/a/../b\""), 5, 9, "never match");
+    check(&rule("write = \"/a//b\""), 5, 9, "never match");
+    check(&rule("write = \"~x/b\""), 5, 9, "another's home");
+    check(&rule("reach = \"https://x/\""), 5, 9, "host");
+    check(&rule("reach = \"10.0.0.1/8\""), 5, 9, "host");
+    check(&rule("invoke = \"Bsh(touch)\""), 5, 10, "no tool has such a name");
+    check(&rule("run = \"\""), 5, 7, "empty");
+    check(&rule("run = \"git log | cat\""), 5, 7, "not a line of shell");
+    check(&rule("run = \"npm *\""), 5, 7, "glob");
+    check(&rule("except = \"/x\""), 1, 1, "excepts everything");
+    check(&rule("except = { write = \"/x\" }"), 1, 1, "excepts a kind");
+    check(&rule("when = 1"), 5, 8, "not a table");
+    check(&rule("when = { colour = 1 }"), 5, 10, "no key `colour`");
+    check(&rule("when = { class = \"shell\" }"), 5, 18, "no class `shell`");
+    check(&rule("id = \"b\""), 5, 1, "duplicate");
+    check(&(rule("") + &rule("")), 5, 1, "another rule has the id `a`");
+    check(&rule("yes = \"/y\""), 5, 7, "does not cover it");
+    check(&rule("no = [\"/y\", \"/X\"]"), 5, 13, "covers it");
+}
+
+// req: P8
+#[test]
+fn a_project_never_allows() {
+    let text = "[[rule]]\nverdict = \"allow\"\nread = \"/x\"";
+    assert!(load(Layer::User, text).is_ok());
+    let fault = load(Layer::Project, text).unwrap_err();
+    assert_eq!((fault.flaws[0].line, fault.flaws[0].column), (2, 11), "{fault}");
+}
+
+#[test]
+fn places_aliases_and_directories_are_put_in() {
+    let text = r#"
+[[rule]]
+verdict = "deny"
+read = ["src/**", "~/x", "{state}/", "**/y", "/{a,b}"]
+mcp = "m_*"
+run = ["./run.sh now", "rm -r"]
+"#;
+    let rules = load(Layer::User, text).unwrap().rules;
+    let mut found = rules[0].patterns.clone();
+    let read = |glob: &str| Pattern::Read(glob.into());
+    let run = |words: &[&str]| Pattern::Run(words.iter().map(|word| (*word).into()).collect());
+    let mut wanted = vec![
+        read("/w/src/**"),
+        read("/home/u/x"),
+        read("/s"),
+        read("/s/**"),
+        read("**/y"),
+        read("/{a,b}"),
+        Pattern::Invoke("m_*".into()),
+        run(&["/w/run.sh", "now"]),
+        run(&["rm", "-r"]),
+    ];
+    found.sort_by_key(|pattern| format!("{pattern:?}"));
+    wanted.sort_by_key(|pattern| format!("{pattern:?}"));
+    assert_eq!(found, wanted);
+    assert_eq!((rules[0].id.as_str(), rules[0].origin.as_deref()), ("line-2", Some("p.toml:2")));
+    let nowhere = RuleFile { name: "p.toml", layer: Layer::User, text };
+    assert!(read_nowhere(&nowhere), "a place that is not known is a flaw in a file of someone");
+}
+
+fn read_nowhere(file: &RuleFile<'_>) -> bool {
+    read(file, &Places::default(), &NotRead).is_err()
+}
+
+fn file(text: &str) -> RuleFile<'_> {
+    RuleFile { name: "p.toml", layer: Layer::User, text }
+}
+
+struct Reads;
+
+impl Examples for Reads {
+    /// Every word a word, the first a program of the system; a word with `>` before it is written.
+    fn plan(&self, command: &str) -> Option<Plan> {
+        let argv: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+        let mut effects = vec![Effect::Run { program: format!("/usr/bin/{}", argv[0]), argv: argv.clone() }];
+        effects.extend(
+            argv.iter()
+                .filter_map(|word| word.strip_prefix('>'))
+                .map(|path| Effect::Write { path: path.into() }),
+        );
+        Some(Plan { effects, ..Plan::default() })
+    }
+}
+
+#[test]
+fn commands_are_checked_by_who_can_read_them_and_loudly_not_otherwise() {
+    let text = |yes: &str, no: &str| {
+        format!(
+            "[[rule]]\nid = \"g\"\nverdict = \"allow\"\nrun = \"git diff\"\nyes = \"{yes}\"\nno = \"{no}\""
+        )
+    };
+    let good = text("git diff HEAD", "git diff >/etc/x");
+    let told = read(&file(&good), &PLACES, &Reads).unwrap();
+    assert_eq!((told.checked, told.unchecked.len()), (2, 0));
+    let told = read(&file(&good), &PLACES, &NotRead).unwrap();
+    assert_eq!((told.checked, told.unchecked.len()), (0, 2));
+    for bad in [text("git push", "git x"), text("git diff", "git diff -a")] {
+        assert!(read(&file(&bad), &PLACES, &Reads).is_err(), "{bad}");
+    }
+}
+
+fn verdict(policy: &Policy, class: Class, effect: Effect) -> Verdict {
+    let mut manifest = Manifest::new("t", "", serde_json::json!({}));
+    (manifest.permission_class, manifest.sensitive) = (class, Some(false));
+    let plan = Plan { effects: vec![effect], ..Plan::default() };
+    let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+    let request = Request {
+        manifest: &manifest,
+        plan: &plan,
+        mode: Mode::default(),
+        tool_asks: false,
+        session: &session,
+        agent: &agent,
+        leaves: &[],
+        now: 0,
+    };
+    policy.rule(&request).verdict
+}
+
+// req: P3, P4, P5
+#[test]
+fn what_the_corpus_says_of_files_and_hosts_holds_by_default() {
+    use Verdict::{Allow, Ask, Deny};
+    let mut rules = builtin(&PLACES).unwrap();
+    // Whatever the person allows wholesale, the built-in denies and asks stand.
+    rules.extend(
+        load(Layer::User, "[[rule]]\nverdict = \"allow\"\nread = \"/w/**\"\nwrite = \"/w/**\"")
+            .unwrap()
+            .rules,
+    );
+    let policy = Policy::new(rules).unwrap();
+    let write = |path: &str| Effect::Write { path: path.into() };
+    for (wanted, paths) in [
+        (
+            Deny,
+            &[
+                "/w/.agent/policy.toml",
+                "/w/.AGENT/x",
+                "/w/.vscode/settings.json",
+                "/w/x.code-workspace",
+                "/w/.cursor/mcp.json",
+                "/w/.mcp.json",
+                "/w/conf/mcp.json",
+                "/w/.git/hooks/post-commit",
+                "/w/.git/config",
+                "/w/.envrc",
+                "/home/u/.zshenv",
+                "/home/u/.ssh/config",
+                "/home/u/.config/systemd/user/x.service",
+                "/w/.byleave/policy.toml",
+                "/home/u/.config/byleave/policy.toml",
+                "/s/book",
+                "/dev/sda",
+                "/etc/sudoers",
+            ][..],
+        ),
+        (
+            Ask,
+            &[
+                "/w/.gitattributes",
+                "/w/.gitmodules",
+                "/w/.npmrc",
+                "/w/.yarnrc.yml",
+                "/w/.cargo/config.toml",
+                "/w/.pre-commit-config.yaml",
+                "/w/.husky/pre-commit",
+                "/w/.github/workflows/ci.yml",
+                "/w/.devcontainer/devcontainer.json",
+                "/w/AGENTS.md",
+                "/w/.ripgreprc",
+                "/etc/x",
+            ],
+        ),
+        (
+            Allow,
+            &[
+                "/w/src/credentials.rs",
+                "/w/.env.example",
+                "/w/.gitignore",
+                "/w/.git/index",
+                "/dev/null",
+                "/w/a/agent.md",
+            ],
+        ),
+    ] {
+        for path in paths {
+            assert_eq!(verdict(&policy, Class::File, write(path)), wanted, "{path}");
+        }
+    }
+    let reach = |host: &str| Effect::Reach { host: host.into(), port: 80 };
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "127.1",
+        "2130706433",
+        "0177.0.0.1",
+        "0",
+        "::",
+        "::1",
+        "::ffff:7f00:1",
+        "::7f00:1",
+        "64:ff9b::a9fe:a9fe",
+        "2002:7f00:1::",
+        "2001::80ff:fefe",
+        "fe80::5efe:a00:1",
+        "fd00::1",
+        "fd00:ec2::254",
+        "100.100.100.200",
+        "100.64.0.1",
+        "127.0.0.1.nip.io",
+        "host.docker.internal",
+        "kubernetes.default.svc",
+        "metadata.google.internal",
+    ] {
+        assert_eq!(verdict(&policy, Class::Webfetch, reach(host)), Deny, "{host}");
+    }
+    assert_eq!(verdict(&policy, Class::Webfetch, reach("example.org")), Ask);
+    assert_eq!(verdict(&policy, Class::Bash, reach("localhost")), Ask, "a service of one's own");
+    assert_eq!(verdict(&policy, Class::Bash, reach("169.254.169.254")), Deny);
+}
+
+#[test]
+fn deleting_what_holds_a_guarded_thing_is_guarded() {
+    let text = "[[rule]]\nverdict = \"deny\"\nread = \"conf/prod.key\"\n[[rule]]\nverdict = \"allow\"\ndelete = \"/w/**\"";
+    let policy = Policy::new(load(Layer::User, text).unwrap().rules).unwrap();
+    let delete = |path: &str| verdict(&policy, Class::File, Effect::Delete { path: path.into() });
+    assert_eq!(
+        (delete("/w/conf"), delete("/W/Conf"), delete("/")),
+        (Verdict::Deny, Verdict::Deny, Verdict::Deny)
+    );
+    assert_eq!(delete("/w/conf2"), Verdict::Allow);
+}
+
+#[test]
+fn two_thousand_rules_judge_nearly_as_quickly_as_ten() {
+    let policy = |many: usize| {
+        let rules = (0..many).map(|i| {
+            let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
+            let patterns = vec![
+                Pattern::Run(words(format!("git sub{i} -x"))),
+                Pattern::Run(words(format!("prog{i}"))),
+                Pattern::Read(format!("/w/d{i}/**")),
+                Pattern::Write(format!("**/f{i}.lock")),
+                Pattern::Write(format!("/w/e{i}/x")),
+                Pattern::Reach(format!("*.h{i}.example")),
+                Pattern::Reach(format!("10.{}.{}.0/24", i / 250, i % 250)),
+                Pattern::Invoke(format!("tool_{i}")),
+            ];
+            let verdict = [Verdict::Allow, Verdict::Ask, Verdict::Deny][i % 3];
+            Rule::new(format!("r{i}"), Layer::User, verdict, patterns)
+        });
+        Policy::new(rules.chain(builtin(&PLACES).unwrap()).collect()).unwrap()
+    };
+    let (few, many) = (policy(10), policy(2_000));
+    let effects = || {
+        [
+            Effect::Run {
+                program: "/usr/bin/git".into(),
+                argv: ["git", "sub7", "-x"].map(str::to_owned).to_vec(),
+            },
+            Effect::Read { path: "/w/d7/src/lib.rs".into() },
+            Effect::Write { path: "/w/a/f7.lock".into() },
+            Effect::Reach { host: "a.h7.example".into(), port: 443 },
+            Effect::Reach { host: "10.0.7.1".into(), port: 443 },
+            Effect::Invoke { tool: "tool_7".into() },
+        ]
+    };
+    let time = |policy: &Policy| {
+        let begun = Instant::now();
+        for _ in 0..50 {
+            for effect in effects() {
+                verdict(policy, Class::File, effect);
+            }
+        }
+        begun.elapsed()
+    };
+    // The best of many looks: what else the machine does must not count.
+    let best = |policy: &Policy| (0..20).map(|_| time(policy)).min().unwrap_or(Duration::ZERO);
+    let (ten, thousands) = (best(&few), best(&many));
+    assert!(
+        thousands < ten * 2 + Duration::from_micros(200),
+        "{ten:?} with 10 rules, {thousands:?} with 2,000"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn loading_never_panics(text in "\\PC*", layer in prop::sample::select(vec![Layer::User, Layer::Project])) {
+        let loaded = load(layer, &text);
+        prop_assert!(loaded.is_ok() || !loaded.unwrap_err().flaws.is_empty());
+    }
+
+    #[test]
+    fn loading_what_looks_like_rules_never_panics(
+        lines in prop::collection::vec(
+            (
+                prop::sample::select(vec!["[[rule]]\n", "id", "verdict", "run", "read", "touch", "reach", "invoke", "except", "when", "yes", "no", "firm", "x"]),
+                prop_oneof!["\\PC{0,12}", "[~/.*{}\\[\\]a-z:,é-]{0,14}", Just("deny".to_owned()), Just("{home}/x".to_owned())],
+                0..4_u8,
+            ),
+            0..14,
+        ),
+    ) {
+        let mut text = String::new();
+        for (key, value, form) in lines {
+            if key.starts_with('[') {
+                text.push_str(key);
+                continue;
+            }
+            let value = value.replace(['\\', '"'], "");
+            text.push_str(&match form {
+                0 => format!("{key} = \"{value}\"\n"),
+                1 => format!("{key} = [\"{value}\", \"/x\"]\n"),
+                2 => format!("{key} = {{ read = \"{value}\", class = \"{value}\" }}\n"),
+                _ => format!("{key} = {value}\n"),
+            });
+        }
+        if let Ok(found) = load(Layer::User, &text) {
+            prop_assert!(Policy::new(found.rules).is_ok(), "what loads can be used: {text}");
+        }
+    }
+}

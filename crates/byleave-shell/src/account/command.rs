@@ -1,0 +1,154 @@
+//! One command from its first word to its last: redirections, assignments, the program, its manual, its sub-commands.
+
+use byleave_core::effect::Effect;
+
+use super::teller::{Teller, base, why_of};
+use super::{Account, special};
+use crate::danger;
+use crate::host;
+use crate::manual::{self, Manual, Role};
+use crate::reading::Access;
+use crate::word::Word;
+
+impl Teller<'_> {
+    pub(super) fn tell(mut self) -> Account {
+        if let Some(fault) = manual::faults().first() {
+            self.unknown(format!("the manuals are broken: {fault}"));
+        }
+        self.redirections();
+        let with_program = !self.command.words.is_empty();
+        for (name, value) in &self.command.assignments {
+            self.assignment(name, value, with_program);
+        }
+        let command = self.command;
+        if let Some((name, words)) = command.words.split_first()
+            && !command.is_function
+        {
+            self.program(name, words);
+        }
+        self.facts.home = self.scene.home().map(str::to_owned);
+        self.facts.cwd = self.scene.cwd().to_owned();
+        self.account.dangers = danger::of(&self.facts, &self.account.effects);
+        self.account
+    }
+
+    fn redirections(&mut self) {
+        for redirection in &self.command.redirections {
+            let Some(target) = redirection.target.text() else {
+                self.unknown(format!("redirection to {}", why_of(&redirection.target)));
+                continue;
+            };
+            if let Some(peer) = target.strip_prefix("/dev/tcp/").or_else(|| target.strip_prefix("/dev/udp/"))
+            {
+                match peer.split_once('/').and_then(|(host, port)| host::of_host(host, port.parse().ok()?)) {
+                    Some(target) => self.target(target),
+                    None => self.unknown(format!("`{target}` is a connection, but not to a host and a port")),
+                }
+                continue;
+            }
+            match redirection.access {
+                Access::Read => self.path(Role::Read, target),
+                Access::Write => self.path(Role::Write, target),
+                Access::ReadWrite => self.path(Role::Edit, target),
+            }
+        }
+    }
+
+    fn program(&mut self, name: &Word, words: &[Word]) {
+        let Some(text) = name.text() else {
+            self.unknown(format!("the program is {}", why_of(name)));
+            self.program = name.to_string();
+            self.kept = self.command.words.iter().map(Word::to_string).collect();
+            self.run();
+            self.possible_words(words);
+            return;
+        };
+        let invoked = base(text);
+        let found = self.scene.program(text);
+        let (manual, same) = match (manual::of(invoked), found.as_deref().map(base)) {
+            (Some(manual), Some(real)) => (Some(manual), manual.names.iter().any(|own| own == real)),
+            (Some(manual), None) => (Some(manual), true),
+            (None, Some(real)) => (manual::of(real), real == invoked),
+            (None, None) => (None, true),
+        };
+        let elsewhere = self.scene.program(invoked);
+        let known = manual.is_some_and(|manual| !manual.local) || elsewhere.is_some();
+        if text.contains('/') && known && found != elsewhere {
+            self.unknown(format!("`{text}` is another file than the `{invoked}` of the path"));
+        }
+        // `awk` may be mawk: rules say `awk`. Where the file is something else altogether, both are reported.
+        self.program = match found {
+            Some(file) if same && !text.contains('/') => format!("{}/{invoked}", folder(&file)),
+            Some(file) => file,
+            None => text.to_owned(),
+        };
+        self.facts.program = invoked.to_owned();
+        self.bare.push(text.to_owned());
+        self.kept.push(text.to_owned());
+        match manual {
+            Some(manual) => self.follow(manual, words),
+            None => {
+                self.kept.extend(words.iter().map(Word::to_string));
+                self.facts.scan(words);
+                self.run();
+                self.guess(words);
+            }
+        }
+        if !same && self.program != text {
+            self.add(Effect::Run { program: invoked.to_owned(), argv: self.kept.clone() });
+        }
+    }
+
+    /// Goes on with the words behind the program or the sub-command that this manual is for.
+    fn follow(&mut self, manual: &'static Manual, words: &[Word]) {
+        for deed in &manual.does {
+            match deed.role {
+                Role::Unknown => self.unknown(format!("`{}`: {}", self.bare.join(" "), manual.why)),
+                role => self.role(role, &Word::literal(deed.target.clone())),
+            }
+        }
+        if manual.free {
+            self.kept.extend(words.iter().map(Word::to_string));
+            self.facts.scan(words);
+            return self.run();
+        }
+        if !manual.subs.is_empty() {
+            let parsed = manual.take_apart(words, true);
+            if let Some(first) = parsed.operands.first() {
+                let sub = first.word.text().and_then(|name| manual.sub(name));
+                if sub.is_none() && (manual.operands.between.is_none() && manual.operands.front.is_empty()) {
+                    self.unknown(match first.word.text() {
+                        Some(name) => format!("no manual for `{} {name}`", self.bare.join(" ")),
+                        None => format!("the sub-command is {}", why_of(&first.word)),
+                    });
+                    self.kept.extend(words.iter().map(Word::to_string));
+                    self.bare.push(first.word.to_string());
+                    self.facts.scan(words);
+                    self.options(&parsed.given, &parsed.strange);
+                    let rest = words.get(first.at.saturating_add(1)..).unwrap_or_default();
+                    self.run_with(rest);
+                    return self.guess(rest);
+                }
+                if let Some(sub) = sub {
+                    self.options(&parsed.given, &parsed.strange);
+                    self.kept.extend(parsed.kept.iter().map(Word::to_string));
+                    self.bare.push(first.word.to_string());
+                    self.facts.subs.push(first.word.to_string());
+                    let rest = words.get(first.at.saturating_add(1)..).unwrap_or_default();
+                    return self.follow(sub, rest);
+                }
+            }
+        }
+        if let Some(name) = &manual.special {
+            self.kept.extend(words.iter().map(Word::to_string));
+            self.facts.scan(words);
+            self.run();
+            return special::tell(self, name, manual, words);
+        }
+        self.ordinary(manual, words);
+    }
+}
+
+fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}

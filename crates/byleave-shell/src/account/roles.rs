@@ -1,0 +1,272 @@
+//! Roles at work: what one word leads to when a program reads, writes, runs or reaches it.
+
+use byleave_core::effect::Effect;
+
+use super::teller::{Teller, why_of};
+use crate::environment::{self, Bearing};
+use crate::host::{self, Target};
+use crate::manual::Role;
+use crate::reading::Place;
+use crate::script::{self, Deed};
+use crate::word::Word;
+
+/// Files looked at in a directory that is moved.
+const MOVED_MAX: usize = 500;
+
+impl Teller<'_> {
+    /// What one word in one role leads to.
+    pub(super) fn role(&mut self, role: Role, word: &Word) {
+        let Some(text) = word.text() else {
+            if role != Role::Text {
+                self.unknown(why_of(word));
+            }
+            return;
+        };
+        match role {
+            Role::Text => {}
+            Role::Read | Role::Write | Role::Edit | Role::Delete | Role::Move => self.path(role, text),
+            Role::Script => self.path(Role::Read, text),
+            Role::Exec => {
+                self.unknown(format!("`{text}` is run with words that are not known"));
+                if text.contains(char::is_whitespace) {
+                    // Most programs give such a text to a shell.
+                    self.inner_text(text.to_owned(), Vec::new());
+                } else {
+                    let program = self.scene.program(text).unwrap_or_else(|| text.to_owned());
+                    self.add(Effect::Run { program, argv: vec![text.to_owned()] });
+                }
+            }
+            Role::Shell => self.shell(&[word]),
+            Role::Argv => self.inner_words(vec![word.clone()]),
+            Role::Code => self.unknown(format!("code for `{}` that is not read here", self.facts.program)),
+            Role::Url => self.url(text),
+            Role::Host => match host::of_host(text, 0) {
+                Some(target) => self.target(target),
+                None => self.unknown(format!("`{text}` is not a host")),
+            },
+            Role::RemoteRead | Role::RemoteWrite => self.remote(role, text),
+            Role::Repository => self.repository(text),
+            Role::Revision => self.revision(text),
+            Role::Refspec => self.refspec(text),
+            Role::Data => {
+                // `name@file` is what `--data-urlencode` knows besides.
+                let file = text.split_once('@').filter(|(name, _)| !name.contains(['=', ':', ' ']));
+                if let Some((_, file)) = file {
+                    self.path(Role::Read, file);
+                }
+            }
+            Role::Form => {
+                if let Some((_, value)) = text.split_once('=')
+                    && let Some(file) = value.strip_prefix('@').or_else(|| value.strip_prefix('<'))
+                {
+                    self.path(Role::Read, file.split(';').next().unwrap_or(file));
+                }
+            }
+            Role::Assign => match text.split_once('=') {
+                Some((name, value)) => {
+                    self.assignment(name.trim_end_matches('+'), &Word::literal(value), true)
+                }
+                None => self.name(text),
+            },
+            Role::Name => self.name(text),
+            Role::Sed => self.deeds(script::sed(text)),
+            Role::Awk => self.deeds(script::awk(text)),
+            Role::Jq => self.deeds(script::jq(text)),
+            Role::Any => self.guess(std::slice::from_ref(word)),
+            Role::Unknown => {
+                self.unknown(format!("`{}`: it is not known what `{text}` leads to", self.bare.join(" ")))
+            }
+        }
+    }
+
+    /// The name of a variable: anything more is arithmetic, and that can run commands.
+    pub(super) fn name(&mut self, text: &str) {
+        let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !plain {
+            self.unknown(format!("`{text}` is more than the name of a variable, and may run commands"));
+        } else if let Bearing::Changes(why) = environment::bearing(text) {
+            self.unknown(format!("`{text}` is set: {why}"));
+        }
+    }
+
+    pub(super) fn deeds(&mut self, deeds: Vec<Deed>) {
+        for deed in deeds {
+            match deed {
+                Deed::Read(path) => self.path(Role::Read, &path),
+                Deed::Write(path) => self.path(Role::Write, &path),
+                Deed::Shell(text) => self.shell(&[&Word::literal(text)]),
+                Deed::Unknown(why) => self.unknown(why),
+            }
+        }
+    }
+
+    pub(super) fn url(&mut self, text: &str) {
+        let authority = text
+            .split_once("://")
+            .map_or(text, |(_, rest)| rest)
+            .split(['/', '?'])
+            .next()
+            .unwrap_or_default();
+        if authority.contains('{') {
+            self.unknown(format!("`{text}` stands for several hosts"));
+        }
+        match host::of_url(text) {
+            Some(Target::File(path)) => self.path(Role::Read, &path),
+            Some(target) => self.target(target),
+            None => self.unknown(format!("it cannot be told which host `{text}` leads to")),
+        }
+    }
+
+    pub(super) fn target(&mut self, target: Target) {
+        match target {
+            Target::Reach(host, port) => self.add(Effect::Reach { host, port }),
+            Target::File(path) => self.path(Role::Read, &path),
+        }
+    }
+
+    pub(super) fn remote(&mut self, role: Role, text: &str) {
+        if text.contains("://") {
+            return self.url(text);
+        }
+        match text.split_once(':') {
+            // A slash in front of the colon makes it a path, for scp and rsync alike.
+            Some((peer, _)) if !peer.contains('/') && !peer.is_empty() => match host::of_host(peer, 22) {
+                Some(target) => self.target(target),
+                None => self.unknown(format!("`{peer}` is not a host")),
+            },
+            _ => self.path(if role == Role::RemoteWrite { Role::Write } else { Role::Read }, text),
+        }
+    }
+
+    pub(super) fn repository(&mut self, text: &str) {
+        if text.contains("::") {
+            self.unknown(format!("`{text}` names a transport of its own, which is a program"));
+        } else if text.contains(':') {
+            self.remote(Role::RemoteRead, text);
+        } else if text.contains('/') || text.starts_with('.') {
+            self.path(Role::Read, text);
+        } else {
+            self.unknown(format!("the address of `{text}` is in the settings of the repository"));
+        }
+    }
+
+    pub(super) fn revision(&mut self, text: &str) {
+        let path = match text.split_once(':') {
+            Some((_, path)) => path,
+            None if text.contains("..") && !text.contains('/') => return,
+            None => text,
+        };
+        let looks = path.contains(['/', '.']) || text.contains(':') || self.exists(path);
+        if looks && !path.is_empty() && !text.starts_with('^') {
+            self.path(Role::Read, path);
+        }
+    }
+
+    pub(super) fn refspec(&mut self, text: &str) {
+        let option = match text.strip_prefix('+') {
+            Some(_) => "--force",
+            None if text.starts_with(':') => "--delete",
+            None => return,
+        };
+        for name in if option == "--force" { ["--force", "-f"] } else { ["--delete", "-d"] } {
+            self.facts.options.push(name.to_owned());
+            let mut argv = self.bare.clone();
+            argv.push(name.to_owned());
+            argv.push(text.to_owned());
+            self.add(Effect::Run { program: self.program.clone(), argv });
+        }
+    }
+
+    pub(super) fn exists(&self, name: &str) -> bool {
+        let Place::At(directory) = &self.place else { return true };
+        !name.is_empty() && self.scene.list(directory).is_none_or(|names| names.iter().any(|own| own == name))
+    }
+
+    /// What goes along with a directory that is moved: under its new name, no rule would know it again.
+    fn moved(&mut self, directory: String) {
+        let mut left = vec![directory];
+        let mut count = 0_usize;
+        while let Some(directory) = left.pop().filter(|_| count <= MOVED_MAX) {
+            if !self.scene.is_directory(&directory) {
+                continue;
+            }
+            let Some(names) = self.scene.list(&directory) else {
+                self.unknown(format!("it cannot be told what is in `{directory}`, which is moved"));
+                continue;
+            };
+            for name in names {
+                count = count.saturating_add(1);
+                let path = format!("{}/{name}", directory.trim_end_matches('/'));
+                self.add(Effect::Read { path: path.clone() });
+                self.add(Effect::Delete { path: path.clone() });
+                left.push(path);
+            }
+        }
+        if count > MOVED_MAX {
+            self.unknown("a directory is moved that holds more than is looked at");
+        }
+    }
+
+    /// A path in a role.
+    pub(super) fn path(&mut self, role: Role, text: &str) {
+        if text.is_empty() || text == "-" || is_no_file(text) {
+            return;
+        }
+        let resolved = match &self.place {
+            Place::At(directory) => self.scene.resolve(directory, text),
+            Place::Unknown(_) if text.starts_with('/') => self.scene.resolve("/", text),
+            Place::Unknown(why) => {
+                let why = format!("`{text}` is looked for in a directory that is not known: {why}");
+                self.unknown(why);
+                None
+            }
+        };
+        let path = match resolved {
+            Some(path) => path,
+            None => {
+                self.unknown(format!("it cannot be told where `{text}` leads"));
+                // A guess, so that a deny sees it nevertheless.
+                by_text(self.scene.cwd(), text)
+            }
+        };
+        self.facts.targets.push(path.clone());
+        match role {
+            Role::Write => self.add(Effect::Write { path }),
+            Role::Delete => self.add(Effect::Delete { path }),
+            Role::Edit => {
+                self.add(Effect::Read { path: path.clone() });
+                self.add(Effect::Write { path });
+            }
+            Role::Move => {
+                self.add(Effect::Read { path: path.clone() });
+                self.add(Effect::Delete { path: path.clone() });
+                self.moved(path);
+            }
+            _ => self.add(Effect::Read { path }),
+        }
+    }
+}
+
+/// Names that open nothing which was not open before.
+fn is_no_file(text: &str) -> bool {
+    matches!(text, "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" | "/dev/zero" | "/dev/urandom")
+        || text
+            .strip_prefix("/dev/fd/")
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A path by its text alone.
+fn by_text(cwd: &str, text: &str) -> String {
+    let mut steps: Vec<&str> = Vec::new();
+    let start = if text.starts_with('/') { "" } else { cwd };
+    for step in start.split('/').chain(text.split('/')) {
+        match step {
+            "" | "." => {}
+            ".." => {
+                steps.pop();
+            }
+            step => steps.push(step),
+        }
+    }
+    format!("/{}", steps.join("/"))
+}

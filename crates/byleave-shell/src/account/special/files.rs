@@ -1,0 +1,124 @@
+//! Programs about files whose words have an order or a form of their own.
+
+use super::super::teller::{Teller, why_of};
+use crate::manual::{Manual, Role};
+use crate::word::{Riddle, Word};
+
+/// `test` and `[`.
+pub(super) fn test(teller: &mut Teller<'_>, words: &[Word]) {
+    for (at, word) in words.iter().enumerate() {
+        let next = words.get(at.saturating_add(1));
+        match (word.text(), next) {
+            (Some("-v" | "-R"), Some(name)) => teller.role(Role::Name, name),
+            (
+                Some(
+                    "-a" | "-b" | "-c" | "-d" | "-e" | "-f" | "-g" | "-G" | "-h" | "-k" | "-L" | "-N" | "-O"
+                    | "-p" | "-r" | "-s" | "-S" | "-u" | "-w" | "-x" | "-nt" | "-ot" | "-ef",
+                ),
+                Some(path),
+            ) => {
+                if let Some(path) = path.text() {
+                    teller.path(Role::Read, path);
+                }
+            }
+            // Numbers are arithmetic in `[[`, which is not this program; here they must be numbers.
+            (Some(_), _) => {}
+            (None, _) if matches!(word, Word::Unknown(Riddle { one: true, .. })) => {}
+            (None, _) => teller.unknown(format!("{} could be part of the test", why_of(word))),
+        }
+    }
+}
+
+/// `dd if=… of=…`.
+pub(super) fn dd(teller: &mut Teller<'_>, words: &[Word]) {
+    for word in words {
+        match word.text().map(|text| text.split_once('=').unwrap_or((text, ""))) {
+            Some(("if", path)) => teller.path(Role::Read, path),
+            Some(("of", path)) => teller.path(Role::Write, path),
+            Some((
+                "bs" | "ibs" | "obs" | "cbs" | "count" | "skip" | "seek" | "iseek" | "oseek" | "conv"
+                | "iflag" | "oflag" | "status" | "--help" | "--version",
+                _,
+            )) => {}
+            Some((name, _)) => teller.unknown(format!("`dd`: `{name}` is not in the manual")),
+            None => teller.unknown(why_of(word)),
+        }
+    }
+}
+
+/// `tar`, whose first word may be a cluster without a dash, and whose archive is read or written depending on the others.
+pub(super) fn tar(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word]) {
+    let mut words = words.to_vec();
+    if let Some(first) = words.first_mut()
+        && let Some(text) = first.text().filter(|text| !text.starts_with('-') && !text.is_empty())
+    {
+        // The old form takes the values of all its letters from the words that follow, in order.
+        let takes = text.chars().filter(|letter| {
+            matches!(letter, 'f' | 'C' | 'b' | 'T' | 'X' | 'I' | 'g' | 'K' | 'N' | 'V' | 'H' | 'F' | 'L')
+        });
+        if takes.count() > 1 {
+            teller.unknown("`tar`: several letters of the old form take a value");
+        }
+        let (plain, valued): (String, String) = text.chars().partition(|letter| {
+            !matches!(letter, 'f' | 'C' | 'b' | 'T' | 'X' | 'I' | 'g' | 'K' | 'N' | 'V' | 'H' | 'F' | 'L')
+        });
+        *first = Word::literal(format!("-{plain}{valued}"));
+    }
+    let parsed = manual.take_apart(&words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    let has = |names: &[&str]| {
+        parsed.given.iter().any(|(opt, _)| opt.names.iter().any(|own| names.contains(&own.as_str())))
+    };
+    let extracts = has(&["--extract"]);
+    let lists = has(&["--list", "--compare"]);
+    let makes = has(&["--create", "--append", "--update", "--catenate", "--delete"]);
+    for (opt, value) in &parsed.given {
+        if let (true, Some(file)) = (opt.names.iter().any(|name| name == "--file"), value) {
+            if file.text().is_some_and(|text| text.contains(':') && !text.starts_with(['/', '.'])) {
+                teller.role(Role::RemoteWrite, file);
+            }
+            // Where a program's archive lies does not move with `-C`.
+            let place = std::mem::replace(&mut teller.place, teller.command.place.clone());
+            teller.role(if makes { Role::Write } else { Role::Read }, file);
+            teller.place = place;
+        }
+    }
+    if extracts && !has(&["--to-stdout"]) {
+        teller.path(Role::Write, ".");
+    }
+    for operand in &parsed.operands {
+        if let Word::Unknown(_) = operand.word {
+            teller.unknown(format!("{} could be options or several words", why_of(&operand.word)));
+        } else if makes {
+            teller.role(Role::Read, &operand.word);
+            if has(&["--remove-files"]) {
+                teller.role(Role::Delete, &operand.word);
+            }
+        } else {
+            teller.role(Role::Text, &operand.word);
+        }
+    }
+    if !(extracts || lists || makes || has(&["--version"])) {
+        teller.unknown("`tar` without a task that the manual knows");
+    }
+}
+
+/// `less [OPTION…] [+COMMAND] FILE…`.
+pub(super) fn pager(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word]) {
+    if let Some(word) = words.iter().find(|word| word.text().is_some_and(|text| text.starts_with('+'))) {
+        teller.unknown(format!("{} is a command for the pager, which may run programs", why_of(word)));
+    }
+    teller.ordinary(manual, words);
+}
+
+/// `make [OPTION…] [TARGET…] [NAME=VALUE…]`.
+pub(super) fn make(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word]) {
+    let (values, rest): (Vec<Word>, Vec<Word>) = words
+        .iter()
+        .cloned()
+        .partition(|word| word.text().is_some_and(|text| !text.starts_with('-') && text.contains('=')));
+    for value in values.iter().filter_map(Word::text) {
+        teller.unknown(format!("`make`: `{value}` changes what the makefile runs"));
+    }
+    teller.ordinary(manual, &rest);
+}

@@ -1,0 +1,178 @@
+//! Programs that run others with words that they find or read.
+
+use super::super::teller::{Teller, why_of};
+use crate::manual::{Manual, Role, Value};
+use crate::script;
+use crate::word::{Riddle, Word};
+
+/// `find [PATH…] EXPRESSION`.
+pub(super) fn find(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word]) {
+    let mut at = 0;
+    while words.get(at).and_then(Word::text).is_some_and(|text| matches!(text, "-H" | "-L" | "-P")) {
+        at = at.saturating_add(1);
+    }
+    let mut starts: Vec<Word> = Vec::new();
+    while let Some(word) = words.get(at) {
+        if word.text().is_some_and(|text| text.starts_with('-') || matches!(text, "(" | "!")) {
+            break;
+        }
+        if word.text().is_none() {
+            teller.unknown(format!("{} could be a path or an expression", why_of(word)));
+        }
+        starts.push(word.clone());
+        at = at.saturating_add(1);
+    }
+    if starts.is_empty() {
+        starts.push(Word::literal("."));
+    }
+    for start in &starts {
+        teller.role(Role::Read, start);
+    }
+    while let Some(word) = words.get(at) {
+        at = at.saturating_add(1);
+        let Some(text) = word.text() else {
+            teller.unknown(format!("{} could be any expression", why_of(word)));
+            continue;
+        };
+        match text {
+            "(" | ")" | "!" | "," => {}
+            "-delete" => {
+                for start in &starts {
+                    teller.role(Role::Delete, start);
+                }
+            }
+            "-exec" | "-execdir" | "-ok" | "-okdir" => {
+                let rest = words.get(at..).unwrap_or_default();
+                let end =
+                    rest.iter().position(|word| matches!(word.text(), Some(";" | "+"))).unwrap_or(rest.len());
+                for start in &starts {
+                    teller.inner_words(rest.iter().take(end).map(|word| fill(word, "{}", start)).collect());
+                }
+                at = at.saturating_add(end).saturating_add(1);
+            }
+            "-fprint" | "-fprint0" | "-fls" | "-fprintf" => {
+                if let Some(file) = words.get(at) {
+                    teller.role(Role::Write, file);
+                }
+                at = at.saturating_add(if text == "-fprintf" { 2 } else { 1 });
+            }
+            text => match manual.options.get(text).map(|opt| opt.value) {
+                Some(Value::None) => {}
+                Some(Value::Required(role) | Value::Optional(role)) => {
+                    if let Some(value) = words.get(at) {
+                        teller.role(role, value);
+                    }
+                    at = at.saturating_add(1);
+                }
+                None => {
+                    teller.unknown(format!("`find`: `{text}` is not in the manual"));
+                    teller.guess(std::slice::from_ref(word));
+                }
+            },
+        }
+    }
+}
+
+/// `fd [PATTERN] [PATH…] [-x|-X COMMAND… [;]]`.
+pub(super) fn fd(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word]) {
+    let runs = |word: &Word| matches!(word.text(), Some("-x" | "-X" | "--exec" | "--exec-batch"));
+    let mut plain: Vec<Word> = Vec::new();
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        at = at.saturating_add(1);
+        if !runs(word) {
+            plain.push(word.clone());
+            continue;
+        }
+        let rest = words.get(at..).unwrap_or_default();
+        let end = rest.iter().position(|word| word.text() == Some(";")).unwrap_or(rest.len());
+        let mut command: Vec<Word> =
+            rest.iter().take(end).map(|word| fill(word, "{}", &Word::literal("."))).collect();
+        command.push(Word::Unknown(Riddle { why: "what fd finds".into(), pieces: Vec::new(), one: true }));
+        teller.inner_words(command);
+        at = at.saturating_add(end).saturating_add(1);
+    }
+    teller.ordinary(manual, &plain);
+}
+
+/// `xargs [OPTION…] COMMAND…`, to which words from the input are added.
+pub(super) fn xargs(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word]) {
+    let parsed = manual.take_apart(words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    if !parsed.strange.is_empty() {
+        teller.possible_words(words);
+    }
+    let mark =
+        parsed.given.iter().find(|(opt, _)| opt.names.iter().any(|name| name == "--replace" || name == "-I"));
+    let mark = mark.map(|(_, value)| value.as_ref().and_then(Word::text).unwrap_or("{}").to_owned());
+    let mut inner: Vec<Word> = parsed.operands.iter().map(|operand| operand.word.clone()).collect();
+    if inner.is_empty() {
+        inner.push(Word::literal("echo"));
+    }
+    let input = teller.command.input.as_ref().and_then(Word::text).map(str::to_owned);
+    let from_input = |one| Word::Unknown(Riddle { why: "what xargs reads".into(), pieces: Vec::new(), one });
+    match (mark, input) {
+        (Some(mark), Some(input)) => {
+            for line in input.lines().take(100) {
+                let filled = inner.iter().map(|word| match word.text() {
+                    Some(text) => Word::literal(text.replace(&mark, line.trim())),
+                    None => word.clone(),
+                });
+                teller.inner_words(filled.collect());
+            }
+            if input.lines().count() > 100 {
+                teller.unknown("xargs reads more lines than are looked at");
+            }
+        }
+        (Some(mark), None) => {
+            inner = inner.iter().map(|word| fill(word, &mark, &from_input(true))).collect();
+            teller.inner_words(inner);
+        }
+        (None, Some(input)) => {
+            match script::split(&input) {
+                Some(words) => inner.extend(words.into_iter().map(Word::literal)),
+                None => inner.push(from_input(false)),
+            }
+            teller.inner_words(inner);
+        }
+        (None, None) => {
+            inner.push(from_input(false));
+            teller.inner_words(inner);
+        }
+    }
+}
+
+/// `parallel COMMAND ::: ARGUMENT…`: text for a shell, with the arguments filled in.
+pub(super) fn parallel(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word]) {
+    let parsed = manual.take_apart(words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    let words: Vec<&Word> = parsed.operands.iter().map(|operand| &operand.word).collect();
+    let end = words
+        .iter()
+        .position(|word| word.text().is_some_and(|text| text.starts_with(":::")))
+        .unwrap_or(words.len());
+    teller.unknown("`parallel` gives a shell text that it fills in when it runs");
+    let command: Vec<&Word> = words.iter().take(end).copied().collect();
+    if command.is_empty() {
+        for argument in words.iter().skip(end.saturating_add(1)) {
+            teller.shell(&[argument]);
+        }
+    } else {
+        teller.shell(&command);
+    }
+    let arguments: Vec<Word> = words.iter().skip(end).map(|word| (*word).clone()).collect();
+    teller.guess(&arguments);
+}
+
+/// Puts what was found in the place of `{}`. What is found lies beneath where the search began, so that is named.
+fn fill(word: &Word, mark: &str, found: &Word) -> Word {
+    match word.text() {
+        Some(text) if text == mark => found.clone(),
+        Some(text) if text.contains(mark) => Word::Unknown(Riddle {
+            why: format!("`{mark}` is filled in when it runs"),
+            pieces: text.split(mark).filter(|piece| !piece.is_empty()).map(str::to_owned).collect(),
+            one: true,
+        }),
+        _ => word.clone(),
+    }
+}

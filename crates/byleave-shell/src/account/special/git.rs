@@ -1,0 +1,62 @@
+//! git, where a table of options does not say enough.
+
+use super::super::teller::Teller;
+use crate::manual::{Manual, Role};
+use crate::word::Word;
+
+/// `git config`: with a value, or an option that changes, it writes the settings.
+pub(super) fn git_config(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word]) {
+    let mut words = words.to_vec();
+    let verb = words.first().and_then(Word::text).unwrap_or_default().to_owned();
+    let reads_by_verb = matches!(verb.as_str(), "get" | "list" | "get-all");
+    let writes_by_verb =
+        matches!(verb.as_str(), "set" | "unset" | "rename-section" | "remove-section" | "edit");
+    if reads_by_verb || writes_by_verb {
+        words.remove(0);
+    }
+    let parsed = manual.take_apart(&words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    let has = |names: &[&str]| {
+        parsed.given.iter().any(|(opt, _)| opt.names.iter().any(|own| names.contains(&own.as_str())))
+    };
+    let reads = reads_by_verb
+        || parsed.given.iter().any(|(opt, _)| opt.names.iter().any(|name| name == "--get"))
+        || (parsed.operands.len() < 2 && !writes_by_verb);
+    let changes = has(&["--unset"]) && {
+        let named = words.iter().filter_map(Word::text);
+        let mut named = named.filter(|text| text.starts_with("--"));
+        named.any(|text| {
+            ["--unset", "--replace-all", "--add", "--rename-section", "--remove-section"]
+                .iter()
+                .any(|own| own.starts_with(text))
+        })
+    };
+    if reads && !changes {
+        return;
+    }
+    if has(&["--system"]) {
+        let home = teller.scene.home().map(str::to_owned);
+        teller.path(Role::Write, "/etc/gitconfig");
+        if let Some(home) = home {
+            teller.path(Role::Write, &format!("{home}/.gitconfig"));
+        }
+    }
+    if !has(&["--system", "--file"]) {
+        teller.path(Role::Write, &repository(teller));
+    }
+}
+
+/// The settings of the repository that the command runs in, as far as the scene tells.
+fn repository(teller: &Teller<'_>) -> String {
+    let crate::reading::Place::At(start) = &teller.place else { return ".git/config".into() };
+    let mut folder = start.as_str();
+    loop {
+        if teller.scene.is_directory(&format!("{folder}/.git")) {
+            return format!("{folder}/.git/config");
+        }
+        match folder.rsplit_once('/') {
+            Some((above, _)) if !above.is_empty() => folder = above,
+            _ => return ".git/config".into(),
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The teller: goes through a command's words with its manual and says what each leads to.
+
+use byleave_core::effect::Effect;
+
+use super::{Account, Inner, Script};
+use crate::danger::Facts;
+use crate::environment::{self, Bearing};
+use crate::manual::{Manual, Operand, Opt, Role, Value};
+use crate::reading::{Command, Place};
+use crate::scene::Scene;
+use crate::word::{Riddle, Word};
+
+/// Words that are looked at as possible commands where a wrapper is not understood.
+const POSSIBLE_MAX: usize = 64;
+
+/// One command on its way to an account.
+pub(super) struct Teller<'a> {
+    pub(super) command: &'a Command,
+    pub(super) scene: &'a dyn Scene,
+    pub(super) place: Place,
+    pub(super) account: Account,
+    pub(super) facts: Facts,
+    /// The program and its sub-commands, without what stands between them.
+    pub(super) bare: Vec<String>,
+    /// The words as they are reported.
+    pub(super) kept: Vec<String>,
+    /// Options that rules name, as they were given.
+    pub(super) front: Vec<&'static Opt>,
+    pub(super) program: String,
+}
+
+impl<'a> Teller<'a> {
+    pub(super) fn new(command: &'a Command, scene: &'a dyn Scene) -> Self {
+        Self {
+            command,
+            scene,
+            place: command.place.clone(),
+            account: Account::default(),
+            facts: Facts::default(),
+            bare: Vec::new(),
+            kept: Vec::new(),
+            front: Vec::new(),
+            program: String::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, effect: Effect) {
+        super::add(&mut self.account.effects, effect);
+    }
+
+    pub(super) fn unknown(&mut self, why: impl Into<String>) {
+        self.add(Effect::Unknown { why: why.into() });
+    }
+
+    /// An assignment in front of a command, or by itself, where it only makes a variable of the shell.
+    pub(super) fn assignment(&mut self, name: &str, value: &Word, exported: bool) {
+        match environment::bearing(name) {
+            Bearing::Changes(why) => self.unknown(format!("`{name}` is set: {why}")),
+            Bearing::Harmless if exported && value.text().is_none() => {
+                self.unknown(format!("`{name}` is set to {}", why_of(value)));
+            }
+            Bearing::Unlisted if exported => {
+                self.unknown(format!("`{name}` is set, and nothing is known of that variable"));
+            }
+            Bearing::Harmless | Bearing::Unlisted => {}
+        }
+    }
+
+    /// Options and operands by their roles.
+    pub(super) fn ordinary(&mut self, manual: &'static Manual, words: &[Word]) {
+        let parsed = manual.take_apart(words, false);
+        if self.facts.operands.is_empty() {
+            self.facts.operands.extend(parsed.operands.iter().map(|operand| operand.word.to_string()));
+        }
+        self.options(&parsed.given, &parsed.strange);
+        for (role, word) in &parsed.seconds {
+            self.role(*role, word);
+        }
+        let given = |mark: fn(&Opt) -> bool| parsed.given.iter().filter(|(opt, _)| mark(opt)).count();
+        let skipped = given(|opt| opt.shift).min(1);
+        let over = parsed.given.iter().find_map(|(opt, _)| opt.operands);
+        let roles = manual.operands.roles(parsed.operands.len(), skipped);
+        let mut shell: Vec<&Word> = Vec::new();
+        let mut files = 0_usize;
+        let fixed = manual.operands.front.len().saturating_sub(skipped);
+        for (at, (operand, role)) in parsed.operands.iter().zip(roles).enumerate() {
+            let role = if at < fixed { role } else { over.or(role) };
+            let word = &operand.word;
+            if let Word::Unknown(riddle) = word
+                && !(riddle.one && operand.certain)
+            {
+                self.unknown(format!("{} could be options or several words", why_of(word)));
+            }
+            match role {
+                Some(Role::Argv) => {
+                    self.inner_words(words.get(operand.at..).unwrap_or_default().to_vec());
+                    files = files.saturating_add(1);
+                    break;
+                }
+                Some(Role::Shell) => shell.push(word),
+                Some(role) => {
+                    if role != Role::Text {
+                        files = files.saturating_add(1);
+                    }
+                    self.role(role, word);
+                }
+                None => {
+                    self.unknown(format!("`{}` takes no such operand: `{word}`", self.bare.join(" ")));
+                    self.guess(std::slice::from_ref(word));
+                }
+            }
+        }
+        if !shell.is_empty() {
+            self.shell(&shell);
+        }
+        if !parsed.strange.is_empty() && manual.operands.runs() {
+            self.possible_words(words);
+        }
+        self.without_unknown(manual, &parsed.operands, skipped, over);
+        let here = manual.here.or_else(|| parsed.given.iter().find_map(|(opt, _)| opt.here));
+        match (files, here) {
+            (0, Some(Role::Unknown)) => {
+                self.unknown(format!(
+                    "`{}`: without operands, its settings say where it leads",
+                    self.bare.join(" ")
+                ));
+            }
+            (0, Some(role)) => self.role(role, &Word::literal(".")),
+            _ => {}
+        }
+        self.kept.extend(parsed.kept.iter().map(Word::to_string));
+        let operands: Vec<Word> = parsed.operands.into_iter().map(|operand| operand.word).collect();
+        if self.account.effects.iter().all(|effect| !matches!(effect, Effect::Run { .. })) {
+            self.run_with(&operands);
+        }
+    }
+
+    /// A word that may be none or many moves the roles of the others: they are told as if it were not there, too.
+    fn without_unknown(
+        &mut self,
+        manual: &'static Manual,
+        operands: &[Operand],
+        skipped: usize,
+        over: Option<Role>,
+    ) {
+        let certain: Vec<&Operand> = operands
+            .iter()
+            .filter(|operand| !matches!(operand.word, Word::Unknown(Riddle { one: false, .. })))
+            .collect();
+        if certain.len() == operands.len() {
+            return;
+        }
+        let fixed = manual.operands.front.len().saturating_sub(skipped);
+        let roles = manual.operands.roles(certain.len(), skipped);
+        for (at, (operand, role)) in certain.into_iter().zip(roles).enumerate() {
+            match if at < fixed { role } else { over.or(role) } {
+                Some(Role::Argv | Role::Shell) | None => {}
+                Some(role) => self.role(role, &operand.word),
+            }
+        }
+    }
+
+    /// What options lead to.
+    pub(super) fn options(&mut self, given: &[(&'static Opt, Option<Word>)], strange: &[(String, Word)]) {
+        for (why, word) in strange {
+            self.unknown(format!("`{}`: {why}", self.bare.join(" ")));
+            let value =
+                word.text().and_then(|text| text.split_once('=')).map(|(_, value)| Word::literal(value));
+            self.guess(std::slice::from_ref(value.as_ref().unwrap_or(word)));
+        }
+        // The directory first: the other values are looked for there.
+        let mut given: Vec<_> = given.iter().collect();
+        given.sort_by_key(|(opt, _)| !opt.cd);
+        for (opt, value) in given {
+            self.facts.options.extend(opt.names.iter().cloned());
+            if let Some(why) = &opt.why {
+                let name = opt.names.last().map_or("", String::as_str);
+                self.unknown(format!("`{} {name}`: {why}", self.bare.join(" ")));
+            }
+            if opt.writes {
+                self.role(Role::Write, &Word::literal("."));
+            }
+            if opt.front && !self.front.iter().any(|known| known.names == opt.names) {
+                self.front.push(opt);
+            }
+            let (Value::Required(role) | Value::Optional(role), Some(value)) = (opt.value, value) else {
+                continue;
+            };
+            if opt.cd {
+                self.change_directory(value);
+            }
+            if let Word::Unknown(Riddle { one: false, .. }) = value {
+                self.unknown(format!("{} could be several words", why_of(value)));
+            }
+            if role == Role::Shell {
+                self.shell(&[value]);
+            } else {
+                self.role(role, value);
+            }
+        }
+    }
+
+    pub(super) fn change_directory(&mut self, word: &Word) {
+        let Some(text) = word.text() else {
+            self.place = Place::Unknown(format!("the directory is {}", why_of(word)));
+            return;
+        };
+        let from = match &self.place {
+            Place::At(directory) => directory.as_str(),
+            Place::Unknown(_) if text.starts_with('/') => "/",
+            Place::Unknown(_) => return,
+        };
+        self.place = match self.scene.resolve(from, text) {
+            Some(directory) => Place::At(directory),
+            None => Place::Unknown(format!("it cannot be told where `{text}` leads")),
+        };
+    }
+
+    /// Text that a shell is given, joined by spaces.
+    pub(super) fn shell(&mut self, words: &[&Word]) {
+        if let Some(word) = words.iter().find(|word| word.text().is_none()) {
+            self.unknown(format!("a shell is given {}", why_of(word)));
+        }
+        let text: Vec<String> = words.iter().map(|word| word.text().unwrap_or_default().to_owned()).collect();
+        self.inner_text(text.join(" "), Vec::new());
+    }
+
+    pub(super) fn inner_text(&mut self, text: String, arguments: Vec<Word>) {
+        self.account.inner.push(Inner::Text(Script { text, arguments, place: self.place.clone() }));
+    }
+
+    /// A command that this one runs.
+    pub(super) fn inner_words(&mut self, words: Vec<Word>) {
+        if words.is_empty() {
+            return;
+        }
+        let mut within = self.command.within.clone();
+        within.push("wrapper");
+        self.account.inner.push(Inner::Words(Command {
+            words,
+            assignments: Vec::new(),
+            redirections: Vec::new(),
+            input: self.command.input.clone(),
+            place: self.place.clone(),
+            span: self.command.span.clone(),
+            within,
+            is_function: false,
+        }));
+    }
+
+    /// Every word that could be the beginning of a command, as one.
+    pub(super) fn possible_words(&mut self, words: &[Word]) {
+        for effect in possible_runs(words) {
+            self.add(effect);
+        }
+        self.guess(words);
+    }
+
+    /// Words whose roles are not known: whatever looks like a path may be read and written, whatever like a URL reached.
+    pub(super) fn guess(&mut self, words: &[Word]) {
+        for word in words {
+            let Some(text) = word.text() else {
+                self.unknown(why_of(word));
+                continue;
+            };
+            let value = text.split_once('=').map_or(text, |(_, value)| value);
+            if value.contains("://") {
+                self.url(value);
+            } else if !text.starts_with('-') || text.contains(['=', '/']) {
+                let value = if text.starts_with('-') && !text.contains('=') {
+                    text.get(text.find('/').unwrap_or(0)..).unwrap_or(text)
+                } else {
+                    value
+                };
+                if value.contains('/') || value.starts_with(['.', '~']) || self.exists(value) {
+                    self.path(Role::Edit, value);
+                }
+            }
+        }
+    }
+
+    /// The run itself, and what it could be written as by those who write rules.
+    pub(super) fn run(&mut self) {
+        self.run_with(&[]);
+    }
+
+    pub(super) fn run_with(&mut self, operands: &[Word]) {
+        let program = self.program.clone();
+        self.add(Effect::Run { program: program.clone(), argv: self.kept.clone() });
+        let operands: Vec<String> = operands.iter().map(Word::to_string).collect();
+        let mut spellings: Vec<Vec<String>> = Vec::new();
+        if !self.kept.starts_with(&self.bare) {
+            spellings.push(Vec::new());
+        }
+        for first in &self.front {
+            spellings.extend(first.names.iter().map(|name| vec![name.clone()]));
+            for second in self.front.iter().filter(|second| second.names != first.names) {
+                for (a, b) in first.names.iter().flat_map(|a| second.names.iter().map(move |b| (a, b))) {
+                    spellings.push(vec![a.clone(), b.clone()]);
+                    if let (Some(a), Some(b)) = (letter(a), letter(b)) {
+                        spellings.push(vec![format!("-{a}{b}")]);
+                    }
+                }
+            }
+        }
+        for spelling in spellings {
+            let argv: Vec<String> =
+                self.bare.iter().cloned().chain(spelling).chain(operands.iter().cloned()).collect();
+            self.add(Effect::Run { program: program.clone(), argv });
+        }
+    }
+}
+
+/// What something could run that is not read any further.
+pub(super) fn possible(inner: &Inner) -> Vec<Effect> {
+    match inner {
+        Inner::Words(command) => possible_runs(&command.words),
+        Inner::Text(script) => {
+            let separators =
+                |c: char| c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')' | '\'' | '"' | '`');
+            let words: Vec<Word> =
+                script.text.split(separators).filter(|word| !word.is_empty()).map(Word::literal).collect();
+            possible_runs(&words)
+        }
+    }
+}
+
+fn possible_runs(words: &[Word]) -> Vec<Effect> {
+    let tail = words.len().saturating_sub(POSSIBLE_MAX);
+    (0..words.len())
+        .filter(|at| *at < POSSIBLE_MAX || *at >= tail)
+        .filter_map(|at| {
+            let rest = words.get(at..)?;
+            let name = rest.first()?.text().filter(|name| !name.starts_with('-') && !name.is_empty())?;
+            let argv = rest.iter().take(POSSIBLE_MAX).map(Word::to_string).collect();
+            Some(Effect::Run { program: name.to_owned(), argv })
+        })
+        .collect()
+}
+
+/// Why a word is not known.
+pub(super) fn why_of(word: &Word) -> String {
+    match word {
+        Word::Literal(text) => format!("`{text}`"),
+        Word::Unknown(riddle) if riddle.pieces.is_empty() => format!("not known: {}", riddle.why),
+        Word::Unknown(riddle) => format!("not known: `{word}`: {}", riddle.why),
+    }
+}
+
+fn letter(name: &str) -> Option<char> {
+    let mut chars = name.strip_prefix('-')?.chars();
+    let letter = chars.next().filter(|letter| *letter != '-')?;
+    if chars.next().is_none() { Some(letter) } else { None }
+}
+
+pub(super) fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,183 @@
+//! Dangers: what is never silently allowed, because it cannot be taken back or reaches too far. Data, each with its reason.
+
+use std::sync::LazyLock;
+
+use byleave_core::effect::Effect;
+use serde::Deserialize;
+
+use crate::reading::Reading;
+use crate::word::Word;
+
+/// Something dangerous or irreversible.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Danger {
+    /// Its stable name.
+    pub id: String,
+    /// Why, in words for a person.
+    pub why: String,
+    /// How much is at stake.
+    #[serde(default)]
+    pub grade: Grade,
+    #[serde(default)]
+    programs: Vec<String>,
+    #[serde(default)]
+    sub: Vec<String>,
+    #[serde(default)]
+    with: Vec<Vec<String>>,
+    #[serde(default)]
+    operands: Vec<String>,
+    #[serde(default)]
+    targets: Vec<String>,
+    #[serde(default)]
+    writes: Vec<String>,
+}
+
+/// How much is at stake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grade {
+    /// A person is asked, every time.
+    #[default]
+    Ask,
+    /// Denied, unless a person's own rules say otherwise.
+    Deny,
+}
+
+/// What is known of a command, for dangers to be recognised.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) program: String,
+    pub(crate) subs: Vec<String>,
+    /// The options, each under all its names.
+    pub(crate) options: Vec<String>,
+    pub(crate) operands: Vec<String>,
+    /// The paths that it names, resolved.
+    pub(crate) targets: Vec<String>,
+    pub(crate) home: Option<String>,
+    pub(crate) cwd: String,
+}
+
+/// Every danger there is.
+pub fn all() -> &'static [Danger] {
+    &DANGERS.danger
+}
+
+/// The dangers of one command.
+pub(crate) fn of(facts: &Facts, effects: &[Effect]) -> Vec<&'static Danger> {
+    all().iter().filter(|danger| danger.fits(facts, effects)).collect()
+}
+
+/// The dangers that only show in the whole: a function that starts itself more than once.
+pub(crate) fn of_reading(reading: &Reading) -> Vec<&'static Danger> {
+    let within = |name: &str| {
+        let calls = reading.commands.iter().filter(|command| {
+            command.is_function
+                && command.words.first().and_then(Word::text) == Some(name)
+                && command.within.contains(&"function")
+        });
+        calls.count()
+    };
+    let mut names: Vec<&str> = reading
+        .commands
+        .iter()
+        .filter(|command| command.is_function)
+        .filter_map(|command| command.words.first()?.text())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let bomb = names.into_iter().any(|name| within(name) > 1);
+    all().iter().filter(|danger| bomb && danger.id == "fork-bomb").collect()
+}
+
+impl Danger {
+    fn fits(&self, facts: &Facts, effects: &[Effect]) -> bool {
+        if !self.writes.is_empty() {
+            return effects.iter().any(|effect| match effect {
+                Effect::Write { path } | Effect::Delete { path } => {
+                    self.writes.iter().any(|own| stem_fits(own, path))
+                }
+                _ => false,
+            });
+        }
+        let is_it = self.programs.iter().any(|own| stem_fits(own, &facts.program));
+        let sub = self.sub.is_empty() || facts.subs.join(" ").starts_with(&self.sub.join(" ")) || {
+            facts.subs.is_empty() && facts.operands.starts_with(&self.sub)
+        };
+        let with = self.with.iter().all(|group| group.iter().any(|name| facts.options.contains(name)));
+        let operands = self.operands.is_empty()
+            || facts
+                .operands
+                .iter()
+                .chain(&facts.subs)
+                .any(|operand| self.operands.iter().any(|own| stem_fits(own, operand)));
+        let targets = self.targets.is_empty()
+            || facts.targets.iter().any(|path| self.targets.iter().any(|own| facts.is_target(own, path)));
+        is_it && sub && with && operands && targets
+    }
+}
+
+impl Facts {
+    /// Takes words whose options are not known one by one: each letter of a cluster, each long name.
+    pub(crate) fn scan(&mut self, words: &[Word]) {
+        for text in words.iter().filter_map(Word::text) {
+            if let Some(long) = text.strip_prefix("--") {
+                self.options.push(format!("--{}", long.split('=').next().unwrap_or(long)));
+            } else if let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+                self.options.push(text.to_owned());
+                self.options.extend(letters.chars().map(|letter| format!("-{letter}")));
+            } else {
+                self.operands.push(text.to_owned());
+            }
+        }
+    }
+
+    fn is_target(&self, own: &str, path: &str) -> bool {
+        let under_root = path.strip_prefix('/').is_some_and(|rest| !rest.is_empty() && !rest.contains('/'));
+        match own {
+            "root" => path == "/" || (under_root && path != "/tmp" && path != self.cwd),
+            "home" => {
+                let folder =
+                    self.home.as_deref().and_then(|home| home.rsplit_once('/')).map(|(folder, _)| folder);
+                self.home.as_deref() == Some(path) || (folder == Some(path) && path != "/")
+            }
+            "workspace" => {
+                self.cwd == path || self.cwd.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
+            }
+            own => stem_fits(own, path),
+        }
+    }
+}
+
+/// A text, or the beginning of one where it ends in `*`.
+fn stem_fits(own: &str, text: &str) -> bool {
+    match own.strip_suffix('*') {
+        Some(stem) => text.starts_with(stem),
+        None => own == text,
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    danger: Vec<Danger>,
+}
+
+static DANGERS: LazyLock<Table> =
+    LazyLock::new(|| toml::from_str(include_str!("../manuals/dangers.toml")).unwrap_or_default());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_danger_can_be_read_and_gives_its_reason() {
+        let table: Table = toml::from_str(include_str!("../manuals/dangers.toml")).unwrap();
+        assert!(!table.danger.is_empty());
+        for danger in &table.danger {
+            assert!(danger.why.len() > 10, "{}", danger.id);
+            let same = table.danger.iter().filter(|other| other.id == danger.id).count();
+            assert!(same == 1, "{} stands twice", danger.id);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Hosts: from URLs and the other ways in which programs name them, to punycode in lower case.
+
+use url::{Host, Url};
+
+/// What a word that names something in the network leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// This host and port.
+    Reach(String, u16),
+    /// A file of this machine.
+    File(String),
+}
+
+/// Where a URL leads; without a scheme it is taken for `http`, as curl and wget do.
+pub(crate) fn of_url(text: &str) -> Option<Target> {
+    let text = text.trim();
+    let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let url = Url::parse(&whole).ok()?;
+    if url.scheme().eq_ignore_ascii_case("file") {
+        return Some(Target::File(url.path().to_owned()));
+    }
+    let port = url.port().or_else(|| port_of(url.scheme()))?;
+    // The parser knows the spellings of addresses only under the schemes of the web.
+    of_name(url.host_str()?).map(|host| Target::Reach(host, port))
+}
+
+/// Where `host`, `host:port`, `[address]:port` or `user@host` leads.
+pub(crate) fn of_host(text: &str, port: u16) -> Option<Target> {
+    let text = text.rsplit('@').next().unwrap_or(text);
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, digits)) if !name.contains(':') || name.ends_with(']') => (name, digits.parse().ok()?),
+        _ => (text, port),
+    };
+    of_name(name).map(|host| Target::Reach(host, port))
+}
+
+fn of_name(name: &str) -> Option<String> {
+    let name = name.trim_end_matches('.');
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let host = if bare.contains(':') { Host::parse(&format!("[{bare}]")) } else { Host::parse(bare) };
+    host.ok().map(|host| host.to_string().to_ascii_lowercase()).filter(|host| !host.is_empty())
+}
+
+fn port_of(scheme: &str) -> Option<u16> {
+    Some(match scheme {
+        "http" | "ws" => 80,
+        "https" | "wss" => 443,
+        "ftp" => 21,
+        "ftps" => 990,
+        "ssh" | "sftp" | "scp" | "git+ssh" => 22,
+        "git" => 9418,
+        "ldap" => 389,
+        "smtp" => 25,
+        "rsync" => 873,
+        "telnet" => 23,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_host_has_one_spelling() {
+        let reach = |host: &str, port| Some(Target::Reach(host.into(), port));
+        for (text, target) in [
+            ("https://Example.ORG/x", reach("example.org", 443)),
+            ("example.org.", reach("example.org", 80)),
+            ("http://bücher.example:8080/", reach("xn--bcher-kva.example", 8080)),
+            ("http://0x7f.1/", reach("127.0.0.1", 80)),
+            ("http://user:pw@h.example@evil.example/", reach("evil.example", 80)),
+            ("ssh://git@Host.example/x", reach("host.example", 22)),
+            ("git://2130706433/x", reach("127.0.0.1", 9418)),
+            ("http://[::1]:9/", reach("[::1]", 9)),
+            ("file:///etc/passwd", Some(Target::File("/etc/passwd".into()))),
+            ("gopher-x://h/", None),
+        ] {
+            assert_eq!(of_url(text), target, "{text}");
+        }
+        assert_eq!(of_host("root@Box.example", 22), reach("box.example", 22));
+        assert_eq!(of_host("box:2222", 22), reach("box", 2222));
+    }
+}

@@ -1,0 +1,247 @@
+//! Manuals: what is known of programs. Data, one file in `manuals/` for a program or a family, embedded at build.
+//!
+//! A manual is an allow-list: an option that is not in it is unknown. It never says that something is harmless without a reason.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+pub(crate) use self::options::{Operand, Opt, Options, Value};
+pub(crate) use self::role::Role;
+
+mod embedded;
+mod options;
+mod role;
+
+/// What is known of one program, or of one sub-command.
+#[derive(Debug)]
+pub(crate) struct Manual {
+    pub(crate) names: Vec<String>,
+    pub(crate) why: String,
+    pub(crate) options: Options,
+    pub(crate) style: Style,
+    pub(crate) abbreviations: bool,
+    pub(crate) free: bool,
+    /// Usually a file of the project itself.
+    pub(crate) local: bool,
+    pub(crate) operands: Operands,
+    pub(crate) here: Option<Role>,
+    pub(crate) does: Vec<Deed>,
+    pub(crate) special: Option<String>,
+    pub(crate) subs: Vec<Manual>,
+}
+
+/// How options are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Style {
+    /// Clusters of short ones, long ones with `--`, also after operands.
+    #[default]
+    Gnu,
+    /// The same, but none after the first operand.
+    Posix,
+    /// Long ones with one dash, no clusters.
+    Single,
+    /// None: every word is an operand.
+    None,
+}
+
+/// The roles of operands: some at the front, some at the back, and one for all between.
+#[derive(Debug, Default)]
+pub(crate) struct Operands {
+    pub(crate) front: Vec<Role>,
+    pub(crate) between: Option<Role>,
+    pub(crate) back: Vec<Role>,
+}
+
+/// What a program does whatever its words are.
+#[derive(Debug)]
+pub(crate) struct Deed {
+    pub(crate) role: Role,
+    pub(crate) target: String,
+}
+
+/// The manual for a program of this name.
+pub(crate) fn of(name: &str) -> Option<&'static Manual> {
+    let shelf = &*SHELF;
+    shelf.index.get(name).and_then(|at| shelf.manuals.get(*at))
+}
+
+/// What is wrong with the embedded manuals. Empty, or nothing may be taken for understood.
+pub(crate) fn faults() -> &'static [String] {
+    &SHELF.faults
+}
+
+/// The names of all programs that have a manual, in order.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = SHELF.index.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+struct Shelf {
+    manuals: Vec<Manual>,
+    index: HashMap<String, usize>,
+    faults: Vec<String>,
+}
+
+static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
+    let mut shelf = Shelf { manuals: Vec::new(), index: HashMap::new(), faults: Vec::new() };
+    for (file, text) in embedded::MANUALS {
+        let sheet = match toml::from_str::<Sheet>(text) {
+            Ok(sheet) => sheet,
+            Err(error) => {
+                shelf.faults.push(format!("`{file}`: {error}"));
+                continue;
+            }
+        };
+        for raw in sheet.manual {
+            match raw.build() {
+                Ok(manual) => {
+                    let at = shelf.manuals.len();
+                    for name in &manual.names {
+                        if shelf.index.insert(name.clone(), at).is_some() {
+                            shelf.faults.push(format!("`{file}`: `{name}` has two manuals"));
+                        }
+                    }
+                    shelf.manuals.push(manual);
+                }
+                Err(why) => shelf.faults.push(format!("`{file}`: {why}")),
+            }
+        }
+    }
+    shelf
+});
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sheet {
+    manual: Vec<Raw>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    names: Vec<String>,
+    why: String,
+    #[serde(default)]
+    options: String,
+    #[serde(default)]
+    style: Style,
+    #[serde(default)]
+    abbreviations: bool,
+    #[serde(default)]
+    free: bool,
+    #[serde(default)]
+    local: bool,
+    #[serde(default)]
+    operands: Vec<String>,
+    here: Option<String>,
+    #[serde(default)]
+    does: Vec<String>,
+    special: Option<String>,
+    #[serde(default)]
+    sub: Vec<Raw>,
+}
+
+impl Raw {
+    fn build(self) -> Result<Manual, String> {
+        let label = self.names.join("/");
+        if self.names.is_empty() || self.why.trim().is_empty() {
+            return Err(format!("`{label}` needs names and a `why`"));
+        }
+        let role = |name: &str| Role::named(name).ok_or_else(|| format!("`{label}`: no role `{name}`"));
+        let mut operands = Operands::default();
+        for entry in &self.operands {
+            match entry.strip_suffix('*') {
+                Some(entry) if operands.between.is_none() => operands.between = Some(role(entry)?),
+                Some(_) => return Err(format!("`{label}`: only one operand may repeat")),
+                None if operands.between.is_some() => operands.back.push(role(entry)?),
+                None => operands.front.push(role(entry)?),
+            }
+        }
+        let deed = |line: &String| {
+            let (name, target) =
+                line.split_once(' ').ok_or_else(|| format!("`{label}`: bad deed `{line}`"))?;
+            Ok::<_, String>(Deed { role: role(name)?, target: target.to_owned() })
+        };
+        Ok(Manual {
+            options: Options::parse(&self.options).map_err(|why| format!("`{label}`: {why}"))?,
+            style: self.style,
+            abbreviations: self.abbreviations,
+            free: self.free,
+            local: self.local,
+            operands,
+            here: self.here.as_deref().map(role).transpose()?,
+            does: self.does.iter().map(deed).collect::<Result<_, _>>()?,
+            special: self.special,
+            subs: self.sub.into_iter().map(Self::build).collect::<Result<_, _>>()?,
+            names: self.names,
+            why: self.why,
+        })
+    }
+}
+
+impl Manual {
+    /// The sub-command of this name.
+    pub(crate) fn sub(&self, name: &str) -> Option<&Self> {
+        self.subs.iter().find(|sub| sub.names.iter().any(|own| own == name))
+    }
+}
+
+impl Operands {
+    /// Whether the program runs what its operands say.
+    pub(crate) fn runs(&self) -> bool {
+        let mut all = self.front.iter().chain(&self.between).chain(&self.back);
+        all.any(|role| matches!(role, Role::Argv | Role::Shell))
+    }
+
+    /// The role of each of so many operands; `None` where the manual knows none. `skipped` of the front are given otherwise.
+    pub(crate) fn roles(&self, count: usize, skipped: usize) -> Vec<Option<Role>> {
+        let front: Vec<Role> = self.front.iter().skip(skipped).copied().collect();
+        let back_from = count.saturating_sub(self.back.len()).max(front.len());
+        (0..count)
+            .map(|at| {
+                if let Some(role) = front.get(at) {
+                    return Some(*role);
+                }
+                match at.checked_sub(back_from) {
+                    Some(behind) if !self.back.is_empty() => self.back.get(behind).copied(),
+                    _ => self.between,
+                }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_manual_can_be_read_and_gives_its_reason() {
+        assert_eq!(faults(), &[] as &[String]);
+        assert!(names().len() >= 150, "only {} programs", names().len());
+        for (file, text) in embedded::MANUALS {
+            let sheet: Sheet = toml::from_str(text).unwrap();
+            for raw in &sheet.manual {
+                assert!(raw.why.len() > 10, "{file}: {:?} has no reason", raw.names);
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_of_embedded_files_is_complete() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/manuals");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".toml") && name != "dangers.toml" && name != "environment.toml")
+            .collect();
+        files.sort();
+        let mut embedded: Vec<&str> = embedded::MANUALS.iter().map(|(file, _)| *file).collect();
+        embedded.sort_unstable();
+        assert_eq!(embedded, files);
+    }
+}

@@ -1,0 +1,333 @@
+//! Options as manuals write them, and how words are taken apart with them.
+
+use std::collections::HashMap;
+
+use super::{Manual, Role, Style};
+use crate::word::Word;
+
+/// One option under all its names.
+#[derive(Debug)]
+pub(crate) struct Opt {
+    pub(crate) names: Vec<String>,
+    pub(crate) value: Value,
+    /// It takes a second word, in this role.
+    pub(crate) second: Option<Role>,
+    /// It gives what would else be the first operand.
+    pub(crate) shift: bool,
+    /// With it, every operand has this role.
+    pub(crate) operands: Option<Role>,
+    /// With it, no operand means the current directory, in this role.
+    pub(crate) here: Option<Role>,
+    /// Its value is the directory that the program then runs in.
+    pub(crate) cd: bool,
+    /// With it, files are written into the current directory.
+    pub(crate) writes: bool,
+    /// Everything behind it is an operand.
+    pub(crate) stop: bool,
+    /// Rules name it: it is reported in every spelling, right after the program.
+    pub(crate) front: bool,
+    /// It changes nothing that rules are about, and may be left out of the words.
+    pub(crate) plain: bool,
+    /// What is not known of it.
+    pub(crate) why: Option<String>,
+}
+
+/// Whether an option takes a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// No.
+    None,
+    /// Yes: in the same word or the next.
+    Required(Role),
+    /// Only in the same word.
+    Optional(Role),
+}
+
+/// The options of a manual.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    list: Vec<Opt>,
+    index: HashMap<String, usize>,
+}
+
+/// Words taken apart.
+#[derive(Debug, Default)]
+pub(crate) struct Parsed<'m> {
+    /// The options, each with its value.
+    pub(crate) given: Vec<(&'m Opt, Option<Word>)>,
+    /// The operands; those after `--` are certain to be none else.
+    pub(crate) operands: Vec<Operand>,
+    /// The second words of options that take two.
+    pub(crate) seconds: Vec<(Role, Word)>,
+    /// What the manual does not know, with the word.
+    pub(crate) strange: Vec<(String, Word)>,
+    /// The words without those options that may be left out.
+    pub(crate) kept: Vec<Word>,
+}
+
+/// A word that is no option.
+#[derive(Clone, Debug)]
+pub(crate) struct Operand {
+    pub(crate) word: Word,
+    /// Where it stood among the words.
+    pub(crate) at: usize,
+    /// It stood behind `--`.
+    pub(crate) certain: bool,
+}
+
+impl Options {
+    /// Reads the lines of a manual: names, then `=role` or `?role`, then marks.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut options = Self::default();
+        for line in text.lines() {
+            let line = line.split(" #").next().unwrap_or_default().trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (line, why) = match line.split_once(" ! ") {
+                Some((line, why)) => (line, Some(why.trim().to_owned())),
+                None => (line, None),
+            };
+            let opt = Opt::parse(line, why)?;
+            let at = options.list.len();
+            for name in &opt.names {
+                if options.index.insert(name.clone(), at).is_some() {
+                    return Err(format!("option `{name}` stands twice"));
+                }
+            }
+            options.list.push(opt);
+        }
+        Ok(options)
+    }
+
+    /// The option of exactly this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Opt> {
+        self.index.get(name).and_then(|at| self.list.get(*at))
+    }
+
+    /// Every option with a long name that begins so.
+    fn beginning(&self, name: &str) -> Vec<&Opt> {
+        self.list.iter().filter(|opt| opt.names.iter().any(|own| own.starts_with(name))).collect()
+    }
+}
+
+impl Opt {
+    fn parse(line: &str, why: Option<String>) -> Result<Self, String> {
+        let mut opt = Self {
+            names: Vec::new(),
+            value: Value::None,
+            second: None,
+            shift: false,
+            operands: None,
+            here: None,
+            cd: false,
+            writes: false,
+            stop: false,
+            front: false,
+            plain: false,
+            why,
+        };
+        let role = |name: &str| Role::named(name).ok_or_else(|| format!("no role `{name}` in `{line}`"));
+        for token in line.split_whitespace() {
+            if token.starts_with('-') {
+                opt.names.push(token.to_owned());
+            } else if let (Some(name), Value::Required(_)) = (token.strip_prefix('='), opt.value) {
+                opt.second = Some(role(name)?);
+            } else if let Some(name) = token.strip_prefix('=') {
+                opt.value = Value::Required(role(name)?);
+            } else if let Some(name) = token.strip_prefix('?') {
+                opt.value = Value::Optional(role(name)?);
+            } else if let Some(name) = token.strip_prefix("@operands=") {
+                opt.operands = Some(role(name)?);
+            } else if let Some(name) = token.strip_prefix("@here=") {
+                opt.here = Some(role(name)?);
+            } else {
+                match token {
+                    "@shift" => opt.shift = true,
+                    "@cd" => opt.cd = true,
+                    "@writes" => opt.writes = true,
+                    "@stop" => opt.stop = true,
+                    "@front" => opt.front = true,
+                    "@plain" => opt.plain = true,
+                    _ => return Err(format!("cannot read `{token}` in `{line}`")),
+                }
+            }
+        }
+        if opt.names.is_empty() { Err(format!("no option in `{line}`")) } else { Ok(opt) }
+    }
+}
+
+impl Manual {
+    /// Takes words apart. `until_operand`: the rest begins with the first operand, as before a sub-command.
+    pub(crate) fn take_apart(&self, words: &[Word], until_operand: bool) -> Parsed<'_> {
+        let mut parsed = Parsed::default();
+        let mut only_operands = false;
+        let mut at = 0;
+        while let Some(word) = words.get(at) {
+            let here = at;
+            at = at.saturating_add(1);
+            let text = match word.text() {
+                Some(text) if !only_operands && self.style != Style::None && is_option(text) => text,
+                _ => {
+                    parsed.kept.push(word.clone());
+                    parsed.operands.push(Operand { word: word.clone(), at: here, certain: only_operands });
+                    if self.style == Style::Posix || until_operand {
+                        only_operands = true;
+                    }
+                    if until_operand {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            if text == "--" {
+                parsed.kept.push(word.clone());
+                only_operands = true;
+                continue;
+            }
+            let before = parsed.given.len();
+            let strange = parsed.strange.len();
+            let taken = if self.style == Style::Single || text.starts_with("--") {
+                self.take_long(text, words.get(at), &mut parsed)
+            } else {
+                self.take_cluster(text, words.get(at), &mut parsed)
+            };
+            let plain = parsed.strange.len() == strange
+                && parsed
+                    .given
+                    .get(before..)
+                    .is_some_and(|new| !new.is_empty() && new.iter().all(|(opt, _)| opt.plain));
+            if !plain {
+                parsed.kept.push(word.clone());
+            }
+            if parsed.given.get(before..).is_some_and(|new| new.iter().any(|(opt, _)| opt.stop)) {
+                only_operands = true;
+            }
+            if !taken {
+                continue;
+            }
+            let second = parsed.given.last().and_then(|(opt, _)| opt.second);
+            if let (Some(role), Some(word)) = (second, words.get(at.saturating_add(1))) {
+                parsed.seconds.push((role, word.clone()));
+            }
+            let count = if second.is_some() { 2 } else { 1 };
+            if !plain {
+                parsed.kept.extend(words.iter().skip(at).take(count).cloned());
+            }
+            at = at.saturating_add(count);
+        }
+        parsed
+    }
+
+    /// Takes a long option; says whether the next word belongs to it.
+    fn take_long<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut Parsed<'m>) -> bool {
+        let (name, glued) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(Word::literal(value))),
+            None => (text, None),
+        };
+        let double = format!("-{name}");
+        let single = name.strip_prefix('-').unwrap_or(name);
+        let exact = self.options.get(name).or_else(|| match self.style {
+            Style::Single => self.options.get(&double).or_else(|| self.options.get(single)),
+            _ => None,
+        });
+        let opt = match exact {
+            Some(opt) => opt,
+            None => {
+                if let Some(number) = self.number(text) {
+                    parsed.given.push((number, None));
+                    return false;
+                }
+                let candidates = self.options.beginning(name);
+                match (candidates.as_slice(), self.abbreviations) {
+                    (&[only], true) => only,
+                    _ => {
+                        let why = format!("option `{name}` is not in the manual");
+                        parsed.strange.push((why, Word::literal(text)));
+                        // Whatever it may be short for is reported, so that a deny sees it.
+                        for candidate in candidates {
+                            if let Value::Required(_) | Value::Optional(_) = candidate.value {
+                                parsed.given.push((candidate, glued.clone().or_else(|| next.cloned())));
+                            }
+                        }
+                        return false;
+                    }
+                }
+            }
+        };
+        match (opt.value, glued) {
+            (Value::None, Some(_)) => {
+                parsed.strange.push((format!("option `{name}` takes no value"), Word::literal(text)));
+                parsed.given.push((opt, None));
+                false
+            }
+            (Value::Required(_), None) => {
+                parsed.given.push((opt, next.cloned()));
+                true
+            }
+            (_, glued) => {
+                parsed.given.push((opt, glued));
+                false
+            }
+        }
+    }
+
+    /// Takes a cluster of short options; says whether the next word belongs to the last of them.
+    fn take_cluster<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut Parsed<'m>) -> bool {
+        if let Some(number) = self.number(text) {
+            parsed.given.push((number, None));
+            return false;
+        }
+        if let Some(opt) = self.options.get(text).filter(|_| text.chars().count() > 2) {
+            let takes = matches!(opt.value, Value::Required(_));
+            parsed.given.push((opt, next.filter(|_| takes).cloned()));
+            return takes;
+        }
+        if let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.chars().count() > 2)
+            && let Some(opt) = self.options.get(name).filter(|opt| opt.value != Value::None)
+        {
+            parsed.given.push((opt, Some(Word::literal(value))));
+            return false;
+        }
+        let mut letters = text.chars();
+        letters.next();
+        while let Some(letter) = letters.next() {
+            let Some(opt) = self.options.get(&format!("-{letter}")) else {
+                parsed
+                    .strange
+                    .push((format!("option `-{letter}` is not in the manual"), Word::literal(text)));
+                // What follows may be its value or more options: those that the manual knows are reported as well.
+                continue;
+            };
+            let rest = letters.as_str();
+            match opt.value {
+                Value::None => parsed.given.push((opt, None)),
+                Value::Optional(_) => {
+                    let value = Some(rest).filter(|rest| !rest.is_empty()).map(Word::literal);
+                    parsed.given.push((opt, value));
+                    return false;
+                }
+                Value::Required(_) if rest.is_empty() => {
+                    parsed.given.push((opt, next.cloned()));
+                    return true;
+                }
+                Value::Required(_) => {
+                    parsed.given.push((opt, Some(Word::literal(rest))));
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// `-20`, where the manual says that a number may be an option.
+    fn number(&self, text: &str) -> Option<&Opt> {
+        let digits = text.strip_prefix('-')?;
+        let all = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if all { self.options.get("-NUM") } else { None }
+    }
+}
+
+fn is_option(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('-')
+}

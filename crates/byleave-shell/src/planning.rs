@@ -1,0 +1,66 @@
+//! From text to account: what is read is told by the manuals, and what they find inside is read again.
+
+use crate::account::{Account, Script, unwrap_all};
+use crate::reader::read;
+use crate::reading::{Place, Reading};
+use crate::scene::Scene;
+
+/// Everything that a command would do, with everything inside it.
+pub fn tell(text: &str, scene: &dyn Scene) -> Account {
+    unwrap_all(&read(text, scene), scene, &|script| read_inside(script, scene))
+}
+
+/// Reads a script where it would run.
+fn read_inside(script: &Script, scene: &dyn Scene) -> Reading {
+    match &script.place {
+        Place::At(cwd) => read(&script.text, &Elsewhere { scene, cwd }),
+        Place::Unknown(why) => {
+            let mut reading = read(&script.text, scene);
+            // Nobody knows where it begins, so nobody knows where any of it runs.
+            for command in &mut reading.commands {
+                command.place = Place::Unknown(why.clone());
+            }
+            reading
+        }
+    }
+}
+
+/// The same world from another directory.
+struct Elsewhere<'a> {
+    scene: &'a dyn Scene,
+    cwd: &'a str,
+}
+
+impl Scene for Elsewhere<'_> {
+    fn cwd(&self) -> &str {
+        self.cwd
+    }
+
+    fn home(&self) -> Option<&str> {
+        self.scene.home()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        if name == "PWD" { Some(self.cwd.to_owned()) } else { self.scene.variable(name) }
+    }
+
+    fn program(&self, name: &str) -> Option<String> {
+        self.scene.program(name)
+    }
+
+    fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
+        self.scene.resolve(cwd, path)
+    }
+
+    fn list(&self, directory: &str) -> Option<Vec<String>> {
+        self.scene.list(directory)
+    }
+
+    fn is_directory(&self, path: &str) -> bool {
+        self.scene.is_directory(path)
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        self.scene.text(path)
+    }
+}

@@ -1,0 +1,184 @@
+//! Brace expansion, over atoms: what is quoted or comes from an expansion takes no part.
+
+use super::expand::Atom;
+
+/// The most words that one word may become.
+const ALTERNATIVES_MAX: usize = 512;
+
+/// What braces make of a word.
+pub(super) enum Braced {
+    /// No braces that mean anything.
+    Not,
+    /// These words.
+    Words(Vec<Vec<Atom>>),
+    /// More than is followed, or something that differs between shells.
+    Unbounded,
+}
+
+pub(super) fn expand(atoms: &[Atom]) -> Braced {
+    if !atoms.contains(&Atom::Bare('{')) {
+        return Braced::Not;
+    }
+    let mut budget = ALTERNATIVES_MAX;
+    match alternatives(atoms, &mut budget, 0) {
+        Some(words) if matches!(words.as_slice(), [only] if only.as_slice() == atoms) => Braced::Not,
+        Some(words) => Braced::Words(words),
+        None => Braced::Unbounded,
+    }
+}
+
+fn alternatives(atoms: &[Atom], budget: &mut usize, depth: usize) -> Option<Vec<Vec<Atom>>> {
+    if depth > 16 {
+        return None;
+    }
+    for (open, atom) in atoms.iter().enumerate() {
+        if *atom != Atom::Bare('{') {
+            continue;
+        }
+        let Some(close) = closing(atoms, open) else { continue };
+        let inner = atoms.get(open + 1..close)?;
+        let middles = if let Some(pieces) = pieces(inner) {
+            let mut middles = Vec::new();
+            for piece in pieces {
+                middles.extend(alternatives(piece, budget, depth + 1)?);
+            }
+            middles
+        } else {
+            match sequence(inner) {
+                Sequence::Not => continue,
+                Sequence::Unbounded => return None,
+                Sequence::Items(items) => items,
+            }
+        };
+        let before = atoms.get(..open)?;
+        let tails = alternatives(atoms.get(close + 1..)?, budget, depth + 1)?;
+        let mut words = Vec::new();
+        for middle in &middles {
+            for tail in &tails {
+                *budget = budget.checked_sub(1)?;
+                let mut word = before.to_vec();
+                word.extend(middle.iter().cloned());
+                word.extend(tail.iter().cloned());
+                words.push(word);
+            }
+        }
+        return Some(words);
+    }
+    Some(vec![atoms.to_vec()])
+}
+
+/// Where the brace that opens there is closed.
+fn closing(atoms: &[Atom], open: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, atom) in atoms.iter().enumerate().skip(open) {
+        match atom {
+            Atom::Bare('{') => depth += 1,
+            Atom::Bare('}') => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The pieces between commas; `None` without any comma.
+fn pieces(inner: &[Atom]) -> Option<Vec<&[Atom]>> {
+    let mut depth = 0_usize;
+    let mut start = 0;
+    let mut pieces = Vec::new();
+    for (at, atom) in inner.iter().enumerate() {
+        match atom {
+            Atom::Bare('{') => depth += 1,
+            Atom::Bare('}') => depth = depth.saturating_sub(1),
+            Atom::Bare(',') if depth == 0 => {
+                pieces.push(inner.get(start..at)?);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if pieces.is_empty() {
+        return None;
+    }
+    pieces.push(inner.get(start..)?);
+    Some(pieces)
+}
+
+enum Sequence {
+    Not,
+    Items(Vec<Vec<Atom>>),
+    Unbounded,
+}
+
+/// `1..5`, `a..e`, with an optional step.
+fn sequence(inner: &[Atom]) -> Sequence {
+    let mut text = String::new();
+    for atom in inner {
+        match atom {
+            Atom::Bare(c) => text.push(*c),
+            // Quotes and expansions within a sequence are rare, and differ.
+            _ if text.contains("..") => return Sequence::Unbounded,
+            _ => text.push('\u{0}'),
+        }
+    }
+    if !text.contains("..") {
+        return Sequence::Not;
+    }
+    let ends: Vec<&str> = text.split("..").collect();
+    let (first, last, step) = match ends.as_slice() {
+        [first, last] => (*first, *last, "1"),
+        [first, last, step] => (*first, *last, *step),
+        _ => return Sequence::Unbounded,
+    };
+    let Ok(step) = step.parse::<i64>() else { return Sequence::Unbounded };
+    let step = if step == 0 { 1 } else { step.unsigned_abs() };
+    let items = match (first.parse::<i64>(), last.parse::<i64>()) {
+        (Ok(from), Ok(to)) if is_plain(first) && is_plain(last) => between(from, to, step, |n| n.to_string()),
+        _ => {
+            let (mut one, mut two) = (first.chars(), last.chars());
+            let (Some(from), None, Some(to), None) = (one.next(), one.next(), two.next(), two.next()) else {
+                return Sequence::Unbounded;
+            };
+            let same = (from.is_ascii_lowercase() && to.is_ascii_lowercase())
+                || (from.is_ascii_uppercase() && to.is_ascii_uppercase());
+            if !same {
+                return Sequence::Unbounded;
+            }
+            between(i64::from(u32::from(from)), i64::from(u32::from(to)), step, |n| {
+                u32::try_from(n).ok().and_then(char::from_u32).map_or_else(String::new, |c| c.to_string())
+            })
+        }
+    };
+    match items {
+        Some(items) => {
+            Sequence::Items(items.iter().map(|item| item.chars().map(Atom::Bare).collect()).collect())
+        }
+        None => Sequence::Unbounded,
+    }
+}
+
+/// A number that is written without leading zeros or a plus, which would pad it.
+fn is_plain(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits == "0" || (digits.starts_with(|c: char| c.is_ascii_digit() && c != '0') && digits.len() < 10)
+}
+
+fn between(from: i64, to: i64, step: u64, text: impl Fn(i64) -> String) -> Option<Vec<String>> {
+    let count = from.abs_diff(to) / step + 1;
+    if count > ALTERNATIVES_MAX as u64 {
+        return None;
+    }
+    let step = i64::try_from(step).ok()?;
+    let step = if from <= to { step } else { -step };
+    let mut items = Vec::new();
+    let mut at = from;
+    for _ in 0..count {
+        items.push(text(at));
+        at = at.checked_add(step)?;
+    }
+    Some(items)
+}

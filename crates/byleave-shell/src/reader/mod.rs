@@ -1,0 +1,135 @@
+//! The reader: command text to [`Reading`].
+//!
+//! Walks the tree as bash would run it, every branch of it, and keeps what is certain: variables set on a straight line, the
+//! directory, functions. What is not certain becomes an unknown word or a puzzle. It must never leave out a command that
+//! bash could run, never call a word literal that bash could make something else of, never panic, and never go on for long.
+//!
+//! Taken as given, because whoever runs the command sees to it: bash 5.2 or near it, not interactive, with its default
+//! options and without `CDPATH`, `BASH_ENV`, `SHELLOPTS`, `BASHOPTS`, `GLOBIGNORE` or exported functions in its environment.
+//!
+//! A glob becomes the names that it matches now, unless a command before it in the same text may have changed them; then,
+//! and where it matches nothing, it stays unknown with its certain pieces, since a file may appear before the command runs.
+
+mod arithmetic;
+mod braces;
+mod builtins;
+mod changes;
+mod declare;
+mod directory;
+mod expand;
+mod glob;
+mod parameters;
+mod simple;
+mod state;
+mod sweep;
+mod walk;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::reading::{Command, Puzzle, Reading};
+use crate::scene::Scene;
+use state::State;
+
+/// The longest text that is parsed; a longer one is only swept for words.
+pub const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// The most commands that a reading lists.
+pub const COMMANDS_MAX: usize = 4096;
+/// The most words that a reading lists.
+pub const WORDS_MAX: usize = 32 * 1024;
+/// How often text may hold text: `eval` in `eval`, backquotes in backquotes.
+const TEXTS_DEEP_MAX: usize = 12;
+
+/// Reads a command as bash would: every command in it, wherever it stands, and what could not be told.
+pub fn read(text: &str, scene: &dyn Scene) -> Reading {
+    let mut reader = Reader::new(scene);
+    let mut state = State::new(scene);
+    if text.contains('\0') {
+        reader
+            .puzzle("it holds a NUL byte, where some programs stop reading and others do not", 0..text.len());
+    }
+    let text = text.replace('\0', "");
+    if text.len() > TEXT_BYTES_MAX {
+        reader.puzzle("it is longer than is read; only its words were looked at", 0..text.len());
+        reader.sweep(&text);
+    } else {
+        reader.text(&text, &mut state, None);
+        if reader.is_full {
+            reader.puzzle("it holds more commands or words than are read", 0..text.len());
+            reader.sweep(&text);
+        }
+    }
+    Reading { commands: reader.commands, riddles: reader.riddles }
+}
+
+/// What has been read so far, and where the reading stands.
+struct Reader<'s> {
+    scene: &'s dyn Scene,
+    commands: Vec<Command>,
+    riddles: Vec<Puzzle>,
+    within: Vec<&'static str>,
+    /// Names of functions that may be defined by now, somewhere.
+    functions: BTreeSet<String>,
+    /// From characters to bytes, for the text being read.
+    offsets: Vec<usize>,
+    /// Stands for all places of a text within the text, such as an argument of `eval`.
+    outer_span: Option<Range<usize>>,
+    texts_deep: usize,
+    words: usize,
+    is_full: bool,
+    /// What was certain where an expansion may have failed: bash then drops the rest of the line and goes on after it.
+    dropped: Option<State>,
+}
+
+impl<'s> Reader<'s> {
+    fn new(scene: &'s dyn Scene) -> Self {
+        Self {
+            scene,
+            commands: Vec::new(),
+            riddles: Vec::new(),
+            within: Vec::new(),
+            functions: BTreeSet::new(),
+            offsets: Vec::new(),
+            outer_span: None,
+            texts_deep: 0,
+            words: 0,
+            is_full: false,
+            dropped: None,
+        }
+    }
+
+    /// Notes something that could not be told; the same thing only once.
+    fn puzzle(&mut self, why: impl Into<String>, span: Range<usize>) {
+        let why = why.into();
+        if self.riddles.len() < 256 && !self.riddles.iter().any(|riddle| riddle.why == why) {
+            self.riddles.push(Puzzle { why, span });
+        }
+    }
+
+    /// Notes that the rest of the line may not run from here on.
+    fn may_drop(&mut self, state: &State) {
+        self.dropped = Some(match self.dropped.take() {
+            Some(dropped) => dropped.join(state),
+            None => state.clone(),
+        });
+    }
+
+    /// A span in characters as one in bytes of the whole text.
+    fn bytes(&self, span: &Range<usize>) -> Range<usize> {
+        if let Some(outer) = &self.outer_span {
+            return outer.clone();
+        }
+        let last = self.offsets.last().copied().unwrap_or(0);
+        let byte = |at: usize| self.offsets.get(at).copied().unwrap_or(last);
+        byte(span.start)..byte(span.end)
+    }
+
+    fn push(&mut self, command: Command) {
+        self.words += command.words.len() + 1;
+        if self.commands.len() >= COMMANDS_MAX || self.words > WORDS_MAX {
+            self.is_full = true;
+        } else {
+            self.commands.push(command);
+        }
+    }
+}

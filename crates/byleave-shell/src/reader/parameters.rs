@@ -1,0 +1,67 @@
+//! Parameters: `$x`, and what `${x…}` does to it.
+
+use super::Reader;
+use super::expand::Atom;
+use super::state::{State, Value};
+use crate::syntax::tree::{Parameter, Part};
+
+impl Reader<'_> {
+    pub(super) fn parameter(
+        &mut self,
+        parameter: &Parameter,
+        quoted: bool,
+        state: &mut State,
+        atoms: &mut Vec<Atom>,
+    ) {
+        let all = parameter.name == "@"
+            || (parameter.name == "*" && !quoted)
+            || parameter.subscript.as_deref().is_some_and(|parts| is_text(parts, "@") || is_text(parts, "*"));
+        let splits = !quoted || all;
+        if parameter.plain && parameter.subscript.is_none() {
+            match state.value(&parameter.name, self.scene) {
+                Value::Text(text) if quoted => atoms.extend(text.chars().map(Atom::Exact)),
+                Value::Text(text) => atoms.push(Atom::Split(text)),
+                Value::Number | Value::Unknown => {
+                    let why = format!("`${}` is not known", parameter.name);
+                    atoms.push(Atom::Hole { why, splits });
+                }
+            }
+            return;
+        }
+        self.may_drop(state);
+        if let Some(subscript) = &parameter.subscript
+            && !all
+        {
+            self.arithmetic(subscript, state);
+        }
+        // Operands hold words of their own, and what runs in them runs.
+        let mut operand = Vec::new();
+        self.atoms_of(&parameter.operand, quoted, state, &mut operand);
+        let operator = parameter.operator.as_str();
+        if operator == ":" {
+            self.arithmetic(&parameter.operand, state);
+        }
+        let lists_names = all
+            || (operator == "!@" && parameter.operand.is_empty())
+            || (operator == "!" && is_text(&parameter.operand, "*"));
+        if operator.starts_with('!') && !lists_names {
+            self.puzzle_here("a variable's value is taken as the name of another, and evaluated");
+        } else if operator == "@"
+            && !["Q", "U", "u", "L", "E", "A", "K", "a", "k"].iter().any(|op| is_text(&parameter.operand, op))
+        {
+            self.puzzle_here("a variable's value is expanded as a prompt, which runs commands in it");
+        }
+        if operator.contains('=') || operator.starts_with('!') {
+            state.set(&parameter.name, Value::Unknown);
+        }
+        if parameter.name.is_empty() {
+            self.puzzle_here("an expansion is not of a form that is known");
+        }
+        let splits = splits || operand.iter().any(|atom| matches!(atom, Atom::Hole { splits: true, .. }));
+        atoms.push(Atom::Hole { why: format!("`${{{}…}}` is not known", parameter.name), splits });
+    }
+}
+
+fn is_text(parts: &[Part], want: &str) -> bool {
+    matches!(parts, [Part::Bare(text) | Part::Quoted(text)] if text == want)
+}

@@ -1,0 +1,205 @@
+//! What is certain at one point of the text.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::reading::Place;
+use crate::scene::Scene;
+use crate::syntax::is_name;
+
+/// What is certain of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(String),
+    /// Some number in digits.
+    Number,
+    Unknown,
+}
+
+/// The directory: as the shell calls it, and as it really is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Where {
+    At { logical: String, physical: String },
+    Unknown(String),
+}
+
+/// What is certain at one point of the text.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    variables: BTreeMap<String, Value>,
+    /// Variables of the environment are what the scene says.
+    inherits: bool,
+    /// Variables that something odd was done to: never certain again.
+    odd: BTreeSet<String>,
+    pub(super) place: Where,
+    /// What `popd` goes back to; `None` where that is not certain.
+    pub(super) stack: Option<Vec<Where>>,
+    /// No command so far can have changed files.
+    pub(super) settled: bool,
+    /// Functions that are certain to be defined.
+    pub(super) functions: BTreeSet<String>,
+}
+
+/// Variables that bash sets itself, or that mean something to it: never certain.
+fn is_special(name: &str) -> bool {
+    name.starts_with("BASH")
+        || name.starts_with("COMP")
+        || name.starts_with("READLINE")
+        || name.starts_with("EPOCH")
+        || matches!(
+            name,
+            "_" | "RANDOM"
+                | "SRANDOM"
+                | "SECONDS"
+                | "LINENO"
+                | "FUNCNAME"
+                | "GROUPS"
+                | "HISTCMD"
+                | "PIPESTATUS"
+                | "PPID"
+                | "DIRSTACK"
+                | "OPTARG"
+                | "OPTIND"
+                | "OPTERR"
+                | "REPLY"
+                | "SHLVL"
+                | "SHELLOPTS"
+                | "UID"
+                | "EUID"
+                | "HOSTNAME"
+                | "HOSTTYPE"
+                | "MACHTYPE"
+                | "OSTYPE"
+                | "COLUMNS"
+                | "LINES"
+                | "OLDPWD"
+                | "IFS"
+                | "MAPFILE"
+                | "COPROC"
+                | "SHELL"
+                | "TERM"
+                | "POSIXLY_CORRECT"
+        )
+}
+
+impl State {
+    pub(super) fn new(scene: &dyn Scene) -> Self {
+        let cwd = scene.cwd().to_owned();
+        Self {
+            variables: BTreeMap::new(),
+            inherits: true,
+            odd: BTreeSet::new(),
+            place: Where::At { logical: cwd.clone(), physical: cwd },
+            stack: Some(Vec::new()),
+            settled: true,
+            functions: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        match &self.place {
+            Where::At { physical, .. } => Place::At(physical.clone()),
+            Where::Unknown(why) => Place::Unknown(why.clone()),
+        }
+    }
+
+    pub(super) fn value(&self, name: &str, scene: &dyn Scene) -> Value {
+        if self.odd.contains(name) || is_special(name) || !is_name(name) {
+            return Value::Unknown;
+        }
+        if name == "PWD" {
+            return match (&self.place, self.variables.contains_key("PWD")) {
+                (Where::At { logical, .. }, false) => Value::Text(logical.clone()),
+                _ => Value::Unknown,
+            };
+        }
+        match self.variables.get(name) {
+            Some(value) => value.clone(),
+            None if !self.inherits => Value::Unknown,
+            None => scene
+                .variable(name)
+                .or_else(|| if name == "HOME" { scene.home().map(str::to_owned) } else { None })
+                .map_or(Value::Unknown, Value::Text),
+        }
+    }
+
+    pub(super) fn home(&self, scene: &dyn Scene) -> Option<String> {
+        let is_set = self.variables.contains_key("HOME") || self.odd.contains("HOME") || !self.inherits;
+        if !is_set && let Some(home) = scene.home() {
+            return Some(home.to_owned());
+        }
+        match self.value("HOME", scene) {
+            Value::Text(home) => Some(home),
+            _ => None,
+        }
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: Value) {
+        self.variables.insert(name.to_owned(), value);
+    }
+
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.variables.contains_key(name) || self.odd.contains(name)
+    }
+
+    /// Whether it may be read-only, or otherwise not take what it is given.
+    pub(super) fn is_odd(&self, name: &str) -> bool {
+        self.odd.contains(name) || !self.inherits
+    }
+
+    pub(super) fn make_odd(&mut self, name: &str) {
+        self.odd.insert(name.to_owned());
+    }
+
+    /// Whether words are split at blanks and line ends, as they are unless someone changed that.
+    pub(super) fn splits_as_usual(&self) -> bool {
+        self.inherits && !self.is_set("IFS")
+    }
+
+    pub(super) fn forget_variables(&mut self) {
+        self.variables.clear();
+        self.inherits = false;
+    }
+
+    /// After something that may have done anything to the shell.
+    pub(super) fn forget(&mut self, why: &str) {
+        self.forget_variables();
+        self.place = Where::Unknown(why.to_owned());
+        self.stack = None;
+        self.settled = false;
+        self.functions.clear();
+    }
+
+    /// What is certain whichever of two ways was taken.
+    pub(super) fn join(mut self, other: &Self) -> Self {
+        let names: BTreeSet<String> = self.variables.keys().chain(other.variables.keys()).cloned().collect();
+        for name in names {
+            let (one, two) = (self.variables.get(&name), other.variables.get(&name));
+            if one != two {
+                let is_number = |value: Option<&Value>| match value {
+                    Some(Value::Number) => true,
+                    Some(Value::Text(text)) => is_integer(text),
+                    _ => false,
+                };
+                let value = if is_number(one) && is_number(two) { Value::Number } else { Value::Unknown };
+                self.variables.insert(name, value);
+            }
+        }
+        self.inherits &= other.inherits;
+        self.odd.extend(other.odd.iter().cloned());
+        if self.place != other.place {
+            self.place = Where::Unknown("it depends on what ran before".to_owned());
+        }
+        if self.stack != other.stack {
+            self.stack = None;
+        }
+        self.settled &= other.settled;
+        self.functions.retain(|name| other.functions.contains(name));
+        self
+    }
+}
+
+/// Whether a text is a whole number, and so the same in arithmetic.
+pub(super) fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.len() < 19 && digits.bytes().all(|b| b.is_ascii_digit())
+}

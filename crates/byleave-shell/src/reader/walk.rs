@@ -1,0 +1,474 @@
+//! The walk over the tree: every branch is taken, and what is certain is joined where branches meet.
+
+use super::Reader;
+use super::changes;
+use super::expand::Single;
+use super::state::{State, Value};
+use crate::reading::{Access, Command, Redirection};
+use crate::syntax::tree::{
+    Direction, Item, Joint, Kind, List, Node, Part, Pipeline, Raw, Redirect, TestToken,
+};
+use crate::syntax::{Broken, Parser};
+use crate::word::Word;
+use std::ops::Range;
+
+/// How often a loop over known words is followed word by word.
+const ROUNDS_MAX: usize = 64;
+
+/// What is certain after a command, by how it ended.
+pub(super) struct Flow {
+    pub(super) ok: State,
+    pub(super) bad: State,
+    /// Whether failing is to be expected where nothing asks for it.
+    pub(super) may_fail: bool,
+}
+
+impl Flow {
+    pub(super) fn same(state: State) -> Self {
+        Self { bad: state.clone(), ok: state, may_fail: true }
+    }
+
+    /// However it ended.
+    pub(super) fn either(self) -> State {
+        if self.may_fail { self.ok.join(&self.bad) } else { self.ok }
+    }
+}
+
+impl Reader<'_> {
+    /// Reads a text line by line, as bash does; `outer` is where it stands, for a text within the text.
+    pub(super) fn text(&mut self, text: &str, state: &mut State, outer: Option<Range<usize>>) {
+        let chars: Vec<char> = text.chars().collect();
+        let mut offsets = Vec::with_capacity(chars.len() + 1);
+        let mut at = 0;
+        for c in &chars {
+            offsets.push(at);
+            at += c.len_utf8();
+        }
+        offsets.push(at);
+        let offsets = std::mem::replace(&mut self.offsets, offsets);
+        let outer_before = self.outer_span.clone();
+        if self.outer_span.is_none() {
+            self.outer_span = outer;
+        }
+        let mut parser = Parser::new(&chars, self.texts_deep * 8);
+        let mut doubts = 0;
+        loop {
+            let start = parser.position();
+            let parsed = parser.line();
+            let span = self.bytes(&(start..parser.position()));
+            for doubt in parser.doubts.iter().skip(doubts) {
+                self.puzzle(doubt.clone(), span.clone());
+            }
+            doubts = parser.doubts.len();
+            match parsed {
+                Ok(None) => break,
+                Ok(Some(list)) => {
+                    *state = self.list(&list, state.clone()).either();
+                    if let Some(dropped) = &self.dropped {
+                        *state = state.clone().join(dropped);
+                    }
+                }
+                Err(Broken { why }) => {
+                    let rest: String = chars.get(start..).unwrap_or_default().iter().collect();
+                    self.puzzle(format!("it could not be parsed: {why}"), self.bytes(&(start..chars.len())));
+                    self.sweep(&rest);
+                    state.forget("it could not be parsed");
+                    break;
+                }
+            }
+            if self.is_full {
+                break;
+            }
+        }
+        self.offsets = offsets;
+        self.outer_span = outer_before;
+    }
+
+    /// A text that the shell reads again: `eval`, a trap, backquotes.
+    pub(super) fn text_within(&mut self, kind: &'static str, text: &str, state: &mut State) {
+        let outer = self.here();
+        if self.texts_deep >= super::TEXTS_DEEP_MAX || self.is_full {
+            self.puzzle("text holds text too deeply to be read", outer);
+            self.sweep(text);
+            state.forget("it was not read");
+            return;
+        }
+        self.texts_deep += 1;
+        self.within.push(kind);
+        self.text(text, state, Some(outer));
+        self.within.pop();
+        self.texts_deep -= 1;
+    }
+
+    /// The same in a shell of its own.
+    pub(super) fn text_apart(&mut self, kind: &'static str, text: &str, state: &mut State) {
+        let mut inner = state.clone();
+        let dropped = self.dropped.take();
+        self.text_within(kind, text, &mut inner);
+        self.dropped = dropped;
+        state.settled &= inner.settled;
+    }
+
+    /// Where the reading stands, as far as is known.
+    pub(super) fn here(&self) -> Range<usize> {
+        self.outer_span.clone().unwrap_or(0..self.offsets.last().copied().unwrap_or(0))
+    }
+
+    pub(super) fn puzzle_here(&mut self, why: &str) {
+        self.puzzle(why, self.here());
+    }
+
+    /// Commands in a shell of their own, which leave nothing behind but files.
+    pub(super) fn apart(&mut self, kind: &'static str, list: &List, state: &mut State) {
+        self.within.push(kind);
+        let dropped = self.dropped.take();
+        let after = self.list(list, state.clone()).either();
+        self.dropped = dropped;
+        self.within.pop();
+        state.settled &= after.settled;
+    }
+
+    fn inside(&mut self, kind: &'static str, list: &List, state: State) -> Flow {
+        self.within.push(kind);
+        let flow = self.list(list, state);
+        self.within.pop();
+        flow
+    }
+
+    pub(super) fn list(&mut self, list: &List, state: State) -> Flow {
+        let mut flow = Flow { bad: state.clone(), ok: state, may_fail: false };
+        for item in &list.items {
+            let state = flow.either();
+            flow = self.item(item, state);
+        }
+        flow
+    }
+
+    fn item(&mut self, item: &Item, mut state: State) -> Flow {
+        if item.background {
+            // What comes after it may change the files that it looks for.
+            state.settled = false;
+            self.within.push("background");
+            let after = self.chain(item, state.clone()).either();
+            self.within.pop();
+            state.settled &= after.settled;
+            return Flow { bad: state.clone(), ok: state, may_fail: false };
+        }
+        self.chain(item, state)
+    }
+
+    fn chain(&mut self, item: &Item, state: State) -> Flow {
+        let mut flow = self.pipeline(&item.first, state);
+        for (joint, pipeline) in &item.rest {
+            flow = match joint {
+                Joint::And => {
+                    let next = self.pipeline(pipeline, flow.ok);
+                    let bad = if flow.may_fail { next.bad.join(&flow.bad) } else { next.bad };
+                    Flow { ok: next.ok, bad, may_fail: next.may_fail || flow.may_fail }
+                }
+                Joint::Or => {
+                    let next = self.pipeline(pipeline, flow.bad);
+                    Flow { ok: next.ok.join(&flow.ok), bad: next.bad, may_fail: next.may_fail }
+                }
+            };
+        }
+        flow
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline, mut state: State) -> Flow {
+        let flow = match pipeline.commands.as_slice() {
+            [] => Flow::same(state),
+            [only] => self.node(only, state),
+            several => {
+                self.within.push("pipeline");
+                // All run at once: what one writes another may find.
+                let writes = |redirect: &Redirect| {
+                    matches!(redirect.operator, Direction::Write | Direction::ReadWrite | Direction::Both)
+                };
+                if several.iter().any(|node| node.redirects.iter().any(writes)) {
+                    state.settled = false;
+                }
+                for node in several {
+                    let after = self.node(node, state.clone()).either();
+                    state.settled &= after.settled;
+                }
+                self.within.pop();
+                Flow::same(state)
+            }
+        };
+        if pipeline.negated { Flow { ok: flow.bad, bad: flow.ok, may_fail: true } } else { flow }
+    }
+
+    fn node(&mut self, node: &Node, mut state: State) -> Flow {
+        if self.is_full {
+            return Flow::same(state);
+        }
+        if let Kind::Simple { assignments, words } = &node.kind {
+            return self.simple(node, assignments, words, state);
+        }
+        let mut undone = None;
+        if !node.redirects.is_empty() {
+            let (redirections, input) = self.redirections(&node.redirects, &mut state);
+            // One that fails keeps all of it from running.
+            if redirections.iter().any(|redirection| redirection.target.text() != Some("/dev/null")) {
+                undone = Some(state.clone());
+            }
+            let span = self.bytes(&node.span);
+            self.push(Command {
+                words: Vec::new(),
+                assignments: Vec::new(),
+                redirections,
+                input,
+                place: state.place(),
+                span,
+                within: self.within.clone(),
+                is_function: false,
+            });
+        }
+        let flow = self.compound(node, state);
+        match undone {
+            Some(undone) => Flow { ok: flow.ok, bad: flow.bad.join(&undone), may_fail: true },
+            None => flow,
+        }
+    }
+
+    fn compound(&mut self, node: &Node, mut state: State) -> Flow {
+        match &node.kind {
+            Kind::Simple { .. } => Flow::same(state),
+            Kind::Group(list) => self.inside("group", list, state),
+            Kind::Subshell(list) => {
+                self.apart("subshell", list, &mut state);
+                Flow::same(state)
+            }
+            Kind::Loop { condition, body } => self.repeat(&[condition, body], state),
+            Kind::For { name, words, body, asks } => {
+                self.for_loop(name, words.as_deref(), body, *asks, state)
+            }
+            Kind::ArithmeticFor { head, body } => {
+                self.prepare(&[body], &mut state);
+                self.arithmetic(&head.parts, &mut state);
+                self.repeat(&[body], state)
+            }
+            Kind::If { branches, other } => self.conditional(branches, other.as_ref(), state),
+            Kind::Case { word, arms } => self.case(word, arms, state),
+            Kind::Function { name, body } => {
+                self.function(name, body, &mut state);
+                Flow::same(state)
+            }
+            Kind::Arithmetic(raw) => {
+                self.arithmetic(&raw.parts, &mut state);
+                Flow::same(state)
+            }
+            Kind::Test(tokens) => {
+                self.test(tokens, &mut state);
+                Flow::same(state)
+            }
+            Kind::Coprocess(body) => {
+                state.settled = false;
+                self.within.push("coprocess");
+                let after = self.node(body, state.clone()).either();
+                self.within.pop();
+                state.settled &= after.settled;
+                state.forget_variables();
+                Flow::same(state)
+            }
+        }
+    }
+
+    /// Takes out of the state what a round of these may have changed before the next.
+    fn prepare(&mut self, lists: &[&List], state: &mut State) {
+        // One round may change the files that the next one looks for.
+        state.settled = false;
+        for list in lists {
+            let changes = changes::of(list, &self.functions);
+            if changes.anything {
+                state.forget("a loop may change it");
+            }
+            if changes.variables {
+                state.forget_variables();
+            }
+            if changes.place {
+                state.place = super::state::Where::Unknown("a loop changes it".to_owned());
+                state.stack = None;
+            }
+        }
+    }
+
+    fn repeat(&mut self, lists: &[&List], mut state: State) -> Flow {
+        self.prepare(lists, &mut state);
+        let mut after = state.clone();
+        for list in lists {
+            after = self.inside("loop", list, after).either();
+        }
+        Flow::same(state.join(&after))
+    }
+
+    fn for_loop(
+        &mut self,
+        name: &str,
+        words: Option<&[Raw]>,
+        body: &List,
+        asks: bool,
+        mut state: State,
+    ) -> Flow {
+        let mut values = Vec::new();
+        for word in words.unwrap_or_default() {
+            values.extend(self.fields(word, &mut state).into_iter().map(|field| field.word));
+        }
+        let known: Option<Vec<String>> = values.iter().map(|word| word.text().map(str::to_owned)).collect();
+        let changes = changes::of(body, &self.functions);
+        let is_plain = !changes.anything && !changes.variables && !changes.place && !asks && words.is_some();
+        if let Some(known) = known.filter(|known| is_plain && known.len() <= ROUNDS_MAX) {
+            for value in known {
+                state.set(name, Value::Text(value));
+                state = self.inside("loop", body, state).either();
+            }
+            state.set(name, Value::Unknown);
+            return Flow::same(state);
+        }
+        state.set(name, Value::Unknown);
+        if asks {
+            self.puzzle_here("`select` asks at the terminal");
+            state.set("REPLY", Value::Unknown);
+        }
+        self.prepare(&[body], &mut state);
+        state.set(name, Value::Unknown);
+        self.repeat(&[body], state)
+    }
+
+    fn conditional(&mut self, branches: &[(List, List)], other: Option<&List>, state: State) -> Flow {
+        let mut before = state;
+        let mut ends: Option<State> = None;
+        for (condition, body) in branches {
+            let flow = self.inside("if", condition, before);
+            let end = self.inside("if", body, flow.ok).either();
+            ends = Some(match ends {
+                Some(ends) => ends.join(&end),
+                None => end,
+            });
+            before = flow.bad;
+        }
+        let last = match other {
+            Some(other) => self.inside("if", other, before).either(),
+            None => before,
+        };
+        Flow::same(match ends {
+            Some(ends) => ends.join(&last),
+            None => last,
+        })
+    }
+
+    fn case(&mut self, word: &Raw, arms: &[(Vec<Raw>, List)], mut state: State) -> Flow {
+        self.single(word, &mut state, Single::Plain);
+        for (patterns, _) in arms {
+            for pattern in patterns {
+                self.single(pattern, &mut state, Single::Plain);
+            }
+        }
+        // An arm may be entered from the one before it.
+        let mut joined = state;
+        for (_, body) in arms {
+            let end = self.inside("case", body, joined.clone()).either();
+            joined = joined.join(&end);
+        }
+        Flow::same(joined)
+    }
+
+    fn function(&mut self, name: &str, body: &Node, state: &mut State) {
+        self.functions.insert(name.to_owned());
+        state.functions.insert(name.to_owned());
+        let mut inner = state.clone();
+        inner.forget("it runs wherever the function is called");
+        inner.functions = state.functions.clone();
+        self.within.push("function");
+        let dropped = self.dropped.take();
+        self.node(body, inner);
+        self.dropped = dropped;
+        self.within.pop();
+    }
+
+    /// `[[ … ]]`: substitutions run in it, and some operators evaluate.
+    fn test(&mut self, tokens: &[TestToken], state: &mut State) {
+        let words: Vec<Option<(Word, &Raw)>> = tokens
+            .iter()
+            .map(|token| match token {
+                TestToken::Word(raw) => Some((self.single(raw, state, Single::Plain), raw)),
+                TestToken::Operator => None,
+            })
+            .collect();
+        for (at, word) in words.iter().enumerate() {
+            let Some((Word::Literal(operator), raw)) = word else { continue };
+            if !matches!(raw.parts.as_slice(), [Part::Bare(_)]) {
+                continue;
+            }
+            let beside = |at: Option<usize>| at.and_then(|at| words.get(at)).and_then(Option::as_ref);
+            match operator.as_str() {
+                "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge" => {
+                    for (_, raw) in [beside(at.checked_sub(1)), beside(Some(at + 1))].into_iter().flatten() {
+                        self.arithmetic(&raw.parts, state);
+                    }
+                }
+                "-v" | "-R" => {
+                    if let Some((word, _)) = beside(Some(at + 1))
+                        && !word.text().is_some_and(crate::syntax::is_name)
+                    {
+                        self.puzzle_here("`-v` evaluates the subscript of its operand");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The files that redirections lead to, and what stands in for standard input.
+    pub(super) fn redirections(
+        &mut self,
+        redirects: &[Redirect],
+        state: &mut State,
+    ) -> (Vec<Redirection>, Option<Word>) {
+        let mut redirections = Vec::new();
+        let mut input = None;
+        for redirect in redirects {
+            if let Some(name) = &redirect.variable {
+                state.set(name, Value::Unknown);
+            }
+            let access = match redirect.operator {
+                Direction::Read => Access::Read,
+                Direction::Write | Direction::Both => Access::Write,
+                Direction::ReadWrite => Access::ReadWrite,
+                Direction::HereString => {
+                    input = Some(match self.single(&redirect.target, state, Single::Plain) {
+                        Word::Literal(text) => Word::Literal(text + "\n"),
+                        unknown => unknown,
+                    });
+                    continue;
+                }
+                Direction::HereDocument { .. } => {
+                    input = Some(match redirect.body.get() {
+                        Some(body) => self.single(body, state, Single::Plain),
+                        None => Word::unknown("a here-document has no end"),
+                    });
+                    continue;
+                }
+                Direction::DuplicateInput | Direction::DuplicateOutput => {
+                    let target = self.target(&redirect.target, state);
+                    let is_descriptor = target.text().is_some_and(|text| {
+                        text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && !text.is_empty()
+                    });
+                    if !is_descriptor && redirect.operator == Direction::DuplicateOutput {
+                        redirections.push(Redirection { access: Access::Write, target });
+                    } else if target.text().is_none() {
+                        redirections.push(Redirection { access: Access::Read, target });
+                    }
+                    continue;
+                }
+            };
+            let target = self.target(&redirect.target, state);
+            if access != Access::Read && target.text() != Some("/dev/null") {
+                state.settled = false;
+            }
+            redirections.push(Redirection { access, target });
+        }
+        (redirections, input)
+    }
+}

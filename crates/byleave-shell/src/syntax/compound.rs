@@ -1,0 +1,280 @@
+//! Compound commands: groups, loops, conditions, functions.
+
+use super::parser::{Parsed, Parser, bare, is_break};
+use super::tree::{Kind, List, Node, Part, Raw, TestToken};
+
+impl Parser<'_> {
+    /// The compound command that stands here, if one does.
+    pub(super) fn compound(&mut self) -> Parsed<Option<Kind>> {
+        if self.peek() == Some('(') {
+            return self.parentheses().map(Some);
+        }
+        let Some(keyword) =
+            ["{", "if", "while", "until", "for", "select", "case", "function", "coproc", "[["]
+                .into_iter()
+                .find(|keyword| self.at_word(keyword))
+        else {
+            for keyword in ["then", "else", "elif", "fi", "do", "done", "esac", "}"] {
+                if self.at_word(keyword) {
+                    return Err(self.broken(&format!("`{keyword}` stands where a command should begin")));
+                }
+            }
+            return Ok(None);
+        };
+        self.eat(keyword);
+        let kind = match keyword {
+            "{" => Kind::Group(self.body("}")?),
+            "if" => self.conditional()?,
+            "while" | "until" => {
+                let condition = self.some_list(&["do"])?;
+                self.expect_word("do")?;
+                Kind::Loop { condition, body: self.body("done")? }
+            }
+            "for" | "select" => self.for_loop(keyword == "select")?,
+            "case" => self.case()?,
+            "function" => {
+                self.skip_blanks();
+                let start = self.at;
+                let word = self.word(true)?;
+                let Some(name) = bare(&word) else {
+                    return Err(self.broken("the name of a function is no plain word"));
+                };
+                self.skip_blanks();
+                if self.peek() == Some('(') {
+                    let before = self.at;
+                    self.bump();
+                    self.skip_blanks();
+                    if self.peek() == Some(')') {
+                        self.bump();
+                    } else {
+                        self.at = before;
+                    }
+                }
+                self.function(name, start)?.kind
+            }
+            "coproc" => self.coprocess()?,
+            _ => Kind::Test(self.test()?),
+        };
+        Ok(Some(kind))
+    }
+
+    /// A function's body, after its name.
+    pub(super) fn function(&mut self, name: String, start: usize) -> Parsed<Node> {
+        self.skip_newlines()?;
+        let begin = self.at;
+        let body = self.deeper(|parser| match parser.compound()? {
+            Some(kind) => {
+                let redirects = parser.redirects()?;
+                Ok(Node { kind, redirects, span: parser.span_from(begin) })
+            }
+            None => Err(parser.broken("a function has no body")),
+        })?;
+        let span = self.span_from(start);
+        Ok(Node { kind: Kind::Function { name, body: Box::new(body) }, redirects: Vec::new(), span })
+    }
+
+    fn some_list(&mut self, ends: &[&str]) -> Parsed<List> {
+        let list = self.list_until(ends)?;
+        if list.items.is_empty() { Err(self.broken("a command is missing")) } else { Ok(list) }
+    }
+
+    fn body(&mut self, end: &str) -> Parsed<List> {
+        let list = self.some_list(&[end])?;
+        self.expect_word(end)?;
+        Ok(list)
+    }
+
+    /// `( … )` or `(( … ))`.
+    fn parentheses(&mut self) -> Parsed<Kind> {
+        if self.peek_second() == Some('(') {
+            let before = self.at;
+            self.eat("((");
+            let doubts = self.doubts.len();
+            if let Ok(inside) = self.enclosed('(', ')')
+                && self.chars.get(self.at) == Some(&')')
+            {
+                self.at += 1;
+                return Ok(Kind::Arithmetic(Raw { parts: self.parts_of(inside)? }));
+            }
+            self.doubts.truncate(doubts);
+            self.back_to(before);
+        }
+        self.bump();
+        let list = self.some_list(&[")"])?;
+        self.bump();
+        Ok(Kind::Subshell(list))
+    }
+
+    fn conditional(&mut self) -> Parsed<Kind> {
+        let mut branches = Vec::new();
+        loop {
+            let condition = self.some_list(&["then"])?;
+            self.expect_word("then")?;
+            let body = self.some_list(&["elif", "else", "fi"])?;
+            branches.push((condition, body));
+            if self.eat_word("elif") {
+                continue;
+            }
+            let other = if self.eat_word("else") { Some(self.some_list(&["fi"])?) } else { None };
+            self.expect_word("fi")?;
+            return Ok(Kind::If { branches, other });
+        }
+    }
+
+    fn for_loop(&mut self, asks: bool) -> Parsed<Kind> {
+        self.skip_blanks();
+        if self.peek() == Some('(') && self.peek_second() == Some('(') {
+            self.eat("((");
+            let inside = self.enclosed('(', ')')?;
+            if self.bump_raw() != Some(')') {
+                return Err(self.broken("`((` is not closed"));
+            }
+            let head = Raw { parts: self.parts_of(inside)? };
+            self.skip_blanks();
+            if self.peek() == Some(';') {
+                self.bump();
+            }
+            let body = self.loop_body()?;
+            return Ok(Kind::ArithmeticFor { head, body });
+        }
+        let word = self.word(true)?;
+        let Some(name) = bare(&word) else {
+            return Err(self.broken("the variable of a loop is no plain name"));
+        };
+        self.skip_newlines()?;
+        let mut words = None;
+        if self.at_word("in") {
+            self.eat("in");
+            let mut values = Vec::new();
+            loop {
+                self.skip_blanks();
+                match self.peek() {
+                    None | Some('\n' | ';') => break,
+                    Some('<' | '>') if self.at_process() => values.push(self.word(true)?),
+                    Some(c) if is_break(c) => {
+                        return Err(self.broken("an operator stands among the words of a loop"));
+                    }
+                    Some(_) => values.push(self.word(true)?),
+                }
+            }
+            words = Some(values);
+        }
+        self.skip_blanks();
+        if self.peek() == Some(';') {
+            self.bump();
+        }
+        let body = self.loop_body()?;
+        Ok(Kind::For { name, words, body, asks })
+    }
+
+    fn loop_body(&mut self) -> Parsed<List> {
+        self.skip_newlines()?;
+        if self.eat_word("{") {
+            return self.body("}");
+        }
+        self.expect_word("do")?;
+        self.body("done")
+    }
+
+    fn case(&mut self) -> Parsed<Kind> {
+        self.skip_blanks();
+        if self.peek().is_none_or(is_break) && !self.at_process() {
+            return Err(self.broken("`case` has no word"));
+        }
+        let word = self.word(true)?;
+        self.skip_newlines()?;
+        self.expect_word("in")?;
+        let mut arms = Vec::new();
+        loop {
+            self.skip_newlines()?;
+            if self.eat_word("esac") {
+                return Ok(Kind::Case { word, arms });
+            }
+            if self.peek() == Some('(') {
+                self.bump();
+                self.skip_blanks();
+            }
+            let mut patterns = Vec::new();
+            loop {
+                self.skip_blanks();
+                if self.peek().is_none_or(is_break) && !self.at_process() {
+                    return Err(self.broken("a pattern is missing"));
+                }
+                patterns.push(self.word(true)?);
+                self.skip_blanks();
+                match self.bump() {
+                    Some('|') => {}
+                    Some(')') => break,
+                    _ => return Err(self.broken("a pattern does not end with `)`")),
+                }
+            }
+            let body = self.list_until(&[";;", "esac"])?;
+            arms.push((patterns, body));
+            if !(self.eat(";;&") || self.eat(";;") || self.eat(";&")) {
+                self.expect_word("esac")?;
+                return Ok(Kind::Case { word, arms });
+            }
+        }
+    }
+
+    fn coprocess(&mut self) -> Parsed<Kind> {
+        self.skip_blanks();
+        let before = self.at;
+        let name = self.name();
+        if !name.is_empty() && !self.at_keyword(before) {
+            self.skip_blanks();
+            if self.peek() == Some('(') || self.at_keyword(self.at) {
+                return Ok(Kind::Coprocess(Box::new(self.command()?)));
+            }
+        }
+        self.at = before;
+        Ok(Kind::Coprocess(Box::new(self.command()?)))
+    }
+
+    fn at_keyword(&mut self, at: usize) -> bool {
+        let before = self.at;
+        self.at = at;
+        let found = ["{", "if", "while", "until", "for", "select", "case", "[["]
+            .into_iter()
+            .any(|keyword| self.at_word(keyword));
+        self.at = before;
+        found
+    }
+
+    /// What stands between `[[` and `]]`.
+    fn test(&mut self) -> Parsed<Vec<TestToken>> {
+        let mut tokens = Vec::new();
+        let mut loose = false;
+        loop {
+            self.skip_newlines()?;
+            if !loose && self.eat_word("]]") {
+                return Ok(tokens);
+            }
+            match (self.peek(), self.peek_second()) {
+                (None, _) => return Err(self.broken("`[[` is not closed")),
+                (Some('&'), Some('&')) | (Some('|'), Some('|')) => {
+                    self.bump();
+                    self.bump();
+                    tokens.push(TestToken::Operator);
+                }
+                (Some('<' | '>'), second) if second != Some('(') => {
+                    self.bump();
+                    tokens.push(TestToken::Operator);
+                }
+                (Some('(' | ')'), _) if !loose => {
+                    self.bump();
+                    tokens.push(TestToken::Operator);
+                }
+                (Some('&' | '|' | ';'), _) => return Err(self.broken("an operator stands in `[[`")),
+                _ => {
+                    let word = if loose { self.pattern_word()? } else { self.word(true)? };
+                    loose = matches!(word.parts.as_slice(),
+                        [Part::Bare(text)] if !loose && matches!(text.as_str(), "=~" | "==" | "!=" | "="));
+                    tokens.push(TestToken::Word(word));
+                    continue;
+                }
+            }
+            loose = false;
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Words: quotes, escapes, and where a word ends.
+
+use std::ops::Range;
+
+use super::ansi;
+use super::parser::{Parsed, Parser, is_break};
+use super::tree::{Part, Raw};
+
+/// What the parts stand in, which says what is special among them and what ends them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Within {
+    /// A word; arrays may follow `NAME=` where `arrays` says so.
+    Word { arrays: bool },
+    /// A pattern or regular expression in `[[`, where parentheses are text.
+    Pattern,
+    /// `${…}` outside of double quotes.
+    Braces,
+    /// `${…}` within double quotes.
+    QuotedBraces,
+    /// Double quotes.
+    Quotes,
+    /// A here-document or arithmetic, to the end of the text.
+    All,
+}
+
+impl Within {
+    /// Whether text is taken as it is: no word is split off, no glob is one.
+    pub(super) fn is_quoted(self) -> bool {
+        matches!(self, Self::QuotedBraces | Self::Quotes | Self::All)
+    }
+}
+
+impl Parser<'_> {
+    pub(super) fn word(&mut self, arrays: bool) -> Parsed<Raw> {
+        self.one_word(Within::Word { arrays })
+    }
+
+    pub(super) fn pattern_word(&mut self) -> Parsed<Raw> {
+        self.one_word(Within::Pattern)
+    }
+
+    pub(super) fn here_parts(&mut self) -> Parsed<Vec<Part>> {
+        self.parts(Within::All)
+    }
+
+    /// A stretch of the text, taken as within double quotes.
+    pub(super) fn parts_of(&mut self, inside: Range<usize>) -> Parsed<Vec<Part>> {
+        let chars = self.chars.get(inside.clone()).unwrap_or_default();
+        let mut inner = Parser::new(chars, self.depth).beginning_at(self.base + inside.start);
+        let parts = inner.deeper(|inner| inner.parts(Within::All))?;
+        for doubt in inner.doubts {
+            self.doubt(&doubt);
+        }
+        Ok(parts)
+    }
+
+    /// From behind an opening bracket to behind its closing one: what stands between.
+    pub(super) fn enclosed(&mut self, open: char, close: char) -> Parsed<Range<usize>> {
+        let start = self.at;
+        let mut depth = 1_usize;
+        loop {
+            match self.bump_raw() {
+                None => return Err(self.broken(&format!("`{open}` is not closed"))),
+                Some('\\') => {
+                    self.bump_raw();
+                }
+                Some(quote @ ('\'' | '"' | '`')) => {
+                    self.doubt("quotes stand in arithmetic or in a subscript");
+                    self.skip_quoted(quote)?;
+                }
+                Some(c) if c == close => {
+                    depth -= 1;
+                    if depth == 0 {
+                        break;
+                    }
+                }
+                Some(c) if c == open => depth += 1,
+                Some(_) => {}
+            }
+        }
+        let inside = start..self.at - 1;
+        let text: String = self.chars.get(inside.clone()).unwrap_or_default().iter().collect();
+        if text.contains("$(") && (text.contains("case") || text.contains('#') || text.contains("<<")) {
+            self.doubt("a substitution stands in arithmetic, whose end cannot be told for certain");
+        }
+        Ok(inside)
+    }
+
+    fn skip_quoted(&mut self, quote: char) -> Parsed<()> {
+        loop {
+            match self.bump_raw() {
+                None => return Err(self.broken("a quote is not closed")),
+                Some('\\') if quote != '\'' => {
+                    self.bump_raw();
+                }
+                Some(c) if c == quote => return Ok(()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn one_word(&mut self, within: Within) -> Parsed<Raw> {
+        let parts = self.deeper(|parser| parser.parts(within))?;
+        if parts.is_empty() {
+            return Err(self.broken("a word is missing"));
+        }
+        Ok(Raw { parts })
+    }
+
+    /// Parts up to the end that `within` has; closing quotes and braces are taken too.
+    pub(super) fn parts(&mut self, within: Within) -> Parsed<Vec<Part>> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut parentheses = 0_usize;
+        loop {
+            let Some(c) = self.peek() else {
+                return match within {
+                    Within::Word { .. } | Within::Pattern | Within::All => Ok(parts),
+                    Within::Quotes => Err(self.broken("a quote is not closed")),
+                    Within::Braces | Within::QuotedBraces => Err(self.broken("`${` is not closed")),
+                };
+            };
+            if matches!(c, '<' | '>') && self.peek_second() == Some('(') && !within.is_quoted() {
+                self.eat(if c == '<' { "<(" } else { ">(" });
+                parts.push(Part::Process(self.substituted()?));
+                continue;
+            }
+            match (within, c) {
+                (Within::Word { arrays: true }, '(') if names_array(&parts) => {
+                    let elements = self.array()?;
+                    parts.push(Part::Array(elements));
+                    continue;
+                }
+                (Within::Word { .. }, c) if is_break(c) => return Ok(parts),
+                (Within::Pattern, '(') => {
+                    parentheses += 1;
+                    self.bump();
+                    push_bare(&mut parts, c);
+                    continue;
+                }
+                (Within::Pattern, ')') if parentheses > 0 => {
+                    parentheses -= 1;
+                    self.bump();
+                    push_bare(&mut parts, c);
+                    continue;
+                }
+                (Within::Pattern, '|') if parentheses > 0 || self.peek_second() != Some('|') => {
+                    self.bump();
+                    push_bare(&mut parts, c);
+                    continue;
+                }
+                (Within::Pattern, c) if is_break(c) => {
+                    if parentheses == 0 {
+                        return Ok(parts);
+                    }
+                    if c == '\n' {
+                        self.doubt("a pattern goes over a line");
+                    }
+                    self.bump();
+                    push_bare(&mut parts, c);
+                    continue;
+                }
+                (Within::Braces | Within::QuotedBraces, '}') | (Within::Quotes, '"') => {
+                    self.bump();
+                    return Ok(parts);
+                }
+                _ => {}
+            }
+            self.part(within, c, &mut parts)?;
+        }
+    }
+
+    /// One more part, or one more character of the last.
+    fn part(&mut self, within: Within, c: char, parts: &mut Vec<Part>) -> Parsed<()> {
+        match c {
+            '\\' => {
+                self.bump();
+                let next = self.chars.get(self.at).copied();
+                let Some(next) = next else {
+                    push_quoted(parts, '\\');
+                    return Ok(());
+                };
+                let escapes = match within {
+                    Within::Quotes => matches!(next, '$' | '`' | '"' | '\\'),
+                    Within::QuotedBraces => matches!(next, '$' | '`' | '"' | '\\' | '}'),
+                    Within::All => matches!(next, '$' | '`' | '\\'),
+                    Within::Word { .. } | Within::Pattern | Within::Braces => true,
+                };
+                if escapes {
+                    self.at += 1;
+                    push_quoted(parts, next);
+                } else {
+                    push_quoted(parts, '\\');
+                }
+            }
+            '\'' if !within.is_quoted() => {
+                self.bump();
+                let text = self.until_quote(false)?;
+                push_quoted_text(parts, &text);
+            }
+            '\'' if within == Within::QuotedBraces => {
+                self.doubt("single quotes stand in an expansion within double quotes");
+                self.bump();
+                let text = self.until_quote(false)?;
+                push_quoted_text(parts, &format!("'{text}'"));
+            }
+            '"' if within != Within::All => {
+                self.bump();
+                let inner = self.deeper(|parser| parser.parts(Within::Quotes))?;
+                parts.push(Part::Double(inner));
+            }
+            '$' => self.dollar(within, parts)?,
+            '`' => {
+                self.bump();
+                let text = self.backquoted(within)?;
+                parts.push(Part::Backquoted(text));
+            }
+            _ => {
+                self.bump();
+                if within.is_quoted() {
+                    push_quoted(parts, c);
+                } else {
+                    push_bare(parts, c);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The text up to a single quote; backslashes hide one where `escapes` says so.
+    pub(super) fn until_quote(&mut self, escapes: bool) -> Parsed<String> {
+        let mut text = String::new();
+        loop {
+            match self.bump_raw() {
+                None => return Err(self.broken("a quote is not closed")),
+                Some('\'') => return Ok(text),
+                Some('\\') if escapes => {
+                    text.push('\\');
+                    if let Some(next) = self.bump_raw() {
+                        text.push(next);
+                    }
+                }
+                Some(c) => text.push(c),
+            }
+        }
+    }
+
+    /// The text up to a backquote, with the backslashes off that only served there.
+    fn backquoted(&mut self, within: Within) -> Parsed<String> {
+        let mut text = String::new();
+        loop {
+            match self.bump_raw() {
+                None => return Err(self.broken("a backquote is not closed")),
+                Some('`') => return Ok(text),
+                Some('\\') => match self.bump_raw() {
+                    Some(c @ ('`' | '\\' | '$')) => text.push(c),
+                    Some('"') if matches!(within, Within::Quotes | Within::QuotedBraces) => text.push('"'),
+                    Some(c) => text.extend(['\\', c]),
+                    None => return Err(self.broken("a backquote is not closed")),
+                },
+                Some(c) => text.push(c),
+            }
+        }
+    }
+
+    /// `$'…'` after its dollar.
+    pub(super) fn ansi_quoted(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+        self.bump();
+        let text = self.until_quote(true)?;
+        match ansi::decode(&text) {
+            Some(text) => push_quoted_text(parts, &text),
+            None => parts.push(Part::Opaque("`$'…'` stands for bytes that are not certain")),
+        }
+        Ok(())
+    }
+}
+
+/// Whether an array may follow: `NAME=` or `NAME+=` so far.
+fn names_array(parts: &[Part]) -> bool {
+    let [Part::Bare(text)] = parts else { return false };
+    let Some(name) = text.strip_suffix('=') else { return false };
+    let name = name.strip_suffix('+').unwrap_or(name);
+    is_name(name)
+}
+
+/// Whether a text is a name that a variable can have.
+pub(crate) fn is_name(text: &str) -> bool {
+    text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+pub(super) fn push_bare(parts: &mut Vec<Part>, c: char) {
+    match parts.last_mut() {
+        Some(Part::Bare(text)) => text.push(c),
+        _ => parts.push(Part::Bare(c.to_string())),
+    }
+}
+
+pub(super) fn push_quoted(parts: &mut Vec<Part>, c: char) {
+    match parts.last_mut() {
+        Some(Part::Quoted(text)) => text.push(c),
+        _ => parts.push(Part::Quoted(c.to_string())),
+    }
+}
+
+fn push_quoted_text(parts: &mut Vec<Part>, more: &str) {
+    match parts.last_mut() {
+        Some(Part::Quoted(text)) => text.push_str(more),
+        _ => parts.push(Part::Quoted(more.to_owned())),
+    }
+}

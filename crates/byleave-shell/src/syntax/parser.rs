@@ -1,0 +1,473 @@
+//! The parser: position, lists, pipelines, simple commands, redirections, here-documents.
+
+use std::ops::Range;
+
+use super::redirect::Pending;
+use super::tree::{Assign, Item, Joint, Kind, List, Node, Part, Pipeline, Raw};
+
+/// How deep commands, words and substitutions may stand in each other.
+const DEPTH_MAX: usize = 160;
+
+/// Why the text could not be parsed further.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    pub(crate) why: String,
+}
+
+pub(super) type Parsed<T> = Result<T, Broken>;
+
+/// A parser over the characters of a text.
+pub(crate) struct Parser<'a> {
+    pub(super) chars: &'a [char],
+    pub(super) at: usize,
+    pub(super) depth: usize,
+    /// Where these characters begin in the whole text.
+    pub(super) base: usize,
+    pub(super) pending: Vec<Pending>,
+    /// What was accepted though bash may see it otherwise.
+    pub(crate) doubts: Vec<String>,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(chars: &'a [char], depth: usize) -> Self {
+        Self { chars, at: 0, depth, base: 0, pending: Vec::new(), doubts: Vec::new() }
+    }
+
+    /// The same, for characters that begin there in the whole text.
+    pub(super) fn beginning_at(mut self, base: usize) -> Self {
+        self.base = base;
+        self
+    }
+
+    /// The commands of the next complete line; `None` at the end of the text.
+    pub(crate) fn line(&mut self) -> Parsed<Option<List>> {
+        loop {
+            self.skip_blanks();
+            match self.peek() {
+                None => {
+                    self.finish_here_documents()?;
+                    return Ok(None);
+                }
+                Some('\n') => self.newline()?,
+                Some(_) => break,
+            }
+        }
+        let mut list = List::default();
+        loop {
+            list.items.push(self.item()?);
+            self.skip_blanks();
+            match self.peek() {
+                None => {
+                    self.finish_here_documents()?;
+                    return Ok(Some(list));
+                }
+                Some('\n') => {
+                    self.newline()?;
+                    return Ok(Some(list));
+                }
+                Some(')') => return Err(self.broken("`)` closes nothing")),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Where it stands, in characters.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The position after line continuations, which bash takes out before it looks.
+    fn past_continuations(&self, mut at: usize) -> usize {
+        while self.chars.get(at) == Some(&'\\') && self.chars.get(at + 1) == Some(&'\n') {
+            at += 2;
+        }
+        at
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.chars.get(self.past_continuations(self.at)).copied()
+    }
+
+    /// The character after the next one.
+    pub(super) fn peek_second(&self) -> Option<char> {
+        let first = self.past_continuations(self.at);
+        self.chars.get(self.past_continuations(first + 1)).copied()
+    }
+
+    pub(super) fn peek_third(&self) -> Option<char> {
+        let first = self.past_continuations(self.at);
+        let second = self.past_continuations(first + 1);
+        self.chars.get(self.past_continuations(second + 1)).copied()
+    }
+
+    pub(super) fn bump(&mut self) -> Option<char> {
+        self.at = self.past_continuations(self.at);
+        let c = self.chars.get(self.at).copied();
+        if c.is_some() {
+            self.at += 1;
+        }
+        c
+    }
+
+    /// The next character as it stands, continuations and all.
+    pub(super) fn bump_raw(&mut self) -> Option<char> {
+        let c = self.chars.get(self.at).copied();
+        if c.is_some() {
+            self.at += 1;
+        }
+        c
+    }
+
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let before = self.at;
+        for want in text.chars() {
+            if self.bump() != Some(want) {
+                self.at = before;
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(super) fn skip_blanks(&mut self) {
+        loop {
+            match self.peek() {
+                Some(' ' | '\t') => {
+                    self.bump();
+                }
+                Some('#') => {
+                    while self.chars.get(self.at).is_some_and(|c| *c != '\n') {
+                        self.at += 1;
+                    }
+                    return;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    pub(super) fn skip_newlines(&mut self) -> Parsed<()> {
+        loop {
+            self.skip_blanks();
+            if self.peek() != Some('\n') {
+                return Ok(());
+            }
+            self.newline()?;
+        }
+    }
+
+    /// Takes a newline, and the here-documents that begin after it.
+    pub(super) fn newline(&mut self) -> Parsed<()> {
+        self.bump();
+        for pending in std::mem::take(&mut self.pending) {
+            self.here_document(&pending)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn broken(&self, why: &str) -> Broken {
+        Broken { why: why.to_owned() }
+    }
+
+    pub(super) fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= DEPTH_MAX {
+            return Err(self.broken("it is nested too deeply to be read"));
+        }
+        self.depth += 1;
+        let parsed = parse(self);
+        self.depth -= 1;
+        parsed
+    }
+
+    pub(super) fn doubt(&mut self, why: &str) {
+        if !self.doubts.iter().any(|doubt| doubt == why) {
+            self.doubts.push(why.to_owned());
+        }
+    }
+
+    /// Goes back to where `((` began, which was no arithmetic after all.
+    pub(super) fn back_to(&mut self, before: usize) {
+        // Bash reads the text a second time then, and here-documents and lines in it come out otherwise.
+        if self.chars.get(before..self.at).is_some_and(|text| text.contains(&'\n')) {
+            self.doubt("`((` that is no arithmetic goes over several lines");
+        }
+        self.at = before;
+    }
+
+    pub(super) fn span_from(&self, start: usize) -> Range<usize> {
+        self.base + start..self.base + self.at
+    }
+
+    /// Commands up to one of these words or operators, which is left standing.
+    pub(super) fn list_until(&mut self, ends: &[&str]) -> Parsed<List> {
+        self.deeper(|parser| {
+            let mut list = List::default();
+            loop {
+                parser.skip_newlines()?;
+                if parser.ends(ends) {
+                    return Ok(list);
+                }
+                if parser.peek().is_none() {
+                    return Err(parser.broken("it ends before a command that it opened is closed"));
+                }
+                list.items.push(parser.item()?);
+            }
+        })
+    }
+
+    /// Whether one of these stands here.
+    fn ends(&mut self, ends: &[&str]) -> bool {
+        ends.iter().any(|end| match *end {
+            ")" => self.peek() == Some(')'),
+            ";;" => self.peek() == Some(';') && matches!(self.peek_second(), Some(';' | '&')),
+            word => self.at_word(word),
+        })
+    }
+
+    /// Whether exactly this bare word stands here.
+    pub(super) fn at_word(&mut self, word: &str) -> bool {
+        let before = self.at;
+        let found = self.eat(word) && self.peek().is_none_or(is_break);
+        self.at = before;
+        found
+    }
+
+    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+        self.skip_blanks();
+        self.at_word(word) && self.eat(word)
+    }
+
+    pub(super) fn expect_word(&mut self, word: &str) -> Parsed<()> {
+        if self.eat_word(word) { Ok(()) } else { Err(self.broken(&format!("`{word}` is missing"))) }
+    }
+
+    /// Pipelines up to and with their `;` or `&`.
+    fn item(&mut self) -> Parsed<Item> {
+        let first = self.pipeline()?;
+        let mut rest = Vec::new();
+        loop {
+            self.skip_blanks();
+            match (self.peek(), self.peek_second()) {
+                (Some('&'), Some('&')) => {
+                    self.eat("&&");
+                    self.skip_newlines()?;
+                    rest.push((Joint::And, self.pipeline()?));
+                }
+                (Some('|'), Some('|')) => {
+                    self.eat("||");
+                    self.skip_newlines()?;
+                    rest.push((Joint::Or, self.pipeline()?));
+                }
+                (Some('&'), _) => {
+                    self.bump();
+                    return Ok(Item { first, rest, background: true });
+                }
+                (Some(';'), second) if !matches!(second, Some(';' | '&')) => {
+                    self.bump();
+                    return Ok(Item { first, rest, background: false });
+                }
+                (None | Some('\n' | ')' | ';'), _) => {
+                    return Ok(Item { first, rest, background: false });
+                }
+                _ => return Err(self.broken("a command does not end where it should")),
+            }
+        }
+    }
+
+    fn pipeline(&mut self) -> Parsed<Pipeline> {
+        let mut negated = false;
+        let mut prefixed = false;
+        loop {
+            self.skip_blanks();
+            if self.at_word("!") {
+                self.eat("!");
+                negated = !negated;
+                prefixed = true;
+            } else if self.at_word("time") {
+                self.eat("time");
+                prefixed = true;
+                self.skip_blanks();
+                if self.at_word("-p") {
+                    self.eat("-p");
+                    self.skip_blanks();
+                }
+                if self.at_word("--") {
+                    self.eat("--");
+                }
+            } else {
+                break;
+            }
+        }
+        self.skip_blanks();
+        let mut commands = Vec::new();
+        // `time` and `!` may stand alone.
+        if prefixed && matches!(self.peek(), None | Some('\n' | ';' | '&' | '|' | ')')) {
+            return Ok(Pipeline { negated, commands });
+        }
+        loop {
+            commands.push(self.command()?);
+            self.skip_blanks();
+            match (self.peek(), self.peek_second()) {
+                (Some('|'), Some('|')) => break,
+                (Some('|'), Some('&')) => {
+                    self.eat("|&");
+                }
+                (Some('|'), _) => {
+                    self.bump();
+                }
+                _ => break,
+            }
+            self.skip_newlines()?;
+        }
+        Ok(Pipeline { negated, commands })
+    }
+
+    pub(super) fn command(&mut self) -> Parsed<Node> {
+        self.deeper(|parser| {
+            parser.skip_blanks();
+            let start = parser.at;
+            if let Some(kind) = parser.compound()? {
+                let redirects = parser.redirects()?;
+                return Ok(Node { kind, redirects, span: parser.span_from(start) });
+            }
+            parser.simple(start)
+        })
+    }
+
+    fn simple(&mut self, start: usize) -> Parsed<Node> {
+        let mut assignments = Vec::new();
+        let mut words: Vec<Raw> = Vec::new();
+        let mut redirects = Vec::new();
+        loop {
+            self.skip_blanks();
+            if let Some(redirect) = self.redirect()? {
+                redirects.push(redirect);
+                continue;
+            }
+            match self.peek() {
+                None | Some('\n' | ';' | '&' | '|' | ')') => break,
+                Some('(') => {
+                    let [name] = words.as_slice() else {
+                        return Err(self.broken("`(` stands where no command can begin"));
+                    };
+                    if !assignments.is_empty() || !redirects.is_empty() {
+                        return Err(self.broken("`(` stands where no command can begin"));
+                    }
+                    let Some(name) = bare(name) else {
+                        return Err(self.broken("the name of a function is no plain word"));
+                    };
+                    self.bump();
+                    self.skip_blanks();
+                    if self.bump() != Some(')') {
+                        return Err(self.broken("`(` stands where no command can begin"));
+                    }
+                    return self.function(name, start);
+                }
+                Some('<' | '>') if self.peek_second() != Some('(') => {
+                    return Err(self.broken("a redirection leads nowhere"));
+                }
+                Some(_) => {}
+            }
+            if words.is_empty()
+                && let Some(assign) = self.assignment()?
+            {
+                assignments.push(assign);
+                continue;
+            }
+            let word = self.word(true)?;
+            words.push(word);
+        }
+        if assignments.is_empty() && words.is_empty() && redirects.is_empty() {
+            return Err(self.broken("a command is missing"));
+        }
+        Ok(Node { kind: Kind::Simple { assignments, words }, redirects, span: self.span_from(start) })
+    }
+
+    /// `NAME=value`, where one stands here.
+    fn assignment(&mut self) -> Parsed<Option<Assign>> {
+        let before = self.at;
+        let name = self.name();
+        if name.is_empty() {
+            self.at = before;
+            return Ok(None);
+        }
+        let mut subscript = None;
+        if self.peek() == Some('[') {
+            self.bump();
+            let Ok(inside) = self.enclosed('[', ']') else {
+                self.at = before;
+                return Ok(None);
+            };
+            subscript = Some(self.parts_of(inside)?);
+        }
+        let append = self.peek() == Some('+') && self.peek_second() == Some('=');
+        if append {
+            self.bump();
+        }
+        if self.peek() != Some('=') {
+            self.at = before;
+            return Ok(None);
+        }
+        self.bump();
+        let value = if self.peek() == Some('(') {
+            let elements = self.array()?;
+            Raw { parts: vec![Part::Array(elements)] }
+        } else if self.peek().is_none_or(is_break) && !self.at_process() {
+            Raw::default()
+        } else {
+            self.word(false)?
+        };
+        Ok(Some(Assign { name, subscript, append, value }))
+    }
+
+    /// The elements of `(…)`.
+    pub(super) fn array(&mut self) -> Parsed<Vec<Raw>> {
+        self.bump();
+        self.deeper(|parser| {
+            let mut elements = Vec::new();
+            loop {
+                parser.skip_newlines()?;
+                match parser.peek() {
+                    Some(')') => {
+                        parser.bump();
+                        return Ok(elements);
+                    }
+                    None => return Err(parser.broken("an array is not closed")),
+                    Some('<' | '>') if parser.at_process() => elements.push(parser.word(true)?),
+                    Some('<' | '>' | '&' | '|' | ';' | '(') => {
+                        return Err(parser.broken("an operator stands in an array"));
+                    }
+                    Some(_) => elements.push(parser.word(true)?),
+                }
+            }
+        })
+    }
+
+    pub(super) fn at_process(&self) -> bool {
+        matches!(self.peek(), Some('<' | '>')) && self.peek_second() == Some('(')
+    }
+
+    pub(super) fn name(&mut self) -> String {
+        let mut name = String::new();
+        while let Some(c) = self.peek()
+            && (c.is_ascii_alphabetic() || c == '_' || (c.is_ascii_digit() && !name.is_empty()))
+        {
+            name.push(c);
+            self.bump();
+        }
+        name
+    }
+}
+
+/// What ends a word that is not quoted.
+pub(super) fn is_break(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')')
+}
+
+/// The text of a word without any quotes or expansions.
+pub(super) fn bare(word: &Raw) -> Option<String> {
+    match word.parts.as_slice() {
+        [Part::Bare(text)] => Some(text.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,212 @@
+//! Redirections and here-documents.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use super::parser::{Parsed, Parser, is_break};
+use super::tree::{Direction, Part, Raw, Redirect};
+
+/// A here-document whose lines come after the end of this line.
+pub(super) struct Pending {
+    delimiter: String,
+    quoted: bool,
+    tabs: bool,
+    body: Rc<OnceCell<Raw>>,
+}
+
+impl Parser<'_> {
+    pub(super) fn redirects(&mut self) -> Parsed<Vec<Redirect>> {
+        let mut redirects = Vec::new();
+        loop {
+            self.skip_blanks();
+            match self.redirect()? {
+                Some(redirect) => redirects.push(redirect),
+                None => return Ok(redirects),
+            }
+        }
+    }
+
+    pub(super) fn redirect(&mut self) -> Parsed<Option<Redirect>> {
+        let before = self.at;
+        let mut variable = None;
+        let mut numbered = false;
+        if self.peek() == Some('{') {
+            self.bump();
+            let name = self.name();
+            if self.peek() == Some('[') {
+                self.bump();
+                if self.enclosed('[', ']').is_ok() && self.peek() == Some('}') {
+                    self.bump();
+                    if matches!(self.peek(), Some('<' | '>')) {
+                        self.doubt(
+                            "a descriptor is kept in an element of an array, whose subscript is evaluated",
+                        );
+                    }
+                }
+                self.at = before;
+                return Ok(None);
+            }
+            if name.is_empty() || self.bump() != Some('}') {
+                self.at = before;
+                return Ok(None);
+            }
+            variable = Some(name);
+        } else {
+            while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+                self.bump();
+                numbered = true;
+            }
+        }
+        let direction = match (self.peek(), self.peek_second(), self.peek_third()) {
+            (Some('<' | '>'), Some('('), _) => None,
+            (Some('<'), Some('<'), Some('<')) => Some(("<<<", Direction::HereString)),
+            (Some('<'), Some('<'), Some('-')) => Some(("<<-", Direction::HereDocument { tabs: true })),
+            (Some('<'), Some('<'), _) => Some(("<<", Direction::HereDocument { tabs: false })),
+            (Some('<'), Some('>'), _) => Some(("<>", Direction::ReadWrite)),
+            (Some('<'), Some('&'), _) => Some(("<&", Direction::DuplicateInput)),
+            (Some('<'), ..) => Some(("<", Direction::Read)),
+            (Some('>'), Some('>'), _) => Some((">>", Direction::Write)),
+            (Some('>'), Some('|'), _) => Some((">|", Direction::Write)),
+            (Some('>'), Some('&'), _) => Some((">&", Direction::DuplicateOutput)),
+            (Some('>'), ..) => Some((">", Direction::Write)),
+            (Some('&'), Some('>'), Some('>')) if variable.is_none() && !numbered => {
+                Some(("&>>", Direction::Both))
+            }
+            (Some('&'), Some('>'), _) if variable.is_none() && !numbered => Some(("&>", Direction::Both)),
+            _ => None,
+        };
+        let Some((text, operator)) = direction else {
+            self.at = before;
+            return Ok(None);
+        };
+        self.eat(text);
+        self.skip_blanks();
+        if self.peek().is_none_or(is_break) && !self.at_process() {
+            return Err(self.broken("a redirection leads nowhere"));
+        }
+        let start = self.at;
+        let target = self.word(true)?;
+        let body = Rc::new(OnceCell::new());
+        if let Direction::HereDocument { tabs } = operator {
+            let (delimiter, quoted) = self.delimiter(start, &target);
+            self.pending.push(Pending { delimiter, quoted, tabs, body: Rc::clone(&body) });
+        }
+        Ok(Some(Redirect { operator, target, variable, body }))
+    }
+
+    /// What ends a here-document: its word with the quotes taken off, and nothing expanded.
+    fn delimiter(&mut self, start: usize, word: &Raw) -> (String, bool) {
+        let mut text = String::new();
+        let mut quoted = false;
+        for part in &word.parts {
+            match part {
+                Part::Bare(bare) => text.push_str(bare),
+                Part::Quoted(inner) => {
+                    quoted = true;
+                    text.push_str(inner);
+                }
+                Part::Double(inner) => {
+                    quoted = true;
+                    for part in inner {
+                        match part {
+                            Part::Quoted(inner) => text.push_str(inner),
+                            _ => self.doubt("the word that ends a here-document holds an expansion"),
+                        }
+                    }
+                }
+                _ => self.doubt("the word that ends a here-document holds an expansion"),
+            }
+        }
+        if self
+            .chars
+            .get(start..self.at)
+            .is_some_and(|raw| raw.contains(&'\n') || raw.windows(2).any(|w| w == ['$', '\'']))
+        {
+            self.doubt("the word that ends a here-document is quoted in a way that differs between shells");
+        }
+        (text, quoted)
+    }
+
+    pub(super) fn here_document(&mut self, pending: &Pending) -> Parsed<()> {
+        let start = self.at;
+        let mut lines: Vec<char> = Vec::new();
+        let mut ended = false;
+        while self.at < self.chars.len() {
+            let mut line: Vec<char> = Vec::new();
+            let mut strip = pending.tabs;
+            loop {
+                match self.bump_raw() {
+                    None => break,
+                    Some('\t') if strip => {}
+                    // Where the text is expanded, a continued line is one line, also when its end is looked for.
+                    Some('\\') if !pending.quoted => {
+                        strip = false;
+                        match self.bump_raw() {
+                            Some('\n') => {}
+                            Some(next) => line.extend(['\\', next]),
+                            None => line.push('\\'),
+                        }
+                    }
+                    Some('\n') => {
+                        line.push('\n');
+                        break;
+                    }
+                    Some(c) => {
+                        strip = false;
+                        line.push(c);
+                    }
+                }
+            }
+            let text: String = line.iter().filter(|c| **c != '\n').collect();
+            if text == pending.delimiter {
+                ended = true;
+                break;
+            }
+            lines.extend(line);
+        }
+        if !ended {
+            self.doubt("a here-document has no end");
+        }
+        let parts = if pending.quoted {
+            vec![Part::Quoted(lines.into_iter().collect())]
+        } else {
+            let mut inner = Parser::new(&lines, self.depth).beginning_at(self.base + start);
+            let parts = inner.deeper(|inner| inner.here_parts())?;
+            for doubt in inner.doubts {
+                self.doubt(&doubt);
+            }
+            vec![Part::Double(parts)]
+        };
+        if pending.body.set(Raw { parts }).is_err() {
+            self.doubt("a here-document was read twice");
+        }
+        Ok(())
+    }
+
+    /// At the end of the text or of a substitution: what still waits for its lines gets none.
+    pub(super) fn finish_here_documents(&mut self) -> Parsed<()> {
+        if !self.pending.is_empty() {
+            self.doubt("a here-document has no end");
+            for pending in std::mem::take(&mut self.pending) {
+                self.here_document(&pending)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Parses with here-documents of its own: a substitution.
+    pub(super) fn apart<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        let outer = std::mem::take(&mut self.pending);
+        let start = self.at;
+        let parsed = parse(self);
+        if !self.pending.is_empty() {
+            self.doubt("a here-document begins in a substitution and does not end there");
+            self.pending.clear();
+        }
+        if !outer.is_empty() && self.chars.get(start..self.at).is_some_and(|text| text.contains(&'\n')) {
+            self.doubt("a substitution goes over the line on which a here-document begins");
+        }
+        self.pending = outer;
+        parsed
+    }
+}

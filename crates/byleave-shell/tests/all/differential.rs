@@ -1,0 +1,323 @@
+//! The reader against the real bash: whatever bash runs must be in the reading, or the reading must say that it cannot tell.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use byleave_shell::read;
+use byleave_shell::reading::{Access, Place, Reading};
+use byleave_shell::word::Word;
+
+use crate::scripts::script;
+use crate::stage::Real;
+use crate::tricky::TRICKY;
+
+/// What the shell runs instead of any program: it writes down its words and where it stands. `p1` fails, all others succeed.
+const STUB: &str = r#"
+ulimit -t 2 -f 512 -v 400000
+exec 19>&1
+FUNCNEST=12
+command_not_found_handle() {
+  builtin cd -P .
+  builtin printf '%s\0' "$#" "$PWD" "$@" >> "$STUB_LOG"
+  [[ $1 != p1 ]]
+}
+"#;
+
+/// Scripts that were once read wrongly, by what went wrong.
+const REGRESSIONS: &[&str] = &[
+    // A tilde after the second `=` of an assignment is none.
+    "v=a=~; p0 \"${v}\"",
+    // Nor before a colon, where something quoted follows.
+    "p0 ~:\\  ~:x",
+    // An expansion that fails drops the rest of its line, assignments and all.
+    "v=1; p0 $((1/0)); v=2\np0 $v",
+    "v=1; eval 'v=$((1/0)); v=2'; p0 $v",
+    "v=1; { v=2; w=${%}; v=3; }; p0\np0 $v",
+    "readonly w=1; v=1; eval 'w=2; v=2'; p0 $v",
+    // A redirection that fails keeps a group, a builtin or `eval` from running.
+    "v=1; { v=2; cd d1; } > nosuch/f; p0 $v",
+    "v=1; eval 'v=2; cd d1' > nosuch/f; p0 $v",
+    // A dollar that begins nothing keeps a word from being split.
+    "p0 $FOO$ ${FOO}$/x a$ $FOO",
+    // `((` that is no arithmetic is read twice, and a here-document in it comes apart.
+    "(( p0 $(p2 <<E\na,b\nE\n); run ) )",
+    // What runs in the background finds files that are made after it began.
+    "p2 d*/* & pushd d2 > f0; p0 > f0; wait",
+    // Braces come before the dollar.
+    "v=1 va=2; p0 $v{a,b} {$v,x}a {p$,q}v",
+];
+
+/// What was run: where, and its words.
+type Runs = Vec<(String, Vec<String>)>;
+
+struct Stage {
+    top: tempfile::TempDir,
+    count: AtomicU64,
+    scene: Real,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let top = tempfile::tempdir().unwrap();
+        let real = fs::canonicalize(top.path()).unwrap();
+        // Deep enough that a few `cd ..` stay within.
+        let cwd = real.join("1/2/3/4/5/6/7/8/9/ws");
+        let home = real.join("home");
+        for directory in ["d1", "d2", "d2/sub"] {
+            fs::create_dir_all(cwd.join(directory)).unwrap();
+        }
+        fs::create_dir_all(&home).unwrap();
+        fs::create_dir_all(real.join("empty")).unwrap();
+        for file in ["a.txt", "b.txt", ".hid", "sp ace", "d1/x.c", "d1/y.c", "d2/z"] {
+            fs::write(cwd.join(file), "").unwrap();
+        }
+        std::os::unix::fs::symlink("d2/sub", cwd.join("link")).unwrap();
+        fs::write(real.join("stub.sh"), STUB).unwrap();
+        let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+        let scene = Real { cwd: text(cwd), home: text(home), variables: vec![("FOO", "foo bar")] };
+        Self { top, count: AtomicU64::new(0), scene }
+    }
+
+    /// Runs a script; the words and place of everything that it ran, and the files that it made.
+    fn run(&self, text: &str) -> Option<(Runs, Vec<String>)> {
+        let top = fs::canonicalize(self.top.path()).unwrap();
+        // Each its own: a straggler of the one before writes elsewhere.
+        let log = top.join(format!("log{}", self.count.fetch_add(1, Ordering::Relaxed)));
+        let mut child = Command::new(bash())
+            .args(["-c", text])
+            .current_dir(&self.scene.cwd)
+            .process_group(0)
+            .env_clear()
+            .env("PATH", top.join("empty"))
+            .env("HOME", &self.scene.home)
+            .env("FOO", "foo bar")
+            .env("LC_ALL", "C.UTF-8")
+            .env("BASH_ENV", top.join("stub.sh"))
+            .env("STUB_LOG", &log)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // All that still run hold the pipe open: its end is theirs.
+        let mut out = child.stdout.take().unwrap();
+        let (done, finished) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            let mut sink = Vec::new();
+            out.read_to_end(&mut sink).ok();
+            done.send(()).ok();
+        });
+        let in_time = finished.recv_timeout(Duration::from_secs(2)).is_ok();
+        if !in_time {
+            // It and all that it started, by the group that they are alone in.
+            let kill = format!("kill -9 -- -{}", child.id());
+            Command::new(bash()).args(["-c", &kill]).stderr(Stdio::null()).status().unwrap();
+        }
+        child.wait().unwrap();
+        if in_time {
+            reader.join().unwrap();
+        }
+        let mut made = Vec::new();
+        sweep(Path::new(&self.scene.cwd), &mut made);
+        sweep(&top.join("1/2/3/4/5/6/7"), &mut made);
+        sweep(&top.join("home"), &mut made);
+        let runs = if in_time { logged(&log).map(|runs| (runs, made)) } else { None };
+        fs::remove_file(&log).ok();
+        runs
+    }
+}
+
+/// The shell itself, found before its own PATH leads nowhere.
+fn bash() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    std::env::split_paths(&path).map(|directory| directory.join("bash")).find(|file| file.is_file()).unwrap()
+}
+
+/// Takes away the files that a script made.
+fn sweep(directory: &Path, made: &mut Vec<String>) {
+    const OURS: [&str; 12] =
+        ["a.txt", "b.txt", ".hid", "sp ace", "d1", "d2", "sub", "x.c", "y.c", "z", "link", "ws"];
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            sweep(&entry.path(), made);
+        } else if !OURS.contains(&name.as_str()) && kind.is_file() {
+            fs::remove_file(entry.path()).unwrap();
+            made.push(name);
+        }
+    }
+}
+
+fn logged(log: &Path) -> Option<Runs> {
+    let bytes = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut fields = text.split('\0');
+    let mut runs = Vec::new();
+    while let Some(count) = fields.next().filter(|count| !count.is_empty()) {
+        // Cut off by the limit on the size of files.
+        let count: usize = count.parse().ok()?;
+        let place = fields.next()?.to_owned();
+        runs.push((place, fields.by_ref().take(count).map(str::to_owned).collect()));
+    }
+    Some(runs)
+}
+
+/// Whether the shell could make these arguments of those words.
+fn could_be(words: &[Word], arguments: &[String]) -> bool {
+    match words.split_first() {
+        None => arguments.is_empty(),
+        Some((Word::Literal(text), rest)) => {
+            arguments.split_first().is_some_and(|(first, others)| first == text && could_be(rest, others))
+        }
+        Some((word @ Word::Unknown(_), rest)) => (0..=arguments.len())
+            .take_while(|taken| *taken == 0 || word.could_be(&arguments[taken - 1]))
+            .any(|taken| could_be(rest, &arguments[taken..])),
+    }
+}
+
+/// What bash did that the reading does not know of.
+fn misses(reading: &Reading, runs: &[(String, Vec<String>)], made: &[String]) -> Vec<String> {
+    let mut misses = Vec::new();
+    for (place, arguments) in runs {
+        let known = reading.commands.iter().any(|command| {
+            !command.is_function
+                && could_be(&command.words, arguments)
+                && match &command.place {
+                    Place::At(at) => at == place,
+                    Place::Unknown(_) => true,
+                }
+        });
+        // `command X` and `builtin X` run X.
+        let wrapped = reading.commands.iter().any(|command| {
+            matches!(command.words.split_first(), Some((Word::Literal(name), rest)) if name == "command" && could_be(rest, arguments))
+        });
+        if !known && !wrapped {
+            misses.push(format!("ran {arguments:?} in {place}"));
+        }
+    }
+    for file in made {
+        let known = reading
+            .commands
+            .iter()
+            .flat_map(|command| &command.redirections)
+            .any(|redirection| redirection.access != Access::Read && redirection.target.could_be(file));
+        if !known {
+            misses.push(format!("made {file}"));
+        }
+    }
+    misses
+}
+
+// req: P3
+#[test]
+fn what_bash_runs_is_in_the_reading() {
+    let long = std::env::var("BYLEAVE_PROOF").is_ok_and(|proof| proof == "long");
+    let count: u64 = if long { 100_000 } else { 5_000 };
+    let first: u64 = std::env::var("BYLEAVE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let next = AtomicU64::new(first);
+    let (clear, runs_seen, literal, slow, bad) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+    );
+    let started = Instant::now();
+    let reasons = std::sync::Mutex::new(std::collections::BTreeMap::<String, (usize, String)>::new());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get().min(8)) {
+            scope.spawn(|| {
+                let stage = Stage::new();
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        break;
+                    }
+                    let text = script(seed);
+                    let reading = read(&text, &stage.scene);
+                    let Some((runs, made)) = stage.run(&text) else {
+                        slow.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    };
+                    if let Some(riddle) = reading.riddles.first() {
+                        let mut reasons = reasons.lock().unwrap();
+                        reasons.entry(riddle.why.clone()).or_insert_with(|| (0, text)).0 += 1;
+                        continue;
+                    }
+                    clear.fetch_add(1, Ordering::Relaxed);
+                    runs_seen.fetch_add(runs.len(), Ordering::Relaxed);
+                    for (_, arguments) in &runs {
+                        let exact = reading.commands.iter().any(|command| {
+                            command
+                                .words
+                                .iter()
+                                .map(Word::text)
+                                .eq(arguments.iter().map(|argument| Some(argument.as_str())))
+                        });
+                        literal.fetch_add(usize::from(exact), Ordering::Relaxed);
+                    }
+                    let misses = misses(&reading, &runs, &made);
+                    if !misses.is_empty() && bad.fetch_add(1, Ordering::Relaxed) < 12 {
+                        eprintln!("--- seed {seed}\n{text}\n--- {misses:#?}\n--- {:#?}", brief(&reading));
+                    }
+                }
+            });
+        }
+    });
+    let slow = slow.into_inner();
+    for (why, (count, example)) in reasons.into_inner().unwrap() {
+        if long {
+            eprintln!("{count:6} {why}: {example:?}");
+        }
+    }
+    let (clear, bad) = (clear.into_inner(), bad.into_inner());
+    eprintln!(
+        "{count} scripts in {:?}: {clear} read without a puzzle, {} commands run in those ({} read word for word), {} too slow, {bad} missed",
+        started.elapsed(),
+        runs_seen.into_inner(),
+        literal.into_inner(),
+        slow,
+    );
+    assert!(slow * 50 < usize::try_from(count).unwrap(), "too many scripts did not come to an end");
+    assert_eq!(bad, 0, "bash ran something that was not in the reading");
+    assert!(
+        clear * 2 > usize::try_from(count).unwrap(),
+        "most scripts must be read without a puzzle, or this proves nothing"
+    );
+}
+
+fn brief(reading: &Reading) -> Vec<String> {
+    reading
+        .commands
+        .iter()
+        .map(|command| {
+            let words: Vec<String> = command.words.iter().map(|word| format!("{word}")).collect();
+            format!("{words:?} at {:?} {}", command.place, if command.is_function { "function" } else { "" })
+        })
+        .collect()
+}
+
+// req: P3
+#[test]
+fn what_was_once_read_wrongly_is_read_rightly() {
+    let mut wrong = Vec::new();
+    let stage = Stage::new();
+    for text in REGRESSIONS.iter().chain(TRICKY) {
+        let reading = read(text, &stage.scene);
+        let (runs, made) = stage.run(text).unwrap_or_else(|| panic!("{text} took too long"));
+        if reading.riddles.is_empty() {
+            let misses = misses(&reading, &runs, &made);
+            if !misses.is_empty() {
+                wrong.push(format!("{text}\n{misses:#?}\n{:#?}", brief(&reading)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}

@@ -1,0 +1,10 @@
+//! Tests of the reading of shell that look at it from outside.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod constructs;
+mod differential;
+mod manuals;
+mod never_panics;
+mod scripts;
+mod stage;
+mod tricky;

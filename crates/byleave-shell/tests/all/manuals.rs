@@ -1,0 +1,334 @@
+//! What the manuals make of commands, at the level of words.
+//!
+//! The helper below splits text into words only far enough for these cases; the real reader is tested elsewhere.
+
+use byleave_core::effect::Effect;
+use byleave_shell::account::{Account, Script, unwrap_all};
+use byleave_shell::danger::Grade;
+use byleave_shell::reading::{Access, Command, Place, Reading, Redirection};
+use byleave_shell::scene::Scene;
+use byleave_shell::word::{Riddle, Word};
+use proptest::prelude::*;
+
+/// The fixture of the corpus: `/ws` is the workspace, `/home/u` the home, and every program is in `/usr/bin`.
+struct Fixture;
+
+impl Scene for Fixture {
+    fn cwd(&self) -> &str {
+        "/ws"
+    }
+    fn home(&self) -> Option<&str> {
+        Some("/home/u")
+    }
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+    fn program(&self, name: &str) -> Option<String> {
+        match name {
+            "/ws/t" => Some("/usr/bin/touch".into()),
+            "awk" => Some("/usr/bin/mawk".into()),
+            "./ls" | "/ws/ls" => Some("/ws/ls".into()),
+            "missing" | "." | ":" | "gradlew" | "build.sh" => None,
+            name => match name.rsplit_once('/') {
+                Some(("/usr/bin" | "/bin", base)) => Some(format!("/usr/bin/{base}")),
+                Some(_) => self.resolve("/ws", name),
+                None => Some(format!("/usr/bin/{name}")),
+            },
+        }
+    }
+    fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
+        let mut steps: Vec<&str> = Vec::new();
+        for step in if path.starts_with('/') { "" } else { cwd }.split('/').chain(path.split('/')) {
+            match step {
+                "" | "." => {}
+                ".." => drop(steps.pop()),
+                step => steps.push(step),
+            }
+            if steps == ["ws", "link"] {
+                steps = vec!["outside", "dir"];
+            }
+        }
+        Some(format!("/{}", steps.join("/")))
+    }
+    fn list(&self, directory: &str) -> Option<Vec<String>> {
+        let names: &[&str] = match directory {
+            "/ws" => &[".env", "Makefile", "conf", "src", "link"],
+            "/ws/conf" => &["prod.key"],
+            _ => &[],
+        };
+        Some(names.iter().map(|name| (*name).into()).collect())
+    }
+    fn is_directory(&self, path: &str) -> bool {
+        matches!(path, "/" | "/ws" | "/ws/conf" | "/ws/src" | "/home/u")
+    }
+    fn text(&self, path: &str) -> Option<String> {
+        (path == "/ws/x.sh").then(|| "touch /tmp/gate-marker".into())
+    }
+}
+
+/// Splits text into commands and words: quotes, `$x`, redirections and assignments, and nothing else.
+fn read(script: &Script) -> Reading {
+    let mut reading = Reading::default();
+    let mut words: Vec<(String, bool, bool)> = Vec::new();
+    let mut word: Option<(String, bool, bool)> = None;
+    let mut chars = script.text.chars().peekable();
+    let mut finish = |words: &mut Vec<(String, bool, bool)>| {
+        if let Some(command) = command(std::mem::take(words), script) {
+            reading.commands.push(command);
+        }
+    };
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' => {
+                let into = word.get_or_insert_default();
+                into.0.extend(chars.by_ref().take_while(|c| *c != '\''));
+                into.2 = true;
+            }
+            '"' => {
+                let into = word.get_or_insert_default();
+                into.2 = true;
+                while let Some(c) = chars.next().filter(|c| *c != '"') {
+                    into.1 |= c == '$';
+                    into.0.push(if c == '\\' { chars.next().unwrap() } else { c });
+                }
+            }
+            '\\' => word.get_or_insert_default().0.push(chars.next().unwrap()),
+            ' ' => words.extend(word.take()),
+            ';' | '|' | '\n' | '&' => {
+                words.extend(word.take());
+                finish(&mut words);
+            }
+            '>' | '<' => {
+                words.extend(word.take());
+                let twice = chars.next_if_eq(&c).is_some();
+                words.push((if twice { ">>".into() } else { c.to_string() }, false, false));
+            }
+            '$' => {
+                let into = word.get_or_insert_default();
+                into.1 = true;
+                into.0.push('$');
+            }
+            c => word.get_or_insert_default().0.push(c),
+        }
+    }
+    words.extend(word);
+    finish(&mut words);
+    reading
+}
+
+fn command(words: Vec<(String, bool, bool)>, script: &Script) -> Option<Command> {
+    let mut command = Command {
+        words: Vec::new(),
+        assignments: Vec::new(),
+        redirections: Vec::new(),
+        input: None,
+        place: script.place.clone(),
+        span: 0..0,
+        within: Vec::new(),
+        is_function: false,
+    };
+    let mut words = words.into_iter().peekable();
+    let make = |(text, unknown, one): (String, bool, bool)| {
+        if unknown {
+            Word::Unknown(Riddle { why: format!("`{text}` is set elsewhere"), pieces: Vec::new(), one })
+        } else {
+            Word::Literal(text)
+        }
+    };
+    while let Some(word) = words.next() {
+        match (word.0.as_str(), word.2) {
+            (operator @ (">" | ">>" | "<"), false) => {
+                let access = if operator == "<" { Access::Read } else { Access::Write };
+                command.redirections.push(Redirection { access, target: make(words.next()?) });
+            }
+            (text, _) if command.words.is_empty() && text.contains('=') && !text.starts_with(['-', '=']) => {
+                let (name, value) = text.split_once('=').unwrap();
+                command.assignments.push((name.into(), Word::literal(value)));
+            }
+            _ => command.words.push(make(word)),
+        }
+    }
+    (!command.words.is_empty() || !command.assignments.is_empty() || !command.redirections.is_empty())
+        .then_some(command)
+}
+
+fn account(text: &str) -> Account {
+    let script = Script { text: text.into(), arguments: Vec::new(), place: Place::At("/ws".into()) };
+    unwrap_all(&read(&script), &Fixture, &read)
+}
+
+fn shown(text: &str) -> Vec<String> {
+    account(text)
+        .effects
+        .iter()
+        .map(|effect| match effect {
+            Effect::Run { program, argv } => {
+                let name = program.rsplit('/').next().unwrap();
+                format!("run {name} {}", argv[1..].join(" ")).trim_end().to_owned()
+            }
+            Effect::Unknown { .. } => "unknown".to_owned(),
+            other => other.to_string(),
+        })
+        .collect()
+}
+
+// req: P3
+#[test]
+fn words_lead_to_effects() {
+    for line in include_str!("effects.txt").lines() {
+        let Some((command, wanted)) = line.split_once(" => ").filter(|_| !line.starts_with('#')) else {
+            continue;
+        };
+        let shown = shown(command.trim());
+        for wanted in wanted.split(';').map(str::trim).filter(|wanted| !wanted.is_empty()) {
+            match wanted.strip_prefix("not ") {
+                Some(kind) => {
+                    assert!(!shown.iter().any(|own| own.starts_with(kind)), "{command}: {kind} in {shown:#?}")
+                }
+                None => {
+                    assert!(shown.iter().any(|own| own == wanted), "{command}: no `{wanted}` in {shown:#?}")
+                }
+            }
+        }
+    }
+}
+
+// req: P3
+#[test]
+fn what_is_everyday_is_understood() {
+    let mut asked = Vec::new();
+    let lines: Vec<&str> = include_str!("everyday.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    for line in &lines {
+        let account = account(line);
+        let unknown: Vec<_> =
+            account.effects.iter().filter(|effect| matches!(effect, Effect::Unknown { .. })).collect();
+        if !unknown.is_empty() || account.effects.is_empty() || !account.dangers.is_empty() {
+            asked.push(format!("{line}: {unknown:?} {:?}", account.dangers));
+        }
+    }
+    assert!(asked.is_empty(), "{} of {}:\n{}", asked.len(), lines.len(), asked.join("\n"));
+}
+
+// req: P3
+#[test]
+fn dangers_are_recognised_however_they_are_spelled() {
+    for line in include_str!("dangers.txt").lines() {
+        let Some((command, wanted)) = line.split_once(" => ").filter(|_| !line.starts_with('#')) else {
+            continue;
+        };
+        let found = account(command.trim()).dangers;
+        let found: Vec<String> =
+            found
+                .iter()
+                .map(|danger| {
+                    if danger.grade == Grade::Deny {
+                        format!("{} deny", danger.id)
+                    } else {
+                        danger.id.clone()
+                    }
+                })
+                .collect();
+        if wanted.trim() == "none" {
+            assert!(found.is_empty(), "{command}: {found:?}");
+        } else {
+            assert!(found.iter().any(|own| own == wanted.trim()), "{command}: no `{wanted}` in {found:?}");
+        }
+    }
+}
+
+// req: P3
+#[test]
+fn what_is_too_deep_is_unknown_and_still_seen() {
+    let many = format!("{}touch /tmp/x", "true;".repeat(5_000));
+    for text in [
+        format!("{} touch /tmp/x", "env ".repeat(300)),
+        many,
+        format!("{} touch /tmp/x", "strace ".repeat(20)),
+    ] {
+        let shown = shown(&text);
+        assert!(
+            shown.contains(&"unknown".to_owned()) && shown.contains(&"run touch /tmp/x".to_owned()),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_function_is_no_program_and_one_that_doubles_itself_is_a_bomb() {
+    let call = |within: Vec<&'static str>| Command {
+        words: vec![Word::literal(":")],
+        assignments: Vec::new(),
+        redirections: Vec::new(),
+        input: None,
+        place: Place::At("/ws".into()),
+        span: 0..1,
+        within,
+        is_function: true,
+    };
+    let reading = Reading {
+        commands: vec![call(vec!["function"]), call(vec!["function"]), call(vec![])],
+        riddles: Vec::new(),
+    };
+    let account = unwrap_all(&reading, &Fixture, &read);
+    assert_eq!(account.effects, []);
+    assert_eq!(account.dangers.iter().map(|danger| danger.id.as_str()).collect::<Vec<_>>(), ["fork-bomb"]);
+}
+
+const WRAPPERS: &[(&str, &str)] = &[
+    ("env ", ""),
+    ("env -u X -- A=1 ", ""),
+    ("timeout -k 1 5 ", ""),
+    ("nice -n 5 ", ""),
+    ("nohup ", ""),
+    ("setsid -w ", ""),
+    ("stdbuf -o0 ", ""),
+    ("command -p ", ""),
+    ("exec -a x ", ""),
+    ("busybox ", ""),
+    ("sudo -n ", ""),
+    ("time -p ", ""),
+    ("flock -u /ws ", ""),
+    ("watch -x ", ""),
+    ("xargs -t ", ""),
+    ("eval ", ""),
+    ("find . -exec ", " \\;"),
+    ("sh -c '", "'"),
+    ("bash --norc -O extglob -ec '", "'"),
+];
+
+const INNER: &[&str] = &[
+    "touch /tmp/m",
+    "cat .env",
+    "rm -rf src",
+    "git push --force",
+    "cp a /outside/b",
+    "curl http://h.example/",
+    "frob /x/y",
+];
+
+proptest! {
+    // req: P3
+    #[test]
+    fn a_wrapper_takes_nothing_away(inner in 0..INNER.len(), around in prop::collection::vec(0..WRAPPERS.len(), 1..4)) {
+        let inner = INNER[inner];
+        let mut text = inner.to_owned();
+        for at in around {
+            let (before, after) = WRAPPERS[at];
+            // `eval` takes quotes off, so with quotes it is another command.
+            if (before.contains('\'') || before == "eval ") && text.contains(['\'', '\\']) {
+                continue;
+            }
+            text = format!("{before}{text}{after}");
+        }
+        let outer = shown(&text);
+        for effect in shown(inner) {
+            let fits = |own: &String| *own == effect || own.starts_with(&format!("{effect} "));
+            prop_assert!(outer.iter().any(fits), "{}: lost {} of {:#?}", text, effect, outer);
+        }
+        let dangers = account(&text).dangers;
+        prop_assert!(account(inner).dangers.iter().all(|danger| dangers.contains(danger)), "{}", text);
+    }
+}

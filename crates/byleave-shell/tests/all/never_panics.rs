@@ -1,0 +1,62 @@
+//! Whatever the text: a reading comes out, and soon.
+
+use byleave_shell::read;
+use proptest::prelude::*;
+
+use crate::stage::MadeUp;
+
+proptest! {
+    // req: P3
+    #[test]
+    fn any_text_is_read(text in any::<String>()) {
+        read(&text, &MadeUp::default());
+    }
+
+    // req: P3
+    #[test]
+    fn any_soup_of_operators_is_read(text in "[a{}()<>|&;$`'\"\\\\ \n#=*?~!0\\[\\],.-]{0,200}") {
+        let reading = read(&text, &MadeUp::default());
+        prop_assert!(!reading.commands.is_empty() || !reading.riddles.is_empty() || text.chars().all(|c| " \n#".contains(c)) || is_quiet(&text));
+    }
+}
+
+/// Text of which bash makes nothing: comments and arithmetic.
+fn is_quiet(text: &str) -> bool {
+    text.contains('#') || text.contains("((") || text.contains('!') || text.contains("\\\n")
+}
+
+// req: P3
+#[test]
+fn what_is_nested_endlessly_is_read() {
+    for (open, middle, close) in [
+        ("(", "touch x", ")"),
+        ("$(", "touch x", ")"),
+        ("\"$(", "touch x", ")\""),
+        ("${a:-", "touch x", "}"),
+        ("{ ", "touch x", "; }"),
+        ("if a; then ", "touch x", "; fi"),
+        ("case a in a) ", "touch x", ";; esac"),
+        ("$((", "1", "))"),
+        ("((", "1", "))"),
+        ("<(", "touch x", ")"),
+        ("{a,", "b", "}"),
+        ("a=(", "b", ")"),
+        ("[[ ( ", "b", " ) ]]"),
+        ("! ", "touch x", ""),
+        ("eval '", "touch x", "'"),
+        ("`", "touch x", "`"),
+        ("f() { ", "touch x", "; }"),
+        ("cat <<A $(", "x", ")\nA\n"),
+    ] {
+        for depth in [3, 30, 200, 3000] {
+            let text = format!("{}{middle}{}", open.repeat(depth), close.repeat(depth));
+            let start = std::time::Instant::now();
+            let reading = read(&text, &MadeUp::default());
+            assert!(start.elapsed().as_secs() < 5, "{open} {depth} took {:?}", start.elapsed());
+            assert!(
+                !reading.commands.is_empty() || !reading.riddles.is_empty() || middle == "1",
+                "{open} {depth}"
+            );
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The fixture of the corpus: a world under a temporary directory that calls itself `/ws`, `/outside` and `/home/u`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use byleave_shell::scene::Scene;
+use regex::{Captures, Regex};
+
+/// How many links are followed before it is taken for a circle, as the kernel does.
+const LINKS_MAX: usize = 40;
+/// Where programs are, whatever machine this is.
+const SYSTEM: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
+
+/// What is in them, as far as the cases need it.
+const PROGRAMS: [&str; 10] = ["bash", "cat", "curl", "env", "git", "ls", "rm", "sh", "touch", "wget"];
+
+/// A world of its own. Paths in it begin at its root; nothing outside is looked at.
+pub(super) struct Fixture {
+    root: tempfile::TempDir,
+}
+
+impl Fixture {
+    pub(super) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for directory in ["ws", "outside", "home/u", "tmp", "dev"] {
+            fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        Self { root }
+    }
+
+    /// Brings it into the state that a case needs, as far as that is written as commands.
+    pub(super) fn prepare(&self, setup: &str) {
+        let Some(commands) = setup.strip_prefix("sh:") else { return };
+        let ended = Command::new("bash")
+            .args(["--norc", "-c", &self.inside(commands)])
+            .current_dir(self.root.path().join("ws"))
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.root.path().join("home/u"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .stdin(Stdio::null())
+            .output();
+        // Some end in a remark in words; what stands before it has been done.
+        ended.unwrap();
+    }
+
+    /// A text with the paths of the fixture as they really are.
+    fn inside(&self, text: &str) -> String {
+        let places = Regex::new(r"/(ws|outside|home/u|tmp)\b").unwrap();
+        let root = self.root.path().to_str().unwrap();
+        places.replace_all(text, |found: &Captures<'_>| format!("{root}{}", &found[0])).into_owned()
+    }
+
+    pub(super) fn real(&self, path: &str) -> PathBuf {
+        self.root.path().join(path.trim_start_matches('/'))
+    }
+
+    fn unreal(&self, path: &Path) -> String {
+        let path = path.to_str().unwrap_or_default();
+        path.strip_prefix(self.root.path().to_str().unwrap()).unwrap_or(path).to_owned()
+    }
+
+    /// Follows every link, as the kernel would. What is not there is taken as it is written.
+    fn follow(&self, path: &str) -> Option<String> {
+        let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut done: Vec<String> = Vec::new();
+        let mut links = 0;
+        while let Some(step) = todo.pop() {
+            match step.as_str() {
+                "" | "." => {}
+                ".." => drop(done.pop()),
+                _ => {
+                    let here =
+                        format!("/{}", [done.as_slice(), std::slice::from_ref(&step)].concat().join("/"));
+                    match fs::read_link(self.real(&here)) {
+                        Ok(target) => {
+                            links += 1;
+                            if links > LINKS_MAX {
+                                return None;
+                            }
+                            let target = self.unreal(&target);
+                            if target.starts_with('/') {
+                                done.clear();
+                            }
+                            todo.extend(target.split('/').rev().map(str::to_owned));
+                        }
+                        Err(_) => done.push(step),
+                    }
+                }
+            }
+        }
+        Some(format!("/{}", done.join("/")))
+    }
+}
+
+impl Scene for Fixture {
+    fn cwd(&self) -> &str {
+        "/ws"
+    }
+
+    fn home(&self) -> Option<&str> {
+        Some("/home/u")
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        match name {
+            "HOME" => Some("/home/u".into()),
+            "PWD" => Some("/ws".into()),
+            _ => None,
+        }
+    }
+
+    fn program(&self, name: &str) -> Option<String> {
+        if name.contains('/') {
+            let path = self.resolve("/ws", name)?;
+            let is_system = SYSTEM.iter().any(|directory| path.starts_with(&format!("{directory}/")));
+            return (is_system || self.real(&path).exists()).then_some(path);
+        }
+        Some(format!("/usr/bin/{name}"))
+    }
+
+    fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
+        if path.is_empty() {
+            return None;
+        }
+        self.follow(&if path.starts_with('/') { path.to_owned() } else { format!("{cwd}/{path}") })
+    }
+
+    fn list(&self, directory: &str) -> Option<Vec<String>> {
+        let directory = self.follow(directory)?;
+        // The directories of the system are not in the fixture, but a command may name what is in them.
+        if SYSTEM.contains(&directory.as_str()) {
+            return Some(PROGRAMS.iter().map(|name| (*name).to_owned()).collect());
+        }
+        let real = self.real(&directory);
+        let mut names: Vec<String> =
+            fs::read_dir(real).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort();
+        Some(names)
+    }
+
+    fn is_directory(&self, path: &str) -> bool {
+        self.follow(path).is_some_and(|path| self.real(&path).is_dir())
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.real(&self.follow(path)?)).ok()
+    }
+}
