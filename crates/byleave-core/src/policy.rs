@@ -14,15 +14,19 @@ mod example;
 mod file;
 mod index;
 mod judge;
+mod places;
+mod request;
 mod rule;
 #[cfg(test)]
 mod tests;
 mod when;
 
-pub use builtin::{BUILTIN, Places, builtin};
+pub use builtin::{BUILTIN, builtin};
 pub use compile::Policy;
 pub use example::{Examples, NotRead, Unchecked};
 pub use file::{FileFault, Flaw, ReadFile, RuleFile, read};
-pub use judge::{Considered, Request, is_stricter};
+pub use judge::{Considered, is_stricter};
+pub use places::Places;
+pub use request::Request;
 pub use rule::{Example, Layer, PolicyFault, Rule, RuleFault};
 pub use when::When;

@@ -2,24 +2,11 @@
 
 use super::compile::Policy;
 use super::file::{RuleFile, read_rules};
+use super::places::Places;
 use super::rule::{Layer, PolicyFault, Rule};
-use crate::effect::is_resolved;
 
 /// The built-in rules as they are written: documentation, default and template in one.
 pub const BUILTIN: &str = include_str!("builtin.toml");
-
-/// The directories that rules may name, absolute and resolved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Places<'a> {
-    /// Where the agent works, if anywhere: may be read. `{workspace}` in rules.
-    pub workspace: Option<&'a str>,
-    /// The person's home directory. `~` and `{home}` in rules.
-    pub home: Option<&'a str>,
-    /// Where Byleave keeps its book and its keys: out of bounds for every call. `{state}` in rules.
-    pub state: Option<&'a str>,
-    /// Where the person's own policy file lies: no call may change it. `{config}` in rules.
-    pub config: Option<&'a str>,
-}
 
 /// The rules that come with Byleave, to be put together with others.
 pub fn builtin(places: &Places<'_>) -> Result<Vec<Rule>, PolicyFault> {
@@ -30,33 +17,9 @@ pub fn builtin(places: &Places<'_>) -> Result<Vec<Rule>, PolicyFault> {
     Ok(read.rules)
 }
 
-impl Places<'_> {
-    /// Whether every place is named as effects name paths.
-    pub fn check(&self) -> Result<(), PolicyFault> {
-        let places = [
-            ("workspace", self.workspace),
-            ("home directory", self.home),
-            ("state directory", self.state),
-            ("directory of settings", self.config),
-        ];
-        for (what, path) in places {
-            if let Some(path) = path.filter(|path| !is_resolved(path)) {
-                return Err(PolicyFault::Place { what, path: path.to_owned() });
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Policy {
     /// The policy of the built-in rules alone.
     pub fn builtin(places: &Places<'_>) -> Result<Self, PolicyFault> {
         Self::new(builtin(places)?)
     }
-}
-
-/// A glob that fits this text alone.
-pub(super) fn literal(text: &str) -> String {
-    // `globset::escape` leaves the backslash, which would swallow the character after it.
-    globset::escape(text).replace('\\', "[\\]")
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::index::{Index, IndexBuilder, RuleNo, Scratch};
-use super::judge::Request;
+use super::request::Request;
 use super::rule::{Layer, PolicyFault, Rule, RuleFault};
 use super::when::Condition;
 use crate::digest::Digest;

@@ -3,9 +3,10 @@
 //! Paths, hosts and tools are checked here. Commands are read by someone else, who comes in as [`Examples`]; where nobody
 //! can read them, that is said and never passed over.
 
-use super::builtin::{Places, builtin};
+use super::builtin::builtin;
 use super::compile::Policy;
-use super::judge::Request;
+use super::places::Places;
+use super::request::Request;
 use super::rule::{Example, Rule};
 use super::when::When;
 use crate::call::Mode;

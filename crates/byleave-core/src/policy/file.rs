@@ -13,8 +13,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use self::expand::{Expand, Expanded};
-use super::builtin::Places;
 use super::example::{Checked, Examples, Subject, Unchecked};
+use super::places::Places;
 use super::rule::{Example, Layer, Rule};
 use super::when::When;
 use crate::pattern::Pattern;

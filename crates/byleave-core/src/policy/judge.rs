@@ -4,34 +4,13 @@ use std::cmp::Reverse;
 
 use super::compile::Policy;
 use super::index::{RuleNo, Scratch};
+use super::request::Request;
 use super::rule::Rule;
-use crate::call::{Millis, Mode};
-use crate::effect::{Effect, Plan, is_resolved};
-use crate::id::{AgentId, SessionId};
+use crate::call::Mode;
+use crate::effect::{Effect, is_resolved};
 use crate::leave::LeaveMatcher;
 use crate::manifest::{Class, Manifest, NeedsApproval};
 use crate::ruling::{Cause, Reason, Ruling, Verdict};
-
-/// What is to be judged, and all that may bear on it.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The tool.
-    pub manifest: &'a Manifest,
-    /// What the call would do.
-    pub plan: &'a Plan,
-    /// How much is asked.
-    pub mode: Mode,
-    /// The tool's own needs-approval says so for these arguments (T8). One that always says so need not be repeated.
-    pub tool_asks: bool,
-    /// The session of the call.
-    pub session: &'a SessionId,
-    /// Who makes the call.
-    pub agent: &'a AgentId,
-    /// The leaves that still have a use.
-    pub leaves: &'a [LeaveMatcher],
-    /// When.
-    pub now: Millis,
-}
 
 /// A rule that is about an effect of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

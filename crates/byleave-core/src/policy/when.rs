@@ -6,7 +6,7 @@
 use globset::GlobMatcher;
 use serde::Serialize;
 
-use super::judge::Request;
+use super::request::Request;
 use crate::manifest::Class;
 use crate::pattern::{BadPattern, Sense, folded, glob_of};
 

@@ -1,6 +1,6 @@
 //! Places in patterns: `~`, `{workspace}` and their like become the directories they stand for.
 
-use crate::policy::builtin::{Places, literal};
+use crate::policy::places::{Places, literal};
 
 /// Puts places in.
 #[derive(Clone, Copy)]

@@ -1,0 +1,28 @@
+//! What is put before the policy.
+
+use crate::call::{Millis, Mode};
+use crate::effect::Plan;
+use crate::id::{AgentId, SessionId};
+use crate::leave::LeaveMatcher;
+use crate::manifest::Manifest;
+
+/// What is to be judged, and all that may bear on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The tool.
+    pub manifest: &'a Manifest,
+    /// What the call would do.
+    pub plan: &'a Plan,
+    /// How much is asked.
+    pub mode: Mode,
+    /// The tool's own needs-approval says so for these arguments (T8). One that always says so need not be repeated.
+    pub tool_asks: bool,
+    /// The session of the call.
+    pub session: &'a SessionId,
+    /// Who makes the call.
+    pub agent: &'a AgentId,
+    /// The leaves that still have a use.
+    pub leaves: &'a [LeaveMatcher],
+    /// When.
+    pub now: Millis,
+}
