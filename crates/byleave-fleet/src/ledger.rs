@@ -12,7 +12,7 @@ use std::time::Duration;
 use byleave::ledger::floor;
 use byleave::ledger::owners::{self, OwnerLock};
 use byleave::ledger::{
-    AppendFault, Arrival, Batch, Comer, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
+    AppendFault, Batch, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
 };
 use byleave::pending::Pending;
 use byleave_core::act::Act;
@@ -22,7 +22,7 @@ use byleave_core::effect::Plan;
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::leave::Leave;
 use byleave_core::record::Record;
-use futures::future::{try_join_all, try_join3};
+use futures::future::try_join_all;
 use lru::LruCache;
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -251,19 +251,6 @@ impl Ledger for RestateLedger {
 
     fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
         Box::pin(self.load_call(call))
-    }
-
-    fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
-        Box::pin(async move {
-            // Side by side: each of them is a message that the engine carries to an entity and back.
-            let (loaded, leaves, halt) = try_join3(
-                self.load_call(comer.call),
-                self.leaves(comer.tenant, comer.tool, comer.now),
-                self.halted(comer.tenant),
-            )
-            .await?;
-            Ok(Arrival { loaded, leaves, halt, is_crowded: true })
-        })
     }
 
     fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {

@@ -311,7 +311,7 @@ impl Gate {
         let tool = tool.as_ref().map_or(call.tool.as_str(), |entry| entry.name());
         let (tenant, session, now) = (&call.tenant, &call.session, self.parts.now());
         let arrival = self.parts.ledger.arrive(Comer { call: call.id, tenant, session, tool, now }).await;
-        let Arrival { loaded, leaves, halt, is_crowded } = match arrival {
+        let Arrival { loaded, around } = match arrival {
             Ok(arrival) => arrival,
             Err(fault) => return refuse(Code::NotRecorded, fault.to_string()),
         };
@@ -339,7 +339,7 @@ impl Gate {
                 }
             }
         };
-        desk.seen = Some(Seen { leaves, halt, is_crowded, at, stirs });
+        desk.seen = around.map(|around| Seen { around, at, stirs });
         Ok(desk)
     }
 

@@ -28,18 +28,11 @@ pub trait Ledger: Send + Sync + 'static {
     /// Reads a record back; `None` where nothing was ever written.
     fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>>;
 
-    /// Looks at everything that stands when a call comes in.
+    /// Looks a call up that comes in, and at what else stands then, where that is to be seen in the same look.
     ///
-    /// Asked once for every call, so it is worth an implementation that looks at all of it in one go.
+    /// What is seen counts for a moment only. A ledger to which a look takes longer than that shows the record alone.
     fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
-        Box::pin(async move {
-            Ok(Arrival {
-                loaded: self.load(comer.call).await?,
-                leaves: self.leaves(comer.tenant, comer.tool, comer.now).await?,
-                halt: self.halted(comer.tenant).await?,
-                is_crowded: true,
-            })
-        })
+        Box::pin(async move { Ok(Arrival { loaded: self.load(comer.call).await?, around: None }) })
     }
 
     /// Appends lines, if the record is still as long as the batch says. All or nothing, and durable when it returns.
@@ -116,6 +109,13 @@ pub struct Comer<'a> {
 pub struct Arrival {
     /// Its record, where it has been here before.
     pub loaded: Option<Loaded>,
+    /// What else was seen in the same look.
+    pub around: Option<Around>,
+}
+
+/// What stood around a call when it came in.
+#[derive(Clone, Debug)]
+pub struct Around {
     /// As [`Ledger::leaves`].
     pub leaves: Vec<Arc<Leave>>,
     /// As [`Ledger::halted`].

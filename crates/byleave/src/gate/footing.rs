@@ -9,8 +9,7 @@ use byleave_core::refusal::{Code, Refusal, Step};
 use crate::catalog::Entry as CatalogEntry;
 use crate::gate::desk::Desk;
 use crate::gate::parts::Parts;
-use crate::gate::seen::Seen;
-use crate::ledger::ContentFault;
+use crate::ledger::{Around, ContentFault};
 
 /// What came of a task.
 pub(crate) enum Performed {
@@ -38,8 +37,9 @@ pub(crate) fn pinned(parts: &Parts, desk: &Desk) -> Step<Arc<CatalogEntry>> {
 }
 
 /// What was seen when the call came in, if that still counts.
-pub(crate) fn just_seen<'a>(parts: &Parts, desk: &'a Desk) -> Option<&'a Seen> {
-    desk.seen.as_ref().filter(|seen| seen.is_fresh(parts.bustle.stirs()))
+pub(crate) fn just_seen<'a>(parts: &Parts, desk: &'a Desk) -> Option<&'a Around> {
+    let seen = desk.seen.as_ref().filter(|seen| seen.is_fresh(parts.bustle.stirs()))?;
+    Some(&seen.around)
 }
 
 /// A content that cannot be had, as a refusal.

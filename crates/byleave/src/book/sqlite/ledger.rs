@@ -19,7 +19,8 @@ use super::{SqliteBook, Store, acts, holds, owners, queries, vault};
 use crate::book::CallState;
 use crate::ledger::floor;
 use crate::ledger::{
-    AppendFault, Arrival, Batch, Comer, ContentFault, Interruption, Ledger, LedgerFault, Listing, Loaded,
+    AppendFault, Around, Arrival, Batch, Comer, ContentFault, Interruption, Ledger, LedgerFault, Listing,
+    Loaded,
 };
 use crate::lock::locked;
 use crate::pending::Pending;
@@ -38,15 +39,10 @@ impl Ledger for SqliteBook {
 
     fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
         Box::pin(async move {
-            if let Some(arrival) = self.store.arrive_at_nothing(comer)? {
-                return Ok(arrival);
+            match self.store.arrive_at_nothing(comer)? {
+                Some(around) => Ok(Arrival { loaded: None, around: Some(around) }),
+                None => Ok(Arrival { loaded: self.store.load(comer.call)?, around: None }),
             }
-            Ok(Arrival {
-                loaded: self.store.load(comer.call)?,
-                leaves: self.leaves(comer.tenant, comer.tool, comer.now).await?,
-                halt: self.halted(comer.tenant).await?,
-                is_crowded: true,
-            })
         })
     }
 
@@ -142,7 +138,7 @@ impl Ledger for SqliteBook {
 impl Store {
     /// The usual case, in one look: the call is new, nobody waits in its session, no leave was given for its tool, and
     /// no act is unread.
-    fn arrive_at_nothing(&self, comer: Comer<'_>) -> Result<Option<Arrival>, LedgerFault> {
+    fn arrive_at_nothing(&self, comer: Comer<'_>) -> Result<Option<Around>, LedgerFault> {
         let look = |connection: &Connection| {
             let sql = "SELECT EXISTS(SELECT 1 FROM line WHERE call = ?1),
                 EXISTS(SELECT 1 FROM hold WHERE tenant = ?2 AND session = ?3),
@@ -163,8 +159,7 @@ impl Store {
         };
         let (is_anything, newest_act) = seen?;
         let force = if is_anything { None } else { self.bench.acts.known_upto(newest_act) };
-        Ok(force.map(|force| Arrival {
-            loaded: None,
+        Ok(force.map(|force| Around {
             leaves: Vec::new(),
             halt: force.halted(comer.tenant).cloned(),
             is_crowded: false,

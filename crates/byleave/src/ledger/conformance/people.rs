@@ -175,10 +175,11 @@ pub(super) async fn who_comes_in_is_shown_what_every_look_shows(bench: &dyn Benc
                 let arrival = ledger.arrive(comer).await?;
                 let len = |loaded: Option<Loaded>| loaded.map(|loaded| loaded.record.len());
                 same(&what, &len(arrival.loaded), &len(ledger.load(call).await?))?;
-                same(&what, &arrival.leaves, &ledger.leaves(&tenant, tool, NOW).await?)?;
-                same(&what, &arrival.halt, &ledger.halted(&tenant).await?)?;
+                let Some(around) = arrival.around else { continue };
+                same(&what, &around.leaves, &ledger.leaves(&tenant, tool, NOW).await?)?;
+                same(&what, &around.halt, &ledger.halted(&tenant).await?)?;
                 let by = ledger.held_up_by(&tenant, &session, stranger, &waiting.plan()).await?;
-                ensure!(arrival.is_crowded || by.is_none(), "{what}: someone is in the way unseen");
+                ensure!(around.is_crowded || by.is_none(), "{what}: someone is in the way unseen");
             }
         }
     }
