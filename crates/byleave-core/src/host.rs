@@ -24,6 +24,8 @@ pub(crate) struct Host {
 /// A pattern over hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HostPattern {
+    /// Every host.
+    Any,
     /// This name.
     Name(String),
     /// Everything beneath this domain, and not the domain.
@@ -35,6 +37,36 @@ pub(crate) enum HostPattern {
         /// How many bits count.
         bits: u32,
     },
+}
+
+/// Which ports of a host a pattern is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ports {
+    /// Nothing was said: what is allowed is the web, what is denied is everything.
+    Unsaid,
+    /// All, in so many words.
+    All,
+    /// This one.
+    One(u16),
+}
+
+impl Ports {
+    /// Whether the port surely is among them. Port 0 is one that is not known.
+    pub(crate) const fn fit(self, port: u16) -> bool {
+        match self {
+            Self::Unsaid => matches!(port, 80 | 443),
+            Self::All => true,
+            Self::One(own) => own == port,
+        }
+    }
+
+    /// Whether the port could be among them.
+    pub(crate) const fn could_fit(self, port: u16) -> bool {
+        match self {
+            Self::Unsaid | Self::All => true,
+            Self::One(own) => own == port || port == 0,
+        }
+    }
 }
 
 /// A host as effects name it: lower case, in punycode, without brackets, zone, or a dot at the end; an address in its
@@ -82,8 +114,31 @@ impl Host {
 }
 
 impl HostPattern {
-    /// Reads a pattern: a name, `*.` and a domain, an address, or an address, `/` and a number of bits.
+    /// Reads a pattern and its ports: `host`, `host:443`, `host:*`; an IPv6 address with a port is in brackets.
+    pub(crate) fn with_ports(text: &str) -> Option<(Self, Ports)> {
+        let split = match text.rfind(']') {
+            Some(end) => {
+                text.get(end.saturating_add(1)..)?.strip_prefix(':').map(|port| (text.get(..=end), port))
+            }
+            None => text
+                .split_once(':')
+                .filter(|(_, port)| !port.contains(':'))
+                .map(|(host, port)| (Some(host), port)),
+        };
+        let Some((host, port)) = split else { return Some((Self::read(text)?, Ports::Unsaid)) };
+        let ports = match port {
+            "*" => Ports::All,
+            port if port.bytes().all(|byte| byte.is_ascii_digit()) => Ports::One(port.parse().ok()?),
+            _ => return None,
+        };
+        Some((Self::read(host?)?, ports))
+    }
+
+    /// Reads a pattern: `*`, a name, `*.` and a domain, an address, or an address, `/` and a number of bits.
     pub(crate) fn read(text: &str) -> Option<Self> {
+        if text == "*" {
+            return Some(Self::Any);
+        }
         if let Some((base, bits)) = text.split_once('/') {
             return Self::net(base, bits);
         }
@@ -133,6 +188,7 @@ impl HostPattern {
 
     fn fits_name(&self, host: &Host) -> bool {
         match self {
+            Self::Any => true,
             Self::Name(name) => host.name == *name,
             Self::Beneath(domain) => {
                 let above = host.name.strip_suffix(domain.as_str()).and_then(|rest| rest.strip_suffix('.'));
@@ -278,6 +334,31 @@ mod tests {
     }
 
     #[test]
+    fn ports_are_the_web_where_nothing_is_said_of_them_and_something_is_allowed() {
+        for (text, port, fits, could) in [
+            ("a.example", 443, true, true),
+            ("a.example", 80, true, true),
+            ("a.example", 22, false, true),
+            ("a.example", 0, false, true),
+            ("a.example:22", 22, true, true),
+            ("a.example:22", 443, false, false),
+            ("a.example:22", 0, false, true),
+            ("*:*", 5432, true, true),
+            ("10.0.0.0/8:5432", 5432, true, true),
+            ("[::1]:8080", 8080, true, true),
+            ("::1", 8080, false, true),
+        ] {
+            let (_, ports) = HostPattern::with_ports(text).unwrap();
+            assert_eq!((ports.fit(port), ports.could_fit(port)), (fits, could), "{text} {port}");
+        }
+        for text in
+            ["a.example:", "a.example:x", "a.example:70000", "[::1]8080", "[::1]:", ":443", "http://x"]
+        {
+            assert_eq!(HostPattern::with_ports(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn a_pattern_that_would_fit_nothing_is_none() {
         for text in [
             "10.0.0.1/8",
@@ -286,7 +367,7 @@ mod tests {
             "x/8",
             "010.0.0.1",
             "*.",
-            "*",
+            "**",
             "a.",
             "*.a.",
             "",

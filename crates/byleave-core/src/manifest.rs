@@ -38,6 +38,8 @@ pub enum Role {
     EditPath,
     /// A path that is deleted.
     DeletePath,
+    /// A patch: every file that it names is made, changed or deleted.
+    Patch,
     /// An address that is reached.
     Url,
     /// A shell command that is run.

@@ -10,7 +10,7 @@ use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::Effect;
-use crate::host::{Host, HostPattern};
+use crate::host::{Host, HostPattern, Ports};
 
 pub(crate) use path::{Wide, folded, glob_of, holders};
 pub(crate) use program::last_step;
@@ -27,7 +27,8 @@ pub enum Pattern {
     Write(String),
     /// A glob over deleted paths.
     Delete(String),
-    /// A host, `*.` and a domain for everything beneath it, or an address, with `/` and its bits for a net.
+    /// A host, `*` for every host, `*.` and a domain for everything beneath it, or an address, with `/` and its bits for a net. With
+    /// `:` and a port, or `:*`; without, an allow is about the ports of the web and a deny about all.
     Reach(String),
     /// A glob over tool names.
     Invoke(String),
@@ -46,7 +47,7 @@ pub enum BadPattern {
     },
     /// The host pattern is not a host.
     #[error(
-        "cannot use host `{0}`: write a host name, `*.` and a domain, or an address or net like `10.0.0.0/8`"
+        "cannot use host `{0}`: write a host name, `*.` and a domain, `*` for every host, or an address or net like `10.0.0.0/8`; and a port behind it, as in `example.org:22` or `example.org:*`"
     )]
     Host(String),
     /// The run pattern has no program.
@@ -85,7 +86,7 @@ pub struct Matcher {
     exact: Vec<GlobMatcher>,
     folded: Vec<GlobMatcher>,
     holders: Vec<String>,
-    host: Option<HostPattern>,
+    host: Option<(HostPattern, Ports)>,
 }
 
 impl Matcher {
@@ -132,7 +133,7 @@ impl Matcher {
             | (Pattern::Delete(_), Effect::Delete { path }) => self.globs(path) || self.held(effect),
             (Pattern::Read(_) | Pattern::Write(_), Effect::Delete { .. }) => self.held(effect),
             (Pattern::Invoke(_), Effect::Invoke { tool }) => self.globs(tool),
-            (Pattern::Reach(_), Effect::Reach { host, .. }) => self.hosts(host),
+            (Pattern::Reach(_), Effect::Reach { host, port }) => self.hosts(host, *port),
             (Pattern::Run(words), Effect::Run { program, argv }) => {
                 run_fits(self.sense, words, program, argv)
             }
@@ -157,11 +158,14 @@ impl Matcher {
         }
     }
 
-    fn hosts(&self, host: &str) -> bool {
-        let (Some(pattern), Some(host)) = (&self.host, Host::read(host)) else { return false };
-        match self.sense {
-            Sense::Surely => pattern.fits(&host),
-            Sense::Possibly => pattern.could_fit(&host),
+    fn hosts(&self, host: &str, port: u16) -> bool {
+        let Some((pattern, ports)) = &self.host else { return false };
+        match (Host::read(host), self.sense) {
+            (Some(host), Sense::Surely) => pattern.fits(&host) && ports.fit(port),
+            (Some(host), Sense::Possibly) => pattern.could_fit(&host) && ports.could_fit(port),
+            // What can be no host is denied with every host.
+            (None, Sense::Possibly) => *pattern == HostPattern::Any && ports.could_fit(port),
+            (None, Sense::Surely) => false,
         }
     }
 }
@@ -174,9 +178,9 @@ pub(crate) fn run_fits(sense: Sense, words: &[String], program: &str, argv: &[St
     }
 }
 
-/// A pattern over hosts, read.
-pub(crate) fn host_pattern(text: &str) -> Result<HostPattern, BadPattern> {
-    HostPattern::read(text).ok_or_else(|| BadPattern::Host(text.to_owned()))
+/// A pattern over hosts and their ports, read.
+pub(crate) fn host_pattern(text: &str) -> Result<(HostPattern, Ports), BadPattern> {
+    HostPattern::with_ports(text).ok_or_else(|| BadPattern::Host(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -196,6 +200,7 @@ mod tests {
         check(Pattern::Write("/w/**".into()), &read("/w/a"), false);
         let reach = |host: &str| Effect::Reach { host: host.into(), port: 443 };
         check(Pattern::Reach("*.example.org".into()), &reach("api.example.org"), true);
+        check(Pattern::Reach("*".into()), &reach("example.org"), true);
         check(Pattern::Reach("*.example.org".into()), &reach("example.org"), false);
         check(Pattern::Reach("*.example.org".into()), &reach("notexample.org"), false);
         check(Pattern::Reach("example.org".into()), &reach("EXAMPLE.org."), true);
@@ -215,7 +220,7 @@ mod tests {
     fn bad_patterns_are_said() {
         assert!(matches!(Matcher::new(Pattern::Read("[".into())), Err(BadPattern::Glob { .. })));
         assert!(matches!(Matcher::new(Pattern::Reach("http://x".into())), Err(BadPattern::Host(_))));
-        for host in ["", "*.", "*", "example.org.", ".example.org", "*..org"] {
+        for host in ["", "*.", "**", "example.org.", ".example.org", "*..org"] {
             assert!(matches!(Matcher::new(Pattern::Reach(host.into())), Err(BadPattern::Host(_))), "{host}");
         }
         assert!(matches!(Matcher::new(Pattern::Run(vec![])), Err(BadPattern::EmptyRun)));

@@ -34,6 +34,8 @@ pub struct Account {
     pub inner: Vec<Inner>,
     /// What about it is dangerous or cannot be taken back.
     pub dangers: Vec<&'static Danger>,
+    /// The files whose content decides what it does: scripts, and programs that were named by their path.
+    pub rests_on: Vec<String>,
 }
 
 /// Something within a command that must be read again.
@@ -110,6 +112,11 @@ impl Whole {
     fn add(&mut self, account: Account, depth: usize, limit: Option<&str>) {
         account.effects.into_iter().for_each(|effect| self.effect(effect));
         account.dangers.into_iter().for_each(|danger| self.danger(danger));
+        for file in account.rests_on {
+            if !self.account.rests_on.contains(&file) {
+                self.account.rests_on.push(file);
+            }
+        }
         match limit {
             None => self
                 .left

@@ -32,6 +32,10 @@ struct Elsewhere<'a> {
 }
 
 impl Scene for Elsewhere<'_> {
+    fn shell(&self) -> &str {
+        self.scene.shell()
+    }
+
     fn cwd(&self) -> &str {
         self.cwd
     }

@@ -2,6 +2,11 @@
 
 /// The world as a command would find it.
 pub trait Scene {
+    /// The shell that would run it, by its name. Only bash is read; what another would make of the text is not known.
+    fn shell(&self) -> &str {
+        "bash"
+    }
+
     /// The directory it would start in, absolute and resolved.
     fn cwd(&self) -> &str;
 

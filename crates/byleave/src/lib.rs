@@ -5,6 +5,7 @@
 
 pub mod approve;
 pub mod book;
+pub mod bound;
 pub mod catalog;
 pub mod challenge;
 pub mod clock;
@@ -14,6 +15,8 @@ pub mod gate;
 mod guard;
 pub mod ledger;
 mod lock;
+pub mod patch;
+pub mod path;
 pub mod pending;
 pub mod plan;
 pub mod policy_files;

@@ -2,26 +2,20 @@
 //!
 //! Looks at the file system to resolve paths and to read what an approval binds; changes nothing.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path, PathBuf};
+mod opened;
+mod patched;
+mod web;
 
-use byleave_core::digest::Digest;
-use byleave_core::effect::{Bound, BoundState, Danger, Effect, Plan};
-use byleave_core::host;
+use byleave_core::effect::{Danger, Effect, Plan};
 use byleave_core::manifest::{Class, Manifest, Role};
-use byleave_core::refusal::{Code, Refusal};
 use byleave_shell::danger::Grade;
 use byleave_shell::scene::Scene;
-use reqwest::Url;
 use serde_json::Value;
 
+use crate::bound::bind;
+use crate::path::named;
 use crate::scene::Here;
 use crate::tool::{Site, ToolFault};
-
-/// Files larger than this are not bound by content; a plan that would have to is refused.
-const BOUND_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Works out what a draft would do, from the class and the roles that the manifest declares.
 pub fn by_class(manifest: &Manifest, arguments: &Value, site: &Site) -> Result<Plan, ToolFault> {
@@ -29,6 +23,10 @@ pub fn by_class(manifest: &Manifest, arguments: &Value, site: &Site) -> Result<P
     let roles = roles(manifest, arguments);
     for (role, value) in &roles {
         add(&mut plan, *role, value, site)?;
+    }
+    unheard_of(&mut plan, manifest, arguments);
+    if plan.effects.iter().any(|effect| matches!(effect, Effect::Write { .. })) {
+        opened::addresses(&mut plan, arguments);
     }
     let reads = plan.effects.iter().all(|effect| matches!(effect, Effect::Read { .. }));
     match manifest.permission_class {
@@ -51,6 +49,20 @@ pub fn by_class(manifest: &Manifest, arguments: &Value, site: &Site) -> Result<P
     Ok(plan)
 }
 
+/// An argument that the schema does not speak of reaches the tool unjudged, unless someone is asked.
+fn unheard_of(plan: &mut Plan, manifest: &Manifest, arguments: &Value) {
+    let known = manifest.input_schema.get("properties").and_then(Value::as_object);
+    let (Some(known), Some(given)) = (known, arguments.as_object()) else { return };
+    if matches!(manifest.permission_class, Class::Generic | Class::Undeclared) {
+        return;
+    }
+    for name in given.keys().filter(|name| !known.contains_key(*name)) {
+        let why =
+            format!("`{}` does not say what its argument `{}` means", manifest.name, name.escape_debug());
+        plan.effects.push(Effect::Unknown { why });
+    }
+}
+
 /// The arguments that mean something: as declared, and where nothing is declared, as the class expects them.
 fn roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(Role, &'a Value)> {
     let declared =
@@ -61,7 +73,12 @@ fn roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(Role, &'a Value)
     }
     let expected: &[(&str, Role)] = match manifest.permission_class {
         Class::Bash => &[("command", Role::Command)],
-        Class::File => &[("path", Role::EditPath), ("file", Role::EditPath), ("file_path", Role::EditPath)],
+        Class::File => &[
+            ("path", Role::EditPath),
+            ("file", Role::EditPath),
+            ("file_path", Role::EditPath),
+            ("patch", Role::Patch),
+        ],
         Class::Webfetch => &[("url", Role::Url)],
         Class::Readonly => {
             &[("path", Role::ReadPath), ("file", Role::ReadPath), ("file_path", Role::ReadPath)]
@@ -80,27 +97,35 @@ fn add(plan: &mut Plan, role: Role, value: &Value, site: &Site) -> Result<(), To
         other => return Err(ToolFault(format!("expected a text, got `{other}`"))),
     };
     match role {
-        Role::ReadPath => plan.effects.push(Effect::Read { path: resolve(text, site)? }),
-        Role::WritePath => plan.effects.push(Effect::Write { path: resolve(text, site)? }),
-        Role::DeletePath => plan.effects.push(Effect::Delete { path: resolve(text, site)? }),
+        Role::ReadPath => plan.effects.push(Effect::Read { path: named(text, &site.cwd)? }),
+        Role::WritePath => plan.effects.push(Effect::Write { path: named(text, &site.cwd)? }),
+        Role::DeletePath => plan.effects.push(Effect::Delete { path: named(text, &site.cwd)? }),
         Role::EditPath => {
-            let path = resolve(text, site)?;
+            let path = named(text, &site.cwd)?;
             plan.bound.push(bind(&path)?);
             plan.effects.push(Effect::Read { path: path.clone() });
             plan.effects.push(Effect::Write { path });
         }
-        Role::Url => plan.effects.extend(reach(text)?),
+        Role::Patch => patched::add(plan, text, &site.cwd)?,
+        Role::Url => plan.effects.extend(web::reach(text)?),
         Role::Command => {
             let here = Here::at(site)
                 .ok_or_else(|| ToolFault("the working directory is not readable as text".into()))?;
-            command(plan, text, &here);
+            for file in command(plan, text, &here) {
+                // What cannot be held against what it was may be another thing by the time it runs.
+                match bind(&file) {
+                    Ok(bound) => plan.bound.push(bound),
+                    Err(fault) => plan.effects.push(Effect::Unknown { why: fault.to_string() }),
+                }
+            }
         }
     }
     Ok(())
 }
 
-/// Adds what a shell command would do: its effects, and what about it is dangerous.
-pub fn command(plan: &mut Plan, text: &str, scene: &dyn Scene) {
+/// Adds what a shell command would do: its effects, and what about it is dangerous. Returns the files whose content decides
+/// what it does.
+pub fn command(plan: &mut Plan, text: &str, scene: &dyn Scene) -> Vec<String> {
     let account = byleave_shell::tell(text, scene);
     plan.effects.extend(account.effects);
     plan.dangers.extend(account.dangers.into_iter().map(|danger| Danger {
@@ -108,189 +133,14 @@ pub fn command(plan: &mut Plan, text: &str, scene: &dyn Scene) {
         why: danger.why.clone(),
         denied: danger.grade == Grade::Deny,
     }));
-}
-
-/// The hosts that an address leads to: its own, and those of addresses carried in it, which its host may pass on.
-fn reach(address: &str) -> Result<Vec<Effect>, ToolFault> {
-    let wrong = |why: &str| ToolFault(format!("`{}` {why}", address.escape_debug()));
-    let url = Url::parse(address).map_err(|_| wrong("is not a web address"))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong("is not a web address: only http and https are fetched"));
-    }
-    let lower = address.to_ascii_lowercase();
-    if lower.contains("%0d") || lower.contains("%0a") {
-        return Err(wrong("has a line break in it"));
-    }
-    let effect = |url: &Url| {
-        let host = url.host_str().and_then(host::normal)?;
-        Some(Effect::Reach { host, port: url.port_or_known_default()? })
-    };
-    let mut effects = vec![effect(&url).ok_or_else(|| wrong("names no host"))?];
-    for carried in carried(&url) {
-        match Url::parse(&carried).ok().as_ref().and_then(effect) {
-            Some(effect) if effects.contains(&effect) => {}
-            Some(effect) => effects.push(effect),
-            None => {
-                effects.push(Effect::Unknown { why: "an address inside the address cannot be read".into() })
-            }
-        }
-    }
-    Ok(effects)
-}
-
-/// The addresses that stand in the path, the query or the fragment of another, however often they are encoded.
-fn carried(url: &Url) -> Vec<String> {
-    let mut text =
-        [Some(url.path()), url.query(), url.fragment()].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let mut found = Vec::new();
-    // Three times is more than anyone means well.
-    for _ in 0..3 {
-        let lower = text.to_ascii_lowercase();
-        for (at, _) in lower.match_indices("://") {
-            let scheme = ["https", "http"]
-                .iter()
-                .find(|scheme| lower.get(..at).is_some_and(|before| before.ends_with(*scheme)));
-            let rest = lower.get(at..).unwrap_or_default();
-            let end = rest
-                .find(|c: char| c.is_whitespace() || matches!(c, '&' | '"' | '\'' | '<' | '>' | ')'))
-                .unwrap_or(rest.len());
-            found.extend(scheme.map(|scheme| format!("{scheme}{}", rest.get(..end).unwrap_or_default())));
-        }
-        let decoded = percent_decoded(&text);
-        if decoded == text {
-            break;
-        }
-        text = decoded;
-    }
-    found.sort_unstable();
-    found.dedup();
-    found
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Spellings of paths that mean another file to whoever expands them after us.
-fn is_for_someone_else(path: &str) -> Option<&'static str> {
-    let variable = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '{' | '('));
-    let drive = |path: &str| matches!(path.as_bytes(), [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
-    if path == "~" || path.starts_with('~') && path.contains('/') {
-        Some("begins with `~`, which only a shell knows: write the whole path")
-    } else if path.strip_prefix('$').is_some_and(variable) {
-        Some("begins with a variable, which only a shell knows: write the whole path")
-    } else if path.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:")) {
-        Some("is an address: write a path")
-    } else if path.starts_with("\\") || drive(path) {
-        Some("is a path of another system")
-    } else {
-        None
-    }
-}
-
-/// The absolute path that a path names, links followed as far as it exists.
-pub fn resolve(path: &str, site: &Site) -> Result<String, ToolFault> {
-    if path.is_empty() || path.contains('\0') {
-        return Err(ToolFault(format!("`{}` is not a path", path.escape_debug())));
-    }
-    if let Some(why) = is_for_someone_else(path) {
-        return Err(ToolFault(format!("`{}` {why}", path.escape_debug())));
-    }
-    let mut existing = site.cwd.join(path);
-    let mut missing: Vec<std::ffi::OsString> = Vec::new();
-    let resolved = loop {
-        match fs::canonicalize(&existing) {
-            Ok(base) => break missing.iter().rev().fold(base, |path, part| path.join(part)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // A dangling link names something that is not beneath its parent: nobody can say what.
-                if existing.symlink_metadata().is_ok() {
-                    return Err(ToolFault(format!(
-                        "`{path}` leads through a link to something that is not there"
-                    )));
-                }
-                match existing.components().next_back() {
-                    Some(Component::Normal(part)) => missing.push(part.to_owned()),
-                    _ => return Err(ToolFault(format!("`{path}` cannot be resolved"))),
-                }
-                existing = existing.parent().map(Path::to_path_buf).unwrap_or_default();
-            }
-            Err(error) => return Err(ToolFault(format!("`{path}` cannot be resolved: {error}"))),
-        }
-    };
-    into_text(resolved)
-}
-
-fn into_text(path: PathBuf) -> Result<String, ToolFault> {
-    path.into_os_string()
-        .into_string()
-        .map_err(|path| ToolFault(format!("`{}` is not readable as text", path.to_string_lossy())))
-}
-
-/// What a path is now, to be held against what it is later.
-pub fn bind(path: &str) -> Result<Bound, ToolFault> {
-    let fault = |error: io::Error| ToolFault(format!("`{path}` cannot be looked at: {error}"));
-    let state = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => BoundState::Missing,
-        Err(error) => return Err(fault(error)),
-        Ok(found) if found.is_dir() => BoundState::Directory { device: found.dev(), inode: found.ino() },
-        Ok(found) if !found.is_file() => return Err(ToolFault(format!("`{path}` is not a file"))),
-        Ok(found) if found.len() > BOUND_BYTES_MAX => {
-            return Err(ToolFault(format!("`{path}` is too large to be bound ({} bytes)", found.len())));
-        }
-        Ok(_) => BoundState::Content(Digest::of(&fs::read(path).map_err(fault)?)),
-    };
-    Ok(Bound { path: path.to_owned(), state })
-}
-
-/// Adds the working directory itself to what a plan rests on.
-pub(crate) fn bind_directory(plan: &mut Plan, site: &Site) -> Result<(), ToolFault> {
-    let cwd = into_text(site.cwd.clone())?;
-    let bound = bind(&cwd)?;
-    if !matches!(bound.state, BoundState::Directory { .. }) {
-        return Err(ToolFault(format!("the working directory `{cwd}` is not there")));
-    }
-    plan.bound.insert(0, bound);
-    Ok(())
-}
-
-/// Refuses if anything that the plan rests on is not what it was.
-pub(crate) fn still_bound(plan: &Plan) -> Result<(), Refusal> {
-    for bound in &plan.bound {
-        let code = match bound.state {
-            BoundState::Directory { .. } => Code::DirectoryChanged,
-            BoundState::Missing | BoundState::Content(_) => Code::ContentChanged,
-        };
-        match bind(&bound.path) {
-            Ok(now) if now == *bound => {}
-            Ok(_) => {
-                return Err(Refusal::new(
-                    code,
-                    format!("`{}` has changed since it was approved", bound.path),
-                ));
-            }
-            Err(fault) => return Err(Refusal::new(code, fault.to_string())),
-        }
-    }
-    Ok(())
+    account.rests_on
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
     use byleave_core::id::{AgentId, SessionId};
     use serde_json::json;
@@ -360,6 +210,28 @@ mod tests {
         {
             assert!(planned(Class::Readonly, &json!({"path": path}), &cwd).is_err(), "{path}");
         }
+        check(
+            Class::File,
+            json!({"patch": "*** Begin Patch\n*** Add File: a/c\n+x\n*** Delete File: b\n*** End Patch"}),
+            &["write /a/c", "delete /b"],
+        );
+        assert!(planned(Class::File, &json!({"patch": "nothing"}), &cwd).is_err());
+        // What an editor fetches when it opens the file.
+        for (content, wanted) in [
+            ("{\"$schema\": \"https://a.example/?d=x\"}", "reach a.example:443"),
+            ("#:schema https://b.example/s.json\nx = 1", "reach b.example:443"),
+            ("# yaml-language-server: $schema=http://c.example/s", "reach c.example:80"),
+            (
+                "{\"$schema\": \"\\u0068ttps://a.example\"}",
+                "unknown: the address of a schema is hidden by escapes",
+            ),
+        ] {
+            let arguments = json!({"path": "d.json", "content": content});
+            assert!(
+                planned(Class::File, &arguments, &cwd).unwrap().contains(&wanted.to_owned()),
+                "{content}"
+            );
+        }
         check(Class::Readonly, json!({"path": "$lib"}), &["read /$lib"]);
         check(Class::Readonly, json!({"path": "~tmp"}), &["read /~tmp"]);
         check(Class::Generic, json!({"path": "b"}), &["invoke t"]);
@@ -371,40 +243,18 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_and_dangling_ones_refused() {
+    fn a_command_rests_on_the_scripts_it_runs() {
         let folder = tempfile::tempdir().unwrap();
         let cwd = folder.path().canonicalize().unwrap();
-        let outside = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(outside.path(), cwd.join("link")).unwrap();
-        std::os::unix::fs::symlink("nowhere", cwd.join("dangling")).unwrap();
-        let real = outside.path().canonicalize().unwrap();
-        assert_eq!(resolve("link/x", &site(&cwd)).unwrap(), real.join("x").to_str().unwrap());
-        assert!(resolve("dangling", &site(&cwd)).is_err());
-        assert!(resolve("dangling/x", &site(&cwd)).is_err());
-        assert!(resolve("", &site(&cwd)).is_err());
-        // What is above something that is not there, nobody can say: it may be made as a link.
-        assert!(resolve("missing/../x", &site(&cwd)).is_err());
-    }
-
-    #[test]
-    fn what_changed_is_no_longer_bound() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
-        let plan =
-            |path: &Path| Plan { bound: vec![bind(path.to_str().unwrap()).unwrap()], ..Plan::default() };
-        let missing = plan(&path);
-        assert!(still_bound(&missing).is_ok());
-        fs::write(&path, "1").unwrap();
-        assert_eq!(still_bound(&missing).unwrap_err().code, Code::ContentChanged);
-        let written = plan(&path);
-        fs::write(&path, "2").unwrap();
-        assert_eq!(still_bound(&written).unwrap_err().code, Code::ContentChanged);
-        let inside = folder.path().join("d");
-        fs::create_dir(&inside).unwrap();
-        let directory = plan(&inside);
-        fs::create_dir(folder.path().join("e")).unwrap();
-        fs::remove_dir(&inside).unwrap();
-        fs::rename(folder.path().join("e"), &inside).unwrap();
-        assert_eq!(still_bound(&directory).unwrap_err().code, Code::DirectoryChanged);
+        fs::write(cwd.join("a.sh"), "ls").unwrap();
+        fs::write(cwd.join("b.py"), "print()").unwrap();
+        let mut manifest = Manifest::new("t", "", json!({"properties": {"command": {}}}));
+        manifest.permission_class = Class::Bash;
+        for command in ["bash a.sh", "source ./a.sh", "python3 b.py", "env -i sh -c '. ./a.sh'"] {
+            let plan = by_class(&manifest, &json!({"command": command}), &site(&cwd)).unwrap();
+            assert_eq!(plan.bound.len(), 1, "{command}: {plan:?}");
+        }
+        let plan = by_class(&manifest, &json!({"command": "ls", "cmd": "rm"}), &site(&cwd)).unwrap();
+        assert!(plan.effects.iter().any(|effect| matches!(effect, Effect::Unknown { .. })), "{plan:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use byleave_shell::scene::Scene;
 
-use crate::plan::resolve;
+use crate::path::resolve;
 use crate::tool::Site;
 
 /// A directory with more names than this is not listed: what a glob would find there cannot be told.
@@ -66,7 +66,7 @@ impl Scene for Here<'_> {
     }
 
     fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
-        resolve(path, &Site { cwd: cwd.into(), ..self.site.clone() }).ok()
+        resolve(path, Path::new(cwd)).ok()
     }
 
     fn list(&self, directory: &str) -> Option<Vec<String>> {

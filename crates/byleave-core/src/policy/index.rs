@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use globset::{Glob, GlobSet};
 
 use crate::effect::Effect;
-use crate::host::{Address, Host, HostPattern, first_bits};
+use crate::host::{Address, Host, HostPattern, Ports, first_bits};
 use crate::pattern::{
     BadPattern, Pattern, Sense, Wide, folded, glob_of, holders, host_pattern, last_step, run_fits,
 };
@@ -49,12 +49,33 @@ struct Words {
 
 #[derive(Debug, Default)]
 struct Hosts {
-    name: HashMap<String, Vec<RuleNo>>,
+    /// Every host; even what can be no host, where that is denied.
+    any: Vec<Door>,
+    name: HashMap<String, Vec<Door>>,
     /// By domain: everything beneath it.
-    beneath: HashMap<String, Vec<RuleNo>>,
-    net: HashMap<(u32, Address), Vec<(Sense, RuleNo)>>,
+    beneath: HashMap<String, Vec<Door>>,
+    net: HashMap<(u32, Address), Vec<Door>>,
     /// The numbers of bits that nets have.
     bits: Vec<u32>,
+}
+
+/// Ports of a host that was found, and the rule about them.
+#[derive(Clone, Copy, Debug)]
+struct Door {
+    ports: Ports,
+    sense: Sense,
+    rule: RuleNo,
+}
+
+impl Door {
+    /// The rule, if the port fits and the host does as surely as the rule wants it.
+    const fn opens(&self, port: u16, is_sure: bool) -> Option<RuleNo> {
+        let fits = match self.sense {
+            Sense::Surely => is_sure && self.ports.fit(port),
+            Sense::Possibly => self.ports.could_fit(port),
+        };
+        if fits { Some(self.rule) } else { None }
+    }
 }
 
 /// Room to work in, kept from effect to effect.
@@ -99,7 +120,7 @@ impl Index {
             }
             Effect::Invoke { tool } => self.invoke.find(tool, globs, found),
             Effect::Run { program, argv } => self.find_run(program, argv, found),
-            Effect::Reach { host, .. } => self.reach.find(host, found),
+            Effect::Reach { host, port } => self.reach.find(host, *port, found),
             Effect::Unconfined { .. } | Effect::Unknown { .. } => {}
         }
         found.sort_unstable();
@@ -128,29 +149,35 @@ impl Index {
 }
 
 impl Hosts {
-    fn find(&self, host: &str, found: &mut Vec<RuleNo>) {
-        let Some(host) = Host::read(host) else { return };
-        found.extend(self.name.get(&host.name).into_iter().flatten());
+    fn find(&self, host: &str, port: u16, found: &mut Vec<RuleNo>) {
+        let host = Host::read(host);
+        found.extend(self.any.iter().filter_map(|door| door.opens(port, host.is_some())));
+        let Some(host) = host else { return };
+        let mut take = |doors: Option<&Vec<Door>>, is_sure: bool| {
+            found.extend(doors.into_iter().flatten().filter_map(|door| door.opens(port, is_sure)));
+        };
+        take(self.name.get(&host.name), true);
         let mut rest = host.name.as_str();
         while let Some((_, domain)) = rest.split_once('.').filter(|_| host.possibly.is_empty()) {
-            found.extend(self.beneath.get(domain).into_iter().flatten());
+            take(self.beneath.get(domain), true);
             rest = domain;
         }
         for bits in &self.bits {
             for address in &host.possibly {
-                let nets = self.net.get(&(*bits, first_bits(*address, *bits))).into_iter().flatten();
-                let fits = |sense: Sense| sense == Sense::Possibly || host.surely == Some(*address);
-                found.extend(nets.filter(|(sense, _)| fits(*sense)).map(|(_, rule)| *rule));
+                let is_sure = host.surely == Some(*address);
+                take(self.net.get(&(*bits, first_bits(*address, *bits))), is_sure);
             }
         }
     }
 
-    fn add(&mut self, pattern: HostPattern, sense: Sense, rule: RuleNo) {
+    fn add(&mut self, (pattern, ports): (HostPattern, Ports), sense: Sense, rule: RuleNo) {
+        let door = Door { ports, sense, rule };
         match pattern {
-            HostPattern::Name(name) => self.name.entry(name).or_default().push(rule),
-            HostPattern::Beneath(domain) => self.beneath.entry(domain).or_default().push(rule),
+            HostPattern::Any => self.any.push(door),
+            HostPattern::Name(name) => self.name.entry(name).or_default().push(door),
+            HostPattern::Beneath(domain) => self.beneath.entry(domain).or_default().push(door),
             HostPattern::Net { base, bits } => {
-                self.net.entry((bits, base)).or_default().push((sense, rule));
+                self.net.entry((bits, base)).or_default().push(door);
                 if !self.bits.contains(&bits) {
                     self.bits.push(bits);
                 }

@@ -80,8 +80,21 @@ const HOSTS: &[&str] = &[
     "::a00:1",
     "",
 ];
-const HOST_PATTERNS: &[&str] =
-    &["example.org", "*.example.org", "*.b.example.ORG", "*.org", "Org", "::1", "10.0.0.1", "10.0.0.0/8"];
+const HOST_PATTERNS: &[&str] = &[
+    "example.org",
+    "*.example.org",
+    "*.b.example.ORG",
+    "*.org",
+    "Org",
+    "::1",
+    "10.0.0.1",
+    "10.0.0.0/8",
+    "*",
+    "*:*",
+    "example.org:22",
+    "*.org:443",
+    "10.0.0.0/8:0",
+];
 const PROGRAMS: &[&str] = &["/usr/bin/git", "/w/git", "git", "/usr/bin/rm", "/usr/bin/"];
 const WORDS: &[&str] = &["log", "-c", "x"];
 
@@ -96,7 +109,7 @@ fn an_effect() -> impl Strategy<Value = Effect> {
         3 => path().prop_map(|path| Effect::Write { path }),
         2 => path().prop_map(|path| Effect::Delete { path }),
         2 => a_text(TOOLS).prop_map(|tool| Effect::Invoke { tool }),
-        2 => (a_text(HOSTS), Just(443)).prop_map(|(host, port)| Effect::Reach { host, port }),
+        2 => (a_text(HOSTS), select(&[443_u16, 22, 0][..])).prop_map(|(host, port)| Effect::Reach { host, port }),
         2 => (a_text(PROGRAMS), vec(a_text(WORDS), 0..3)).prop_map(|(program, mut argv)| {
             argv.insert(0, program.clone());
             Effect::Run { program, argv }

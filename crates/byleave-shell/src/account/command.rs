@@ -25,6 +25,9 @@ impl Teller<'_> {
             && !command.is_function
         {
             self.program(name, words);
+            if self.facts.program == "git" {
+                special::git_place(&mut self);
+            }
         }
         self.facts.home = self.scene.home().map(str::to_owned);
         self.facts.cwd = self.scene.cwd().to_owned();
@@ -75,6 +78,9 @@ impl Teller<'_> {
         let known = manual.is_some_and(|manual| !manual.local) || elsewhere.is_some();
         if text.contains('/') && known && found != elsewhere {
             self.unknown(format!("`{text}` is another file than the `{invoked}` of the path"));
+        }
+        if text.contains('/') {
+            self.account.rests_on.extend(found.clone());
         }
         // `awk` may be mawk: rules say `awk`. Where the file is something else altogether, both are reported.
         self.program = match found {

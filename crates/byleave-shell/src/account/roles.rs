@@ -25,7 +25,11 @@ impl Teller<'_> {
         match role {
             Role::Text => {}
             Role::Read | Role::Write | Role::Edit | Role::Delete | Role::Move => self.path(role, text),
-            Role::Script => self.path(Role::Read, text),
+            Role::Script => {
+                let before = self.facts.targets.len();
+                self.path(Role::Read, text);
+                self.account.rests_on.extend(self.facts.targets.get(before).cloned());
+            }
             Role::Exec => {
                 self.unknown(format!("`{text}` is run with words that are not known"));
                 if text.contains(char::is_whitespace) {

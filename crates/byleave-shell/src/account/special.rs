@@ -12,6 +12,8 @@ mod git;
 mod remote;
 mod shells;
 
+pub(super) use git::git_place;
+
 /// Tells of a program by the reader of this name.
 pub(super) fn tell(teller: &mut Teller<'_>, name: &str, manual: &'static Manual, words: &[Word]) {
     match name {

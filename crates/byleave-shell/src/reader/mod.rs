@@ -19,6 +19,7 @@ mod directory;
 mod expand;
 mod glob;
 mod parameters;
+mod piped;
 mod simple;
 mod state;
 mod sweep;
@@ -29,6 +30,7 @@ use std::ops::Range;
 
 use crate::reading::{Command, Puzzle, Reading};
 use crate::scene::Scene;
+use crate::word::Word;
 use state::State;
 
 /// The longest text that is parsed; a longer one is only swept for words.
@@ -49,7 +51,11 @@ pub fn read(text: &str, scene: &dyn Scene) -> Reading {
             .puzzle("it holds a NUL byte, where some programs stop reading and others do not", 0..text.len());
     }
     let text = text.replace('\0', "");
-    if text.len() > TEXT_BYTES_MAX {
+    let shell = scene.shell();
+    if !matches!(shell, "bash" | "sh") {
+        reader.puzzle(format!("`{shell}` would run it, and only bash is read"), 0..text.len());
+        reader.sweep(&text);
+    } else if text.len() > TEXT_BYTES_MAX {
         reader.puzzle("it is longer than is read; only its words were looked at", 0..text.len());
         reader.sweep(&text);
     } else {
@@ -79,6 +85,8 @@ struct Reader<'s> {
     is_full: bool,
     /// What was certain where an expansion may have failed: bash then drops the rest of the line and goes on after it.
     dropped: Option<State>,
+    /// What the command before in the pipeline writes, for the one that comes next.
+    piped: Option<Word>,
 }
 
 impl<'s> Reader<'s> {
@@ -95,6 +103,7 @@ impl<'s> Reader<'s> {
             words: 0,
             is_full: false,
             dropped: None,
+            piped: None,
         }
     }
 

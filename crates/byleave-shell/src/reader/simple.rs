@@ -50,6 +50,8 @@ impl Reader<'_> {
         words: &[Raw],
         mut state: State,
     ) -> Flow {
+        // A redirection of its own may take the place of the pipe.
+        let piped = self.piped.take().filter(|_| node.redirects.is_empty());
         // Words are expanded before the assignments in front of them are made.
         let mut operands = Vec::new();
         let declares = matches!(words.first().map(|first| first.parts.as_slice()),
@@ -97,7 +99,7 @@ impl Reader<'_> {
             words: operands.iter().map(|operand| operand.field.word.clone()).collect(),
             assignments: listed,
             redirections,
-            input,
+            input: input.or(piped),
             place: state.place(),
             span,
             within: self.within.clone(),

@@ -3,6 +3,7 @@
 use super::Reader;
 use super::changes;
 use super::expand::Single;
+use super::piped;
 use super::state::{State, Value};
 use crate::reading::{Access, Command, Redirection};
 use crate::syntax::tree::{
@@ -188,9 +189,14 @@ impl Reader<'_> {
                 if several.iter().any(|node| node.redirects.iter().any(writes)) {
                     state.settled = false;
                 }
+                let mut piped = None;
                 for node in several {
+                    self.piped = piped;
                     let after = self.node(node, state.clone()).either();
                     state.settled &= after.settled;
+                    // Only of a simple command it is known what it writes, and only such a one takes it.
+                    let is_simple = matches!(node.kind, Kind::Simple { .. });
+                    piped = self.commands.last().filter(|_| is_simple).and_then(piped::written);
                 }
                 self.within.pop();
                 Flow::same(state)
@@ -206,6 +212,7 @@ impl Reader<'_> {
         if let Kind::Simple { assignments, words } = &node.kind {
             return self.simple(node, assignments, words, state);
         }
+        self.piped = None;
         let mut undone = None;
         if !node.redirects.is_empty() {
             let (redirections, input) = self.redirections(&node.redirects, &mut state);

@@ -7,11 +7,11 @@ use byleave_core::refusal::{Code, Refusal, Step};
 use byleave_core::ruling::Ruling;
 use byleave_core::walk::{Task, durable_before};
 
+use crate::bound::still_bound;
 use crate::gate::desk::Desk;
 use crate::gate::footing::{just_seen, pinned, unreadable};
 use crate::gate::judge::rule;
 use crate::gate::parts::{Parts, fresh_attempt};
-use crate::plan::still_bound;
 
 /// Claims an attempt under a grant, if the tool, the arguments, the world and the policy are still what was granted.
 pub(crate) async fn begin(parts: &Parts, desk: &mut Desk, grant: &Grant) -> Step<Claim> {

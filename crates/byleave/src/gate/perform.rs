@@ -11,6 +11,7 @@ use byleave_core::review::Review;
 use byleave_core::ruling::Ruling;
 use byleave_core::walk::Task;
 
+use crate::bound;
 use crate::catalog::Entry as CatalogEntry;
 use crate::challenge::{ChallengeFault, ChallengeSubject};
 use crate::gate::desk::Desk;
@@ -101,7 +102,7 @@ async fn planned(parts: &Parts, desk: &mut Desk) -> Step<Plan> {
             Some(own) => own.await?,
             None => plan::by_class(manifest.manifest(), &arguments, &site)?,
         };
-        plan::bind_directory(&mut plan, &site)?;
+        bound::bind_directory(&mut plan, &site)?;
         Ok::<_, ToolFault>(plan)
     });
     answer.await.map_err(|broken| {

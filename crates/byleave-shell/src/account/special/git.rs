@@ -2,6 +2,7 @@
 
 use super::super::teller::Teller;
 use crate::manual::{Manual, Role};
+use crate::reading::Place;
 use crate::word::Word;
 
 /// `git config`: with a value, or an option that changes, it writes the settings.
@@ -48,7 +49,7 @@ pub(super) fn git_config(teller: &mut Teller<'_>, manual: &'static Manual, words
 
 /// The settings of the repository that the command runs in, as far as the scene tells.
 fn repository(teller: &Teller<'_>) -> String {
-    let crate::reading::Place::At(start) = &teller.place else { return ".git/config".into() };
+    let Place::At(start) = &teller.place else { return ".git/config".into() };
     let mut folder = start.as_str();
     loop {
         if teller.scene.is_directory(&format!("{folder}/.git")) {
@@ -57,6 +58,31 @@ fn repository(teller: &Teller<'_>) -> String {
         match folder.rsplit_once('/') {
             Some((above, _)) if !above.is_empty() => folder = above,
             _ => return ".git/config".into(),
+        }
+    }
+}
+
+/// Where git finds its repository. A directory can be one without `.git`, and then plain files of a working tree are its
+/// settings, which may name programs.
+pub(crate) fn git_place(teller: &mut Teller<'_>) {
+    let Place::At(directory) = teller.place.clone() else { return };
+    let mut directory = directory.as_str();
+    loop {
+        let is_directory = |name: &str| teller.scene.is_directory(&format!("{directory}/{name}"));
+        if is_directory(".git") {
+            return;
+        }
+        if is_directory("objects") && is_directory("refs") {
+            let is_linked = |names: Vec<String>| names.iter().any(|name| name == ".git");
+            if !teller.scene.list(directory).is_some_and(is_linked) {
+                let why = "is a repository without `.git`: plain files are its settings";
+                teller.unknown(format!("`{directory}` {why}"));
+            }
+            return;
+        }
+        match directory.rsplit_once('/') {
+            Some((above, _)) => directory = above,
+            None => return,
         }
     }
 }

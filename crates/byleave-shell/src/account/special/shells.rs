@@ -87,6 +87,7 @@ fn source(teller: &mut Teller<'_>, words: &[Word]) {
     };
     teller.path(Role::Read, name);
     let path = teller.facts.targets.last().cloned().unwrap_or_default();
+    teller.account.rests_on.push(path.clone());
     match teller.scene.text(&path) {
         Some(text) => teller.inner_text(text, std::iter::once(file).chain(arguments).cloned().collect()),
         None => teller.unknown(format!("what the script `{name}` does is not known")),

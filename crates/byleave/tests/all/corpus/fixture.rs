@@ -4,8 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use byleave::core::policy::{NotRead, Places, Rule};
+use byleave::policy_files;
 use byleave_shell::scene::Scene;
 use regex::{Captures, Regex};
+
+use super::case::Case;
 
 /// How many links are followed before it is taken for a circle, as the kernel does.
 const LINKS_MAX: usize = 40;
@@ -18,6 +22,9 @@ const PROGRAMS: [&str; 10] = ["bash", "cat", "curl", "env", "git", "ls", "rm", "
 /// A world of its own. Paths in it begin at its root; nothing outside is looked at.
 pub(super) struct Fixture {
     root: tempfile::TempDir,
+    /// The shell that would run a command.
+    shell: &'static str,
+    cwd: String,
 }
 
 impl Fixture {
@@ -26,11 +33,70 @@ impl Fixture {
         for directory in ["ws", "outside", "home/u", "tmp", "dev"] {
             fs::create_dir_all(root.path().join(directory)).unwrap();
         }
-        Self { root }
+        Self { root, shell: "bash", cwd: "/ws".to_owned() }
+    }
+
+    /// The world of a case.
+    pub(super) fn of(case: &Case) -> Self {
+        let mut fixture = Self::new();
+        fixture.prepare(&case.setup);
+        let notes = case.policy_notes.join(" ") + &case.setup;
+        let shells = [("zsh", "zsh"), ("cmd.exe", "cmd.exe"), ("PowerShell", "powershell")];
+        let other = shells.iter().find(|(word, _)| notes.contains(word));
+        fixture.shell = other.map_or("bash", |(_, shell)| shell);
+        if let Some(cwd) = case.input.get("cwd").and_then(serde_json::Value::as_str) {
+            fixture.cwd = fixture.follow(cwd).unwrap();
+        }
+        fixture
+    }
+
+    /// A small project, for everyday work.
+    pub(super) fn project() -> Self {
+        let fixture = Self::new();
+        for file in [
+            "README.md",
+            "Cargo.toml",
+            "Cargo.lock",
+            "package.json",
+            "src/main.rs",
+            "src/lib.rs",
+            "tests/all.rs",
+            "scripts/run.sh",
+            "docs/guide.md",
+            "fix.patch",
+        ] {
+            fixture.write(&format!("/ws/{file}"), "");
+        }
+        fixture
+    }
+
+    pub(super) fn write(&self, path: &str, content: &str) {
+        let path = self.real(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// The rules that are in force here.
+    pub(super) fn loaded(&self) -> Vec<Rule> {
+        let (workspace, home) = (self.real("/ws"), self.real("/home/u"));
+        let config = home.join(".config/byleave");
+        let places = Places {
+            workspace: workspace.to_str(),
+            home: home.to_str(),
+            state: None,
+            config: config.to_str(),
+        };
+        let mut files = policy_files::files(&places, None);
+        files.retain(|file| file.path.starts_with(self.root.path()));
+        policy_files::load(&files, &places, &NotRead).unwrap().policy.rules().cloned().collect()
     }
 
     /// Brings it into the state that a case needs, as far as that is written as commands.
-    pub(super) fn prepare(&self, setup: &str) {
+    fn prepare(&self, setup: &str) {
+        if setup.starts_with("an alias or wrapper named safe-tool") {
+            fs::create_dir_all(self.real("/ws/bin")).unwrap();
+            std::os::unix::fs::symlink("/usr/bin/touch", self.real("/ws/bin/safe-tool")).unwrap();
+        }
         let Some(commands) = setup.strip_prefix("sh:") else { return };
         let ended = Command::new("bash")
             .args(["--norc", "-c", &self.inside(commands)])
@@ -46,10 +112,13 @@ impl Fixture {
     }
 
     /// A text with the paths of the fixture as they really are.
-    fn inside(&self, text: &str) -> String {
-        let places = Regex::new(r"/(ws|outside|home/u|tmp)\b").unwrap();
+    pub(super) fn inside(&self, text: &str) -> String {
+        // Only where a path begins: `/ws/outside-link` is one.
+        let places = Regex::new(r"(^|[^\w./-])/(ws|outside|home/u|tmp)\b").unwrap();
         let root = self.root.path().to_str().unwrap();
-        places.replace_all(text, |found: &Captures<'_>| format!("{root}{}", &found[0])).into_owned()
+        places
+            .replace_all(text, |found: &Captures<'_>| format!("{}{root}/{}", &found[1], &found[2]))
+            .into_owned()
     }
 
     pub(super) fn real(&self, path: &str) -> PathBuf {
@@ -96,7 +165,11 @@ impl Fixture {
 
 impl Scene for Fixture {
     fn cwd(&self) -> &str {
-        "/ws"
+        &self.cwd
+    }
+
+    fn shell(&self) -> &str {
+        self.shell
     }
 
     fn home(&self) -> Option<&str> {
@@ -106,7 +179,7 @@ impl Scene for Fixture {
     fn variable(&self, name: &str) -> Option<String> {
         match name {
             "HOME" => Some("/home/u".into()),
-            "PWD" => Some("/ws".into()),
+            "PWD" => Some(self.cwd.clone()),
             _ => None,
         }
     }
@@ -116,6 +189,10 @@ impl Scene for Fixture {
             let path = self.resolve("/ws", name)?;
             let is_system = SYSTEM.iter().any(|directory| path.starts_with(&format!("{directory}/")));
             return (is_system || self.real(&path).exists()).then_some(path);
+        }
+        let own = format!("/ws/bin/{name}");
+        if name == "safe-tool" && self.real(&own).symlink_metadata().is_ok() {
+            return self.follow(&own);
         }
         Some(format!("/usr/bin/{name}"))
     }
@@ -133,6 +210,12 @@ impl Scene for Fixture {
         if SYSTEM.contains(&directory.as_str()) {
             return Some(PROGRAMS.iter().map(|name| (*name).to_owned()).collect());
         }
+        let above = |names: [&str; 2]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+        match directory.as_str() {
+            "/" => return above(["bin", "usr"]),
+            "/usr" => return above(["bin", "local"]),
+            _ => {}
+        }
         let real = self.real(&directory);
         let mut names: Vec<String> =
             fs::read_dir(real).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
@@ -141,7 +224,8 @@ impl Scene for Fixture {
     }
 
     fn is_directory(&self, path: &str) -> bool {
-        self.follow(path).is_some_and(|path| self.real(&path).is_dir())
+        let is_system = |path: &str| SYSTEM.contains(&path) || matches!(path, "/" | "/usr");
+        self.follow(path).is_some_and(|path| is_system(&path) || self.real(&path).is_dir())
     }
 
     fn text(&self, path: &str) -> Option<String> {

@@ -1,0 +1,315 @@
+//! Patches: which files a patch would make, change, move or delete, whichever of the two usual forms it has.
+//!
+//! Pure. Reads the headers and walks over the content by its own counts, so that a line of content is never taken for a
+//! header, nor a header for content. What could be read in two ways is a doubt, which the reader of the result must tell.
+
+use std::iter::Peekable;
+use std::str::Lines;
+
+/// What a patch would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// To which files, in order.
+    pub changes: Vec<Change>,
+    /// What is not certain about it, in words.
+    pub doubts: Vec<String>,
+}
+
+/// What a patch would do to one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is made.
+    Add(String),
+    /// Its content changes.
+    Update(String),
+    /// It is deleted.
+    Delete(String),
+}
+
+/// Why a text is no patch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPatch {
+    /// It names no file.
+    #[error("the patch names no file; begin with `*** Begin Patch` or give a diff as `git diff` writes it")]
+    NoFile,
+    /// A quoted name does not end, or has an escape that nobody knows.
+    #[error("the patch has a name that cannot be read: `{0}`")]
+    Name(String),
+}
+
+/// Makes a change of a name.
+type Make = fn(String) -> Change;
+
+const ENVELOPE: &str = "*** Begin Patch";
+/// The headers of the enveloped form, and what they do.
+const HEADERS: [(&str, Make); 4] = [
+    ("*** Add File:", Change::Add),
+    ("*** Update File:", Change::Update),
+    ("*** Delete File:", Change::Delete),
+    ("*** Move to:", Change::Add),
+];
+
+/// Reads a patch.
+pub fn read(text: &str) -> Result<Patch, NoPatch> {
+    let mut patch = Patch::default();
+    if text.contains('\r') {
+        patch.doubt("lines end in a carriage return, which some take for part of a name");
+    }
+    if text.lines().any(|line| line.trim() == ENVELOPE) {
+        enveloped(text, &mut patch);
+    } else {
+        diff(text, &mut patch)?;
+    }
+    if patch.changes.is_empty() { Err(NoPatch::NoFile) } else { Ok(patch) }
+}
+
+impl Patch {
+    fn doubt(&mut self, why: impl Into<String>) {
+        let why = why.into();
+        if !self.doubts.contains(&why) {
+            self.doubts.push(why);
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        if !self.changes.contains(&change) {
+            self.changes.push(change);
+        }
+    }
+}
+
+/// `*** Begin Patch`, headers, and lines that begin with a space, `+`, `-` or `@@`.
+fn enveloped(text: &str, patch: &mut Patch) {
+    for line in text.lines() {
+        let bare = line.trim();
+        let Some((header, change)) = HEADERS.iter().find(|(header, _)| bare.starts_with(header)) else {
+            continue;
+        };
+        if !line.starts_with("***") {
+            patch.doubt("a header is indented, which some read as a header and some as content");
+        }
+        let name = bare.get(header.len()..).unwrap_or_default().trim();
+        if line.trim_end_matches('\r') != line.trim_end() {
+            patch.doubt(format!("the name `{name}` is followed by blanks"));
+        }
+        if *header == "*** Move to:"
+            && let Some(Change::Update(from)) = patch.changes.last().cloned()
+        {
+            patch.change(Change::Delete(from));
+        }
+        patch.change(change(name.to_owned()));
+    }
+}
+
+/// What `diff -u` and `git diff` write.
+fn diff(text: &str, patch: &mut Patch) -> Result<(), NoPatch> {
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "---" => {
+                let new = lines.peek().and_then(|next| next.strip_prefix("+++ "));
+                let Some(new) = new else {
+                    patch.doubt("a file has an old name and no new one");
+                    continue;
+                };
+                let (old, new) = (name(rest)?, name(new)?);
+                lines.next();
+                names(old, new, patch);
+            }
+            "+++" => patch.doubt("a file has a new name and no old one"),
+            "@@" => hunk(rest, &mut lines, patch),
+            "rename" | "copy" => match rest.split_once(' ') {
+                Some(("from", from)) if word == "rename" => patch.change(Change::Delete(bare_name(from)?)),
+                Some(("from", from)) => patch.change(Change::Update(bare_name(from)?)),
+                Some(("to", to)) => patch.change(Change::Add(bare_name(to)?)),
+                _ => {}
+            },
+            "diff" if rest.starts_with("--git ") => header(rest, patch)?,
+            "new" | "old" | "deleted" => modes(line, patch),
+            "GIT" => patch.doubt("it has content that is not text"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The names in `--- old` and `+++ new`.
+fn names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
+    match (old, new) {
+        (None, None) => patch.doubt("a file has neither an old nor a new name"),
+        (Some(old), None) => patch.change(Change::Delete(old)),
+        (None, Some(new)) => patch.change(Change::Add(new)),
+        (Some(old), Some(new)) if old == new => patch.change(Change::Update(new)),
+        (Some(old), Some(new)) => {
+            patch.doubt("a file has an old and a new name that differ");
+            patch.change(Change::Update(old));
+            patch.change(Change::Update(new));
+        }
+    }
+}
+
+/// `diff --git a/x b/x`: the only names where nothing but a mode changes.
+fn header(rest: &str, patch: &mut Patch) -> Result<(), NoPatch> {
+    let names = rest.strip_prefix("--git ").unwrap_or(rest);
+    // Without quotes the names may have blanks in them; they are certain only where both are the same.
+    let halves = names.char_indices().filter(|(_, c)| *c == ' ').map(|(at, _)| names.split_at(at));
+    let same = halves
+        .map(|(old, new)| (old, new.trim_start()))
+        .filter_map(|(old, new)| Some((name(old).ok()??, name(new).ok()??)))
+        .find(|(old, new)| old == new);
+    match same {
+        Some((old, _)) => patch.change(Change::Update(old)),
+        None => {
+            for part in names.split(" b/").map(str::trim) {
+                patch.changes.extend(name(part)?.map(Change::Update));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Modes: what is no plain file, and what may be run from now on, no content shows.
+fn modes(line: &str, patch: &mut Patch) {
+    let Some((_, mode)) = line.rsplit_once("mode ") else { return };
+    match (line.split(' ').next(), mode.trim()) {
+        (Some("old"), _) | (_, "100644" | "644") => {}
+        (Some("deleted"), "100755") => {}
+        (_, "100755" | "755") => patch.doubt("it makes a file that can be run as a program"),
+        (_, "120000") => patch.doubt("it makes a link, which leads wherever its content says"),
+        (_, mode) => patch.doubt(format!("it makes something of the mode `{mode}`")),
+    }
+}
+
+/// Walks over the content of a hunk by its own counts: `@@ -1,2 +3,4 @@`.
+fn hunk(counts: &str, lines: &mut Peekable<Lines<'_>>, patch: &mut Patch) {
+    let mut parts = counts.split(' ');
+    let count = |part: Option<&str>, sign: char| -> Option<usize> {
+        let part = part?.strip_prefix(sign)?;
+        part.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok())
+    };
+    let (Some(mut old), Some(mut new)) = (count(parts.next(), '-'), count(parts.next(), '+')) else {
+        return patch.doubt("a part of it does not say how many lines it has");
+    };
+    while old > 0 || new > 0 {
+        let Some(line) = lines.next() else {
+            return patch.doubt("a part of it has fewer lines than it says");
+        };
+        match line.chars().next() {
+            Some('-') => old = old.saturating_sub(1),
+            Some('+') => new = new.saturating_sub(1),
+            Some(' ' | '\t') | None => {
+                old = old.saturating_sub(1);
+                new = new.saturating_sub(1);
+            }
+            Some('\\') => {}
+            Some(_) => return patch.doubt("a part of it has lines that are neither old nor new"),
+        }
+    }
+}
+
+/// A name as `---` and `+++` give it: quoted or not, with `a/` or `b/` before it, a date after it; none for `/dev/null`.
+fn name(text: &str) -> Result<Option<String>, NoPatch> {
+    let bare = bare_name(text.split('\t').next().unwrap_or(text))?;
+    if bare == "/dev/null" {
+        return Ok(None);
+    }
+    Ok(Some(bare.strip_prefix("a/").or_else(|| bare.strip_prefix("b/")).unwrap_or(&bare).to_owned()))
+}
+
+/// A name without its quotes, with what git escapes in them.
+fn bare_name(text: &str) -> Result<String, NoPatch> {
+    let wrong = || NoPatch::Name(text.escape_debug().to_string());
+    let text = text.trim();
+    let Some(inner) = text.strip_prefix('"') else { return Ok(text.to_owned()) };
+    let inner = inner.strip_suffix('"').ok_or_else(wrong)?;
+    let mut bytes = Vec::with_capacity(inner.len());
+    let mut rest = inner.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        bytes.push(match rest.next().ok_or_else(wrong)? {
+            b'a' => 7,
+            b'b' => 8,
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'v' => 11,
+            b'f' => 12,
+            b'r' => b'\r',
+            same @ (b'"' | b'\\') => same,
+            first @ b'0'..=b'3' => {
+                let digits = [Some(first), rest.next(), rest.next()];
+                let digits: Option<String> = digits.iter().map(|digit| digit.map(char::from)).collect();
+                let digits = digits.ok_or_else(wrong)?;
+                u8::from_str_radix(&digits, 8).map_err(|_| wrong())?
+            }
+            _ => return Err(wrong()),
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> (Vec<String>, usize) {
+        let patch = read(text).unwrap();
+        let changes = patch.changes.iter().map(|change| match change {
+            Change::Add(path) => format!("add {path}"),
+            Change::Update(path) => format!("update {path}"),
+            Change::Delete(path) => format!("delete {path}"),
+        });
+        (changes.collect(), patch.doubts.len())
+    }
+
+    #[test]
+    fn both_forms_say_which_files_they_change() {
+        for (text, wanted, doubts) in [
+            ("*** Begin Patch\n*** Add File: a b\n+x\n*** End Patch", &["add a b"][..], 0),
+            (
+                "*** Begin Patch\n*** Update File: a\n*** Move to: ../b\n@@\n-a\n+b\n*** Delete File: c\n*** End Patch",
+                &["update a", "delete a", "add ../b", "delete c"],
+                0,
+            ),
+            // A header that is not at the start of its line could be content.
+            (
+                "*** Begin Patch\n*** Update File: a\n@@\n *** Add File: b\n*** End Patch",
+                &["update a", "add b"],
+                1,
+            ),
+            ("*** Begin Patch\n*** Add File: .git/config \n+x\n*** End Patch", &["add .git/config"], 1),
+            ("*** Begin Patch\r\n*** Add File: a\r\n+x\r\n*** End Patch\r\n", &["add a"], 1),
+            ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", &["update x"], 0),
+            ("--- x\t2026-01-01\n+++ x\t2026-01-02\n@@ -1 +1 @@\n-a\n+b\n", &["update x"], 0),
+            ("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n", &["add x"], 0),
+            ("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", &["delete x"], 0),
+            // Content that looks like headers.
+            ("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n-- a\n+++ b/../../z\n++ b\n", &["update x"], 0),
+            // A count that is too small shows them.
+            ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/y\n+++ b/y\n", &["update x", "update y"], 0),
+            (
+                "diff --git \"a/\\056\\056/f\" \"b/\\056\\056/f\"\nnew file mode 100644\n--- /dev/null\n+++ \"b/\\056\\056/f\"\n",
+                &["update ../f", "add ../f"],
+                0,
+            ),
+            ("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", &["update x"], 1),
+            ("diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n", &["update l", "add l"], 1),
+            (
+                "diff --git a/x b/h/y\nrename from x\nrename to h/y\n",
+                &["update x", "update h/y", "delete x", "add h/y"],
+                0,
+            ),
+            ("--- a/x\n+++ b/../o/f\n@@ -0,0 +1 @@\n+x\n", &["update x", "update ../o/f"], 1),
+            ("--- a/x\n+++ b/x\n@@ -1,9 +1 @@\n-a\n", &["update x"], 1),
+        ] {
+            let (changes, count) = told(text);
+            assert_eq!(changes, wanted, "{text}");
+            assert_eq!(count, doubts, "{text}");
+        }
+        assert_eq!(read("hello"), Err(NoPatch::NoFile));
+        assert!(matches!(read("--- \"a/\\x\"\n+++ b/x\n"), Err(NoPatch::Name(_))));
+    }
+}

@@ -1,0 +1,152 @@
+//! The cases of the corpus, and what the words in them mean as rules.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use byleave::core::pattern::Pattern;
+use byleave::core::policy::{FileFault, Layer, NotRead, Places, Policy, Rule, RuleFile, builtin, read};
+use byleave::core::ruling::Verdict;
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Case {
+    pub(super) id: String,
+    pub(super) class: String,
+    pub(super) tool: String,
+    pub(super) input: Value,
+    #[serde(default)]
+    pub(super) setup: String,
+    #[serde(default)]
+    pub(super) rules: Vec<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub(super) profile: Option<String>,
+    #[serde(default)]
+    pub(super) policy_notes: Vec<String>,
+    pub(super) must: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Everyday {
+    pub(super) command: String,
+    pub(super) class: String,
+}
+
+pub(super) fn lines<T: for<'a> Deserialize<'a>>(name: &str) -> Vec<T> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus").join(name);
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+pub(super) const PLACES: Places<'static> = Places {
+    workspace: Some("/ws"),
+    home: Some("/home/u"),
+    state: Some("/home/u/.local/state/byleave"),
+    config: Some("/home/u/.config/byleave"),
+};
+
+/// The policy that a case is judged under: the built-in rules, its own rules, and what its notes say in words.
+pub(super) fn policy_of(case: &Case) -> Result<Policy, FileFault> {
+    let mut rules = builtin(&PLACES).unwrap();
+    for (number, rule) in case.rules.iter().enumerate() {
+        let file = rule_text(number, rule);
+        match read_user(&file) {
+            Ok(found) => rules.extend(found),
+            // An allow that our rules cannot say (a path within a host) cannot be given.
+            Err(_) if rule.get("verdict").is_some_and(|verdict| verdict == "allow") => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    let words = case.profile.as_deref().map(profile).unwrap_or_default();
+    if !words.is_empty() {
+        rules.push(Rule::new("profile", Layer::User, Verdict::Allow, words));
+    }
+    for note in &case.policy_notes {
+        rules.extend(read_user(noted(note))?);
+    }
+    Ok(Policy::new(rules).unwrap())
+}
+
+pub(super) fn read_user(text: &str) -> Result<Vec<Rule>, FileFault> {
+    let file = RuleFile { name: "case.toml", layer: Layer::User, text };
+    Ok(read(&file, &PLACES, &NotRead)?.rules)
+}
+
+/// One rule of a case as it would stand in a file.
+fn rule_text(number: usize, rule: &BTreeMap<String, String>) -> String {
+    let mut text = format!("[[rule]]\nid = \"case-{number}\"\n");
+    for (key, value) in rule {
+        // JSON writes texts as TOML reads them.
+        let value = serde_json::to_string(value).unwrap();
+        text += &match key.as_str() {
+            // A write is whatever changes the file.
+            "write" => format!("write = {value}\ndelete = {value}\n"),
+            key => format!("{key} = {value}\n"),
+        };
+    }
+    text
+}
+
+/// What a note says that is a rule; the rest describes what a gate does by itself.
+fn noted(note: &str) -> &'static str {
+    match note {
+        "deny edit:/ws/locked.txt" => "[[rule]]\nid = \"n1\"\nverdict = \"deny\"\nwrite = \"/ws/locked.txt\"",
+        "deny Write(/ws/x) (alias of edit)" => "[[rule]]\nid = \"n2\"\nverdict = \"deny\"\nwrite = \"/ws/x\"",
+        "deny bash() (malformed)" => "[[rule]]\nid = \"n3\"\nverdict = \"deny\"\nrun = \"bash()\"",
+        "network allowlist: package registries only" => {
+            "[[rule]]\nid = \"n4\"\nverdict = \"deny\"\nreach = \"*\"\nexcept = [\"registry.npmjs.org\", \"pypi.org\", \"*.crates.io\"]"
+        }
+        "allow web_fetch: managed domains only" => {
+            "[[rule]]\nid = \"n5\"\nverdict = \"deny\"\nreach = \"*\"\nexcept = \"*.managed.example\""
+        }
+        "deny bash:* for background tasks" => {
+            "[[rule]]\nid = \"n6\"\nverdict = \"deny\"\nwhen = { agent = \"background*\" }\ntouch = \"/**\""
+        }
+        "deny agent:`X`" => {
+            "[[rule]]\nid = \"n7\"\nverdict = \"deny\"\nwhen = { agent = \"X\" }\ninvoke = \"*\"\ntouch = \"/**\""
+        }
+        _ => "",
+    }
+}
+
+/// Programs that only read, for the profiles that say so in words.
+const READERS: &[&str] = &[
+    "cat", "head", "tail", "less", "more", "grep", "egrep", "fgrep", "rg", "ls", "find", "fd", "wc", "sort",
+    "uniq", "cut", "tr", "awk", "sed", "jq", "echo", "printf", "pwd", "true", "test", "diff", "stat", "file",
+    "tree", "du", "nl", "tac", "od", "xxd", "strings", "column", "basename", "dirname", "realpath", "date",
+    "env", "cd", "[", ":",
+];
+
+/// Programs that build and test.
+const BUILDERS: &[&str] =
+    &["cargo", "npm", "npx", "pip", "python3", "node", "go", "make", "git", "pytest", "curl", "wget"];
+
+/// What the words of a profile mean as patterns that are allowed.
+fn profile(words: &str) -> Vec<Pattern> {
+    let runs = |names: &[&str]| -> Vec<Pattern> {
+        names.iter().map(|name| Pattern::Run(vec![(*name).to_owned()])).collect()
+    };
+    let reach = |hosts: &[&str]| hosts.iter().map(|host| Pattern::Reach((*host).into())).collect();
+    let mut patterns = runs(READERS);
+    match words {
+        "read-only commands" | "readers" => patterns.push(Pattern::Read("/**".into())),
+        "read-only commands inside /ws" | "readers whose paths are inside /ws" => {
+            patterns.extend([Pattern::Read("/ws/**".into()), Pattern::Read("/ws".into())]);
+        }
+        "public hosts" => return reach(&["*"]),
+        "python.org and subdomains" => return reach(&["python.org", "*.python.org"]),
+        "built-in trusted hosts" => return reach(&["docs.python.org", "docs.rs"]),
+        "allowed.example (443)" => return reach(&["allowed.example:443"]),
+        "managed domains only" => return reach(&["*.managed.example"]),
+        "build and test commands" | "project tools" => {
+            patterns.extend(runs(BUILDERS));
+            patterns.extend([Pattern::Read("/ws/**".into()), Pattern::Write("/ws/**".into())]);
+            patterns.push(Pattern::Reach("*".into()));
+        }
+        "shell builtins" => return runs(&["enable", "set", "export", "cd", "echo"]),
+        "*" => return [runs(&["touch"]), vec![Pattern::Write("/**".into())]].concat(),
+        // A method or a path within a host is more than a rule can say, so it cannot be allowed either.
+        _ => return Vec::new(),
+    }
+    patterns
+}

@@ -1,0 +1,138 @@
+//! The examiners: what becomes of a case, by the kind of tool that it is about.
+
+use byleave::core::call::Mode;
+use byleave::core::effect::Plan;
+use byleave::core::id::{AgentId, SessionId};
+use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::policy::{Layer, NotRead, Policy, Request, RuleFile, read};
+use byleave::core::ruling::Verdict;
+use byleave::plan;
+use byleave::schema::{Limits, Validator};
+use byleave::tool::Site;
+use serde_json::{Value, json};
+
+use super::case::{Case, PLACES, policy_of};
+use super::elsewhere::answered_by;
+use super::fixture::Fixture;
+
+/// What a case came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Score {
+    Held,
+    FalseAllow,
+    Softened,
+    Elsewhere(&'static str),
+}
+
+pub(super) fn score(case: &Case) -> Score {
+    if let Some(part) = answered_by(case) {
+        return Score::Elsewhere(part);
+    }
+    if case.tool == "config" {
+        return if is_without_effect(case) { Score::Held } else { Score::FalseAllow };
+    }
+    match (case.must.as_str(), verdict(case)) {
+        (_, Verdict::Allow) => Score::FalseAllow,
+        ("deny", Verdict::Ask) => Score::Softened,
+        _ => Score::Held,
+    }
+}
+
+/// The cases whose point is a rule that cannot be used.
+const BAD_FILES: [&str; 2] = ["malformed-rule-ignored", "backslash-rule-spelling"];
+
+/// What a gate says to the call of a case. Whatever keeps it from judging refuses the call.
+fn verdict(case: &Case) -> Verdict {
+    let fixture = Fixture::of(case);
+    let manifest = manifest(&case.tool);
+    let agent = case.input.get("agent").and_then(Value::as_str).unwrap_or("a").replace(' ', "-");
+    // A gate whose policy cannot be used does not start.
+    let policy = match policy_of(case) {
+        Ok(policy) => policy,
+        Err(fault) => {
+            assert!(BAD_FILES.contains(&case.id.as_str()), "{}: {fault}", case.id);
+            return Verdict::Deny;
+        }
+    };
+    match planned(&manifest, &case.input, &fixture) {
+        Some(plan) => judge(&policy, &manifest, &plan, &agent),
+        None => Verdict::Deny,
+    }
+}
+
+/// Whether a file that a repository brings changes nothing: where it lies nobody reads it, and as our own it is refused.
+fn is_without_effect(case: &Case) -> bool {
+    let content = case.input["content"].as_str().unwrap();
+    let layer = if case.input["file"] == "policy" { Layer::User } else { Layer::Project };
+    let is_refused =
+        read(&RuleFile { name: "policy.toml", layer, text: content }, &PLACES, &NotRead).is_err();
+    let file = case.input["file"].as_str().unwrap();
+    if !file.starts_with("/ws/") {
+        return is_refused;
+    }
+    let fixture = Fixture::of(case);
+    let before = fixture.loaded();
+    fixture.write(file, content);
+    is_refused && fixture.loaded() == before
+}
+
+pub(super) fn judge(policy: &Policy, manifest: &Manifest, plan: &Plan, agent: &str) -> Verdict {
+    let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new(agent).unwrap());
+    let request = Request {
+        manifest,
+        plan,
+        mode: Mode::ConfirmSensitive,
+        tool_asks: false,
+        session: &session,
+        agent: &agent,
+        leaves: &[],
+        now: 0,
+    };
+    policy.rule(&request).verdict
+}
+
+pub(super) fn manifest(tool: &str) -> Manifest {
+    let (class, roles): (_, &[(&str, Option<Role>)]) = match tool {
+        "bash" => (Class::Bash, &[("command", Some(Role::Command)), ("cwd", None)]),
+        "read_file" => (Class::Readonly, &[("path", Some(Role::ReadPath))]),
+        "write_file" => (Class::File, &[("path", Some(Role::WritePath)), ("content", None)]),
+        "edit" => (Class::File, &[("path", Some(Role::EditPath)), ("old", None), ("new", None)]),
+        "apply_patch" => (Class::File, &[("patch", Some(Role::Patch))]),
+        "web_fetch" => (Class::Webfetch, &[("url", Some(Role::Url))]),
+        _ => (Class::Generic, &[]),
+    };
+    // Who calls is no argument of a tool; the corpus has no other place for it.
+    let names = roles.iter().map(|(name, _)| *name).chain(["agent"]);
+    let properties: Value = names.map(|name| (name.to_owned(), json!({"type": "string"}))).collect();
+    let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    let mut manifest = Manifest::new(tool, "", schema);
+    manifest.sensitive = Some(false);
+    manifest.permission_class = class;
+    manifest.roles = roles.iter().filter_map(|(name, role)| Some((format!("/{name}"), (*role)?))).collect();
+    manifest
+}
+
+/// What a call would do in the fixture; `None` where its arguments are wrong or it cannot be planned, which refuses it.
+pub(super) fn planned(manifest: &Manifest, input: &Value, fixture: &Fixture) -> Option<Plan> {
+    Validator::new(&manifest.input_schema).unwrap().check(input, &Limits::default()).ok()?;
+    if manifest.name == "bash" {
+        let mut plan = Plan::default();
+        plan::command(&mut plan, input.get("command")?.as_str()?, fixture);
+        return Some(plan);
+    }
+    let mut input = input.clone();
+    if let Some(path) = input.get_mut("path") {
+        let text = path.as_str()?.to_owned();
+        // What is of the machine and not of the fixture is left as it is.
+        let is_inside = text.starts_with('/') && !text.starts_with("/proc") && !text.starts_with("/dev");
+        *path = if is_inside { json!(fixture.real(&text)) } else { json!(text) };
+    }
+    if let Some(patch) = input.get_mut("patch") {
+        *patch = json!(fixture.inside(patch.as_str()?));
+    }
+    let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+    let site = Site { session, agent, cwd: fixture.real("/ws") };
+    let plan = plan::by_class(manifest, &input, &site).ok()?;
+    let text = serde_json::to_string(&plan).unwrap();
+    serde_json::from_str(&text.replace(fixture.real("/").to_str()?.trim_end_matches('/'), "")).ok()
+}
