@@ -143,6 +143,9 @@ pub(crate) struct Explain {
     /// A shell command, as a tool of the class `bash` would run it
     #[arg(long, value_name = "TEXT")]
     pub(crate) command: Option<String>,
+    /// Judge under the file of `--policy` alone: without the built-in rules, and without those of anyone else
+    #[arg(long)]
+    pub(crate) only: bool,
     /// How much is asked
     #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
     pub(crate) mode: ModeArg,

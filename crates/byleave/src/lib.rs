@@ -32,6 +32,7 @@ pub mod tool_search;
 pub mod typed;
 
 pub use byleave_core as core;
+pub use byleave_shell as shell;
 
 /// The example in the README compiles and runs.
 #[cfg(doctest)]

@@ -22,6 +22,7 @@ mod parameters;
 mod simple;
 mod state;
 mod sweep;
+mod trail;
 mod walk;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ use std::ops::Range;
 use crate::reading::{Command, Puzzle, Reading};
 use crate::scene::Scene;
 use state::State;
+use trail::Trail;
 
 /// The longest text that is parsed; a longer one is only swept for words.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -59,7 +61,7 @@ pub fn read(text: &str, scene: &dyn Scene) -> Reading {
             reader.sweep(&text);
         }
     }
-    Reading { commands: reader.commands, riddles: reader.riddles }
+    Reading { commands: reader.commands, riddles: reader.riddles, outline: reader.within.outline() }
 }
 
 /// What has been read so far, and where the reading stands.
@@ -67,7 +69,7 @@ struct Reader<'s> {
     scene: &'s dyn Scene,
     commands: Vec<Command>,
     riddles: Vec<Puzzle>,
-    within: Vec<&'static str>,
+    within: Trail,
     /// Names of functions that may be defined by now, somewhere.
     functions: BTreeSet<String>,
     /// From characters to bytes, for the text being read.
@@ -87,7 +89,7 @@ impl<'s> Reader<'s> {
             scene,
             commands: Vec::new(),
             riddles: Vec::new(),
-            within: Vec::new(),
+            within: Trail::default(),
             functions: BTreeSet::new(),
             offsets: Vec::new(),
             outer_span: None,
@@ -101,6 +103,7 @@ impl<'s> Reader<'s> {
     /// Notes something that could not be told; the same thing only once.
     fn puzzle(&mut self, why: impl Into<String>, span: Range<usize>) {
         let why = why.into();
+        self.within.puzzle(&why);
         if self.riddles.len() < 256 && !self.riddles.iter().any(|riddle| riddle.why == why) {
             self.riddles.push(Puzzle { why, span });
         }
@@ -129,6 +132,7 @@ impl<'s> Reader<'s> {
         if self.commands.len() >= COMMANDS_MAX || self.words > WORDS_MAX {
             self.is_full = true;
         } else {
+            self.within.command(self.commands.len());
             self.commands.push(command);
         }
     }

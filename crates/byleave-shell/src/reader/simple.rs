@@ -100,7 +100,7 @@ impl Reader<'_> {
             input,
             place: state.place(),
             span,
-            within: self.within.clone(),
+            within: self.within.kinds(),
             is_function,
         });
         if operands.is_empty() {
