@@ -146,6 +146,10 @@ pub(crate) struct Explain {
     /// Judge under the file of `--policy` alone: without the built-in rules, and without those of anyone else
     #[arg(long)]
     pub(crate) only: bool,
+    /// Judge cases from standard input, one JSON object a line (`id`, `tool`, `input`, `rules`, `default`, `cwd`, `home`,
+    /// `workspace`), and print one a line (`id`, `verdict`, `because`); under the built-in rules and those of each case
+    #[arg(long, conflicts_with_all = ["tool", "command"])]
+    pub(crate) batch: bool,
     /// How much is asked
     #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
     pub(crate) mode: ModeArg,
@@ -340,6 +344,11 @@ pub(crate) enum Policy {
     Test,
     /// Print the built-in rules as they are written, to learn from
     Builtin,
+    /// Judge every call in the book again with another file in the place of your own rules: what would change?
+    Replay {
+        /// The file
+        file: PathBuf,
+    },
 }
 
 /// Whose policy file it is.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use byleave::core::policy::{Layer, NotRead, Places, Policy};
+use byleave::core::policy::{Layer, NotRead, Places, Policy, Rule};
 use byleave::policy_files::{self, LoadFault, Loaded, PolicyFile};
 
 use crate::options::Options;
@@ -35,6 +35,12 @@ impl<'a> Rules<'a> {
         let file = PolicyFile { layer: Layer::Session, path: path.to_path_buf(), named: true };
         let read = policy_files::read_one(&file, &self.places(), &NotRead)?.unwrap_or_default();
         Ok(Policy::new(read.rules)?)
+    }
+
+    /// The rules of a file in the place of the person's own.
+    pub(crate) fn as_own(&self, path: &Path) -> Result<Vec<Rule>, LoadFault> {
+        let file = PolicyFile { layer: Layer::User, path: path.to_path_buf(), named: true };
+        Ok(policy_files::read_one(&file, &self.places(), &NotRead)?.unwrap_or_default().rules)
     }
 
     /// The policy of all of them.

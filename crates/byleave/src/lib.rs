@@ -29,6 +29,7 @@ pub mod settings;
 pub mod signed;
 pub mod tool;
 pub mod tool_search;
+pub mod trial;
 pub mod typed;
 
 pub use byleave_core as core;

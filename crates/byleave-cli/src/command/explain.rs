@@ -1,6 +1,7 @@
 //! `byleave explain`: how a call is read, what it would do, which rules are about it, and what they come to. Runs nothing,
 //! writes nothing.
 
+mod batch;
 mod otherwise;
 mod page;
 mod tree;
@@ -13,9 +14,11 @@ use byleave::core::policy::{Policy, Request};
 use byleave::plan;
 use byleave::policy_files::USER;
 use byleave::tool::Site;
+use byleave::trial::Setting;
 use serde_json::{Value, json};
 
 use self::page::Explained;
+pub(super) use self::page::word;
 use crate::args;
 use crate::command::call;
 use crate::complaint::Complaint;
@@ -27,6 +30,15 @@ use crate::time::now;
 use crate::tools;
 
 pub(crate) fn run(typed: &args::Explain, options: &Options, screen: &mut Screen) -> Result<Status> {
+    if typed.batch {
+        if options.policy.is_some() {
+            let both = Complaint::new("a batch is judged under the built-in rules and those of each case");
+            return Err(both.hint("leave `--policy` out; `--only` leaves the built-in rules out").into());
+        }
+        let setting = Setting { cwd: options.cwd.clone(), home: options.home.clone(), built_in: !typed.only };
+        batch::run(&mut std::io::stdin().lock(), &setting, screen)?;
+        return Ok(Status::Completed);
+    }
     let (manifest, arguments) = subject(typed)?;
     let (session, agent) = (SessionId::new("cli")?, AgentId::new("cli")?);
     let site = Site { session, agent, cwd: options.cwd.clone().into() };

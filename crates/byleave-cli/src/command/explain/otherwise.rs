@@ -70,12 +70,16 @@ fn denied(explained: &Explained<'_>, reason: &Reason) -> String {
 
 fn asked(explained: &Explained<'_>, reason: &Reason, own: &str) -> Vec<String> {
     let rule = explained.rule(reason);
-    let stays = |reason: &Reason| {
-        matches!(reason.cause, Some(Cause::NotUnderstood | Cause::Dangerous | Cause::Irreversible))
+    let always = |reason: &Reason| {
+        let always =
+            matches!(reason.cause, Some(Cause::NotUnderstood | Cause::Dangerous | Cause::Irreversible));
+        always && explained.rule(reason).is_none()
     };
+    // A rule would spare nothing where it is asked about all the same.
+    if explained.winners().any(always) && !always(reason) {
+        return Vec::new();
+    }
     let line = match (reason.cause, rule) {
-        // A rule would spare nothing where it is asked about all the same.
-        (Some(Cause::Default), _) if explained.winners().any(stays) => return Vec::new(),
         (Some(Cause::Default), _) => return allowing(explained, reason, own),
         (Some(Cause::NotUnderstood), _) => {
             "no rule can allow what is not known: write the command so that it says what it does (see NOT KNOWN above)".to_owned()

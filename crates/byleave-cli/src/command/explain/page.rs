@@ -91,7 +91,7 @@ impl Explained<'_> {
             screen.line("nothing is known of what it would do");
         } else {
             let rows = self.rows();
-            table(screen, &["", "EFFECT", "TARGET", "VERDICT", "RULE"], &rows);
+            table(screen, &["", "VERDICT", "RULE", "EFFECT", "TARGET"], &rows);
         }
         for danger in &self.plan.dangers {
             screen.line(&format!("dangerous: {} ({})", one_line(&danger.why), one_line(&danger.id)));
@@ -124,7 +124,7 @@ impl Explained<'_> {
             let verdict = reason.map_or("", |reason| word(reason.verdict)).to_owned();
             let by =
                 reason.and_then(|reason| reason.rule.as_deref()).map_or_else(|| "-".to_owned(), one_line);
-            rows.push(vec![number, effect.kind().to_owned(), target, verdict, by]);
+            rows.push(vec![number, verdict, by, effect.kind().to_owned(), target]);
         }
         rows
     }
@@ -138,7 +138,7 @@ impl Explained<'_> {
         } else {
             let rows = fitting.iter().map(|Fitting { rule, about, decides }| {
                 let decides = if decides.is_empty() {
-                    "no: a stricter or higher rule does".to_owned()
+                    "nothing: another rule does".to_owned()
                 } else {
                     numbers(decides)
                 };
@@ -151,7 +151,11 @@ impl Explained<'_> {
                 ]
             });
             table(screen, &["RULE", "SAYS", "ABOUT", "DECIDES ON", "WRITTEN IN"], &rows.collect::<Vec<_>>());
-            screen.line(&format!("the other {rest} rules in force are about something else"));
+            match rest {
+                0 => screen.line("there are no other rules in force"),
+                1 => screen.line("the other rule in force is about something else"),
+                rest => screen.line(&format!("the other {rest} rules in force are about something else")),
+            }
         }
         screen.line("");
     }
@@ -273,7 +277,7 @@ fn numbers(effects: &[u32]) -> String {
     parts.join(", ")
 }
 
-pub(super) const fn word(verdict: Verdict) -> &'static str {
+pub(in crate::command) const fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Allow => "allow",
         Verdict::Ask => "ask",

@@ -88,12 +88,10 @@ fn within(branch: &Branch, by: Option<&str>) -> Node {
         }
     }
     beneath.extend(branch.unread.iter().map(|why| Node::note(why)));
-    beneath.extend(
-        branch
-            .dangers
-            .iter()
-            .map(|danger| Node { text: format!("DANGER: {}", one_line(&danger.why)), beneath: Vec::new() }),
-    );
+    let mut dangers: Vec<&str> = branch.dangers.iter().map(|danger| danger.why.as_str()).collect();
+    dangers.dedup();
+    let danger = |why| Node { text: format!("DANGER: {}", one_line(why)), beneath: Vec::new() };
+    beneath.extend(dangers.into_iter().map(danger));
     beneath.extend(branch.inside.iter().map(|inside| within(inside, program)));
     let (text, mut gloss) = said(branch, program, by);
     let joint = match branch.joint {
@@ -141,7 +139,8 @@ fn command_gloss(branch: &Branch, program: Option<&str>) -> String {
     } else if command.words.is_empty() {
         if command.assignments.is_empty() { "only redirections" } else { "only sets variables" }.to_owned()
     } else if let Some(about) = branch.about {
-        one_line(about)
+        // The rest is for those who write manuals.
+        one_line(about.split("; ").next().unwrap_or(about))
     } else if program.is_none() {
         "which program this is will only show when it runs".to_owned()
     } else {

@@ -64,7 +64,7 @@ pub(super) fn target(effect: &Effect) -> String {
 
 /// Why something could not be told.
 pub(super) fn why_not(why: &str) -> String {
-    shortened(&unknown(why))
+    shortened(&unknown(why.strip_prefix("not known: ").unwrap_or(why)))
 }
 
 /// A text of the plan in which `…` may stand for what is not known.
