@@ -349,6 +349,11 @@ pub(crate) enum Policy {
         /// The file
         file: PathBuf,
     },
+    /// Suggest rules that would have spared the questions that were always answered yes, at least twice
+    ///
+    /// Never for what is dangerous, cannot be taken back or was not understood, and never where one was answered otherwise.
+    /// What is printed can be pasted into your policy file.
+    Suggest,
 }
 
 /// Whose policy file it is.

@@ -2,6 +2,7 @@
 
 mod past;
 mod replay;
+mod suggest;
 
 use std::path::Path;
 
@@ -28,6 +29,7 @@ pub(crate) async fn run(command: Option<Policy>, options: &Options, screen: &mut
         Policy::Check { file, layer } => return check(&rules, &file, layer, screen),
         Policy::Test => test(&rules.load()?, screen),
         Policy::Builtin => screen.trusted(BUILTIN),
+        Policy::Suggest => return suggest::run(options, &rules, screen).await,
         Policy::Replay { file } => return replay::run(&file, options, &rules, screen).await,
     }
     Ok(Status::Completed)

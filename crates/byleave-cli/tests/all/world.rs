@@ -77,7 +77,8 @@ impl World {
         output
     }
 
-    fn quietly(&self, words: &[&str], input: &str) -> Output {
+    /// The same, without a word in the transcript.
+    pub(crate) fn quietly(&self, words: &[&str], input: &str) -> Output {
         let mut child = self
             .command(Path::new(env!("CARGO_BIN_EXE_byleave")))
             .args(words)
