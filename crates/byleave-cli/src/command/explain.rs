@@ -2,6 +2,7 @@
 //! writes nothing.
 
 mod batch;
+mod judged;
 mod otherwise;
 mod page;
 mod tree;
@@ -17,7 +18,7 @@ use byleave::tool::Site;
 use byleave::trial::Setting;
 use serde_json::{Value, json};
 
-use self::page::Explained;
+use self::judged::Explained;
 pub(super) use self::page::word;
 use crate::args;
 use crate::command::call;

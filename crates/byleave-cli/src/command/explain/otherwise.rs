@@ -4,7 +4,7 @@ use byleave::core::effect::Effect;
 use byleave::core::policy::Layer;
 use byleave::core::ruling::{Cause, Reason, Verdict};
 
-use super::page::Explained;
+use super::judged::Explained;
 use super::words::quoted;
 use crate::screen::one_line;
 

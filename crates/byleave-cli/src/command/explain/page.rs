@@ -3,12 +3,12 @@
 
 use std::cmp::Reverse;
 
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::policy::{BUILTIN, Considered, Layer, Policy, Rule};
-use byleave::core::ruling::{Reason, Ruling, Verdict};
-use byleave::shell::tree::Tree;
+use byleave::core::effect::Effect;
+use byleave::core::policy::{BUILTIN, Considered, Layer, Rule};
+use byleave::core::ruling::{Reason, Verdict};
 use serde_json::{Value, json};
 
+use super::judged::Explained;
 use super::otherwise::otherwise;
 use super::{tree, words};
 use crate::screen::{Screen, one_line};
@@ -24,36 +24,7 @@ struct Fitting<'a> {
     decides: Vec<u32>,
 }
 
-/// A call, judged.
-pub(super) struct Explained<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) trees: &'a [Tree],
-    pub(super) policy: &'a Policy,
-    pub(super) ruling: Ruling,
-    pub(super) considered: Vec<Considered<'a>>,
-    /// Where the person's own rules are, or would be.
-    pub(super) own_file: Option<String>,
-}
-
 impl Explained<'_> {
-    /// What the rules make of one effect: the strictest of the reasons that are about it.
-    pub(super) fn reason(&self, effect: u32) -> Option<&Reason> {
-        self.ruling.reasons.iter().find(|reason| reason.effects.contains(&effect))
-    }
-
-    /// The rule behind a reason.
-    pub(super) fn rule(&self, reason: &Reason) -> Option<&Rule> {
-        let same = |considered: &&Considered<'_>| {
-            considered.decided && Some(&considered.rule.id) == reason.rule.as_ref() && reason.origin.is_some()
-        };
-        self.considered.iter().find(same).map(|considered| considered.rule)
-    }
-
-    /// The reasons that the verdict comes from.
-    pub(super) fn winners(&self) -> impl Iterator<Item = &Reason> {
-        self.ruling.reasons.iter().filter(|reason| reason.verdict == self.ruling.verdict)
-    }
-
     /// The rules that fit, the strictest first.
     fn fitting(&self) -> Vec<Fitting<'_>> {
         let mut rules: Vec<Fitting<'_>> = Vec::new();
@@ -207,6 +178,7 @@ impl Explained<'_> {
             })
             .collect();
         let fitting = self.fitting();
+        let places: tree::Places<'_> = self.plan.effects.iter().zip(0..).collect();
         let winners: Vec<Value> = self
             .winners()
             .map(|reason| {
@@ -217,7 +189,7 @@ impl Explained<'_> {
         json!({
             "verdict": self.ruling.verdict,
             "because": winners,
-            "trees": self.trees.iter().map(tree::value).collect::<Vec<_>>(),
+            "trees": self.trees.iter().map(|tree| tree::value(tree, &places)).collect::<Vec<_>>(),
             "effects": effects,
             "dangers": self.plan.dangers,
             "reasons": self.ruling.reasons,

@@ -1,5 +1,7 @@
 //! The tree of a command on the screen and as JSON: one short line for each part, and a mark on what could not be read.
 
+use std::collections::HashMap;
+
 use byleave::core::effect::Effect;
 use byleave::shell::outline::Joint;
 use byleave::shell::reading::{Access, Command, Place};
@@ -198,16 +200,20 @@ fn part(kind: &'static str) -> (&'static str, &'static str) {
     }
 }
 
-/// The tree as JSON.
-pub(super) fn value(tree: &Tree) -> Value {
+/// Where each effect stands in the plan.
+pub(super) type Places<'a> = HashMap<&'a Effect, usize>;
+
+/// The tree as JSON; effects by their places in the plan, for there can be very many of them.
+pub(super) fn value(tree: &Tree, places: &Places<'_>) -> Value {
+    let branches = tree.branches.iter().map(|branch| branch_value(branch, places));
     json!({
-        "branches": tree.branches.iter().map(branch_value).collect::<Vec<_>>(),
+        "branches": branches.collect::<Vec<_>>(),
         "unread": tree.unread,
         "cut": tree.cut,
     })
 }
 
-fn branch_value(branch: &Branch) -> Value {
+fn branch_value(branch: &Branch, places: &Places<'_>) -> Value {
     let kind = match branch.kind {
         Kind::Command => "command",
         Kind::Wrapped => "wrapped",
@@ -252,12 +258,13 @@ fn branch_value(branch: &Branch) -> Value {
             },
         );
     }
-    let effects: Vec<&Effect> = branch.effects.iter().collect();
+    let effects: Vec<usize> =
+        branch.effects.iter().filter_map(|effect| places.get(effect).copied()).collect();
     put("effects", json!(effects));
     let dangers = branch.dangers.iter().map(|danger| json!({ "id": danger.id, "why": danger.why }));
     put("dangers", dangers.collect());
     put("unread", json!(branch.unread));
-    put("inside", branch.inside.iter().map(branch_value).collect());
+    put("inside", branch.inside.iter().map(|inside| branch_value(inside, places)).collect());
     value
 }
 

@@ -14,7 +14,7 @@ use byleave::core::policy::{Layer, NotRead, Rule, RuleFile, read};
 use byleave::core::ruling::{Cause, Verdict};
 use serde_json::{Value, json};
 
-use self::draft::{Alike, Draft, drafts, needed};
+use self::draft::{APPROVED_MIN, Alike, Draft, drafts, needed};
 use super::past::{self, Asked, Past, Policies, Said};
 use crate::house::House;
 use crate::ids::short;
@@ -23,9 +23,6 @@ use crate::rules::Rules;
 use crate::screen::{Screen, one_line};
 use crate::show::counted;
 use crate::status::Status;
-
-/// So many approved calls make a habit.
-pub(super) const APPROVED_MIN: usize = 2;
 
 /// A rule that holds what it promises.
 struct Suggestion {

@@ -7,8 +7,10 @@ use byleave::core::id::CallId;
 use byleave::core::pattern::Pattern;
 use byleave::core::ruling::{Cause, Ruling, Verdict};
 
-use super::super::past::Past;
-use super::APPROVED_MIN;
+use crate::command::policy::past::Past;
+
+/// So many approved calls make a habit.
+pub(super) const APPROVED_MIN: usize = 2;
 
 /// So many files of one directory stand for the directory; fewer are named one by one.
 const FILES_MIN: usize = 3;
