@@ -143,6 +143,13 @@ pub(crate) struct Explain {
     /// A shell command, as a tool of the class `bash` would run it
     #[arg(long, value_name = "TEXT")]
     pub(crate) command: Option<String>,
+    /// Judge under the file of `--policy` alone: without the built-in rules, and without those of anyone else
+    #[arg(long)]
+    pub(crate) only: bool,
+    /// Judge cases from standard input, one JSON object a line (`id`, `tool`, `input`, `rules`, `default`, `cwd`, `home`,
+    /// `workspace`), and print one a line (`id`, `verdict`, `because`); under the built-in rules and those of each case
+    #[arg(long, conflicts_with_all = ["tool", "command"])]
+    pub(crate) batch: bool,
     /// How much is asked
     #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
     pub(crate) mode: ModeArg,
@@ -337,6 +344,16 @@ pub(crate) enum Policy {
     Test,
     /// Print the built-in rules as they are written, to learn from
     Builtin,
+    /// Judge every call in the book again with another file in the place of your own rules: what would change?
+    Replay {
+        /// The file
+        file: PathBuf,
+    },
+    /// Suggest rules that would have spared the questions that were always answered yes, at least twice
+    ///
+    /// Never for what is dangerous, cannot be taken back or was not understood, and never where one was answered otherwise.
+    /// What is printed can be pasted into your policy file.
+    Suggest,
 }
 
 /// Whose policy file it is.

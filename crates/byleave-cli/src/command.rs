@@ -25,7 +25,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Tools { command } => tools::run(command, options, screen),
         Command::Inbox { command } => inbox::run(command, options, screen).await,
         Command::Leaves { command } => leaves::run(command, options, screen).await,
-        Command::Policy { command } => policy::run(command, options, screen),
+        Command::Policy { command } => policy::run(command, options, screen).await,
         Command::Resume(typed) => resume::run(&typed, options, screen).await,
         Command::Halt(typed) => halt::run(typed, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,

@@ -1,6 +1,8 @@
 //! The rules in force: the files of everyone who has a say.
 
-use byleave::core::policy::{NotRead, Places};
+use std::path::Path;
+
+use byleave::core::policy::{Layer, NotRead, Places, Policy, Rule};
 use byleave::policy_files::{self, LoadFault, Loaded, PolicyFile};
 
 use crate::options::Options;
@@ -26,6 +28,19 @@ impl<'a> Rules<'a> {
     /// The files that may be there.
     pub(crate) fn files(&self) -> Vec<PolicyFile> {
         policy_files::files(&self.places(), self.options.policy.as_deref())
+    }
+
+    /// The policy of one file alone, without the built-in rules: for trying it out, never for a call.
+    pub(crate) fn only(&self, path: &Path) -> Result<Policy, LoadFault> {
+        let file = PolicyFile { layer: Layer::Session, path: path.to_path_buf(), named: true };
+        let read = policy_files::read_one(&file, &self.places(), &NotRead)?.unwrap_or_default();
+        Ok(Policy::new(read.rules)?)
+    }
+
+    /// The rules of a file in the place of the person's own.
+    pub(crate) fn as_own(&self, path: &Path) -> Result<Vec<Rule>, LoadFault> {
+        let file = PolicyFile { layer: Layer::User, path: path.to_path_buf(), named: true };
+        Ok(policy_files::read_one(&file, &self.places(), &NotRead)?.unwrap_or_default().rules)
     }
 
     /// The policy of all of them.

@@ -36,6 +36,8 @@ pub struct Account {
     pub dangers: Vec<&'static Danger>,
     /// The files whose content decides what it does: scripts, and programs that were named by their path.
     pub rests_on: Vec<String>,
+    /// What its manual says of it, in a line; none where there is no manual.
+    pub about: Option<&'static str>,
 }
 
 /// Something within a command that must be read again.
@@ -65,11 +67,58 @@ pub fn effects(command: &Command, scene: &dyn Scene) -> Account {
 
 /// What a reading would do, with everything inside it, to the end. `read` reads text as a shell would.
 pub fn unwrap_all(reading: &Reading, scene: &dyn Scene, read: &dyn Fn(&Script) -> Reading) -> Account {
+    unwrapped(reading, scene, read, &mut Unwatched)
+}
+
+/// Sees what is unwrapped, as it comes; has no say in it.
+pub(crate) trait Watcher {
+    /// A text was read. `from` is the command that it was found in; the number is what its commands say they are from.
+    fn text(&mut self, from: Option<usize>, script: Option<&Script>, reading: &Reading) -> usize;
+
+    /// A command was told. `from` is the text that it stands in, with its place there, or the command that runs it.
+    fn command(&mut self, from: Origin, command: &Command, account: &Account, limit: Option<&str>) -> usize;
+
+    /// A text was not read, and why.
+    fn unread(&mut self, from: usize, script: &Script, why: &str);
+}
+
+/// Where a command was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin {
+    /// In the text with this number, at this place of its reading.
+    Text(usize, usize),
+    /// In the command with this number, which runs it.
+    Command(usize),
+}
+
+/// Nobody looks.
+struct Unwatched;
+
+impl Watcher for Unwatched {
+    fn text(&mut self, _: Option<usize>, _: Option<&Script>, _: &Reading) -> usize {
+        0
+    }
+
+    fn command(&mut self, _: Origin, _: &Command, _: &Account, _: Option<&str>) -> usize {
+        0
+    }
+
+    fn unread(&mut self, _: usize, _: &Script, _: &str) {}
+}
+
+/// The same with someone who looks on.
+pub(crate) fn unwrapped(
+    reading: &Reading,
+    scene: &dyn Scene,
+    read: &dyn Fn(&Script) -> Reading,
+    watcher: &mut dyn Watcher,
+) -> Account {
     let mut whole = Whole::default();
-    whole.take_in(reading, 0);
+    let text = watcher.text(None, None, reading);
+    whole.take_in(reading, 0, text);
     let mut count = 0_usize;
     // Last in, first out, and turned around at every level: the order of the text.
-    while let Some((depth, inner)) = whole.left.pop() {
+    while let Some(Left { depth, from, inner }) = whole.left.pop() {
         count = count.saturating_add(1);
         let limit = if depth > DEPTH_MAX {
             Some("commands within commands, too deep to be read")
@@ -78,10 +127,22 @@ pub fn unwrap_all(reading: &Reading, scene: &dyn Scene, read: &dyn Fn(&Script) -
         } else {
             None
         };
-        match (inner, limit) {
-            (Inner::Words(command), limit) => whole.add(effects(&command, scene), depth, limit),
-            (Inner::Text(script), None) => whole.take_in(&read(&script), depth.saturating_add(1)),
-            (text, limit) => whole.add(Account { inner: vec![text], ..Account::default() }, depth, limit),
+        match (inner, from, limit) {
+            (Inner::Words(command), from, limit) => {
+                let account = effects(&command, scene);
+                let number = watcher.command(from, &command, &account, limit);
+                whole.add(account, depth, number, limit);
+            }
+            (Inner::Text(script), Origin::Command(number) | Origin::Text(number, _), None) => {
+                let reading = read(&script);
+                let text = watcher.text(Some(number), Some(&script), &reading);
+                whole.take_in(&reading, depth.saturating_add(1), text);
+            }
+            (Inner::Text(script), Origin::Command(number) | Origin::Text(number, _), Some(why)) => {
+                watcher.unread(number, &script, why);
+                let account = Account { inner: vec![Inner::Text(script)], ..Account::default() };
+                whole.add(account, depth, number, limit);
+            }
         }
     }
     whole.account
@@ -92,7 +153,14 @@ pub fn unwrap_all(reading: &Reading, scene: &dyn Scene, read: &dyn Fn(&Script) -
 struct Whole {
     account: Account,
     seen: HashSet<Effect>,
-    left: Vec<(usize, Inner)>,
+    left: Vec<Left>,
+}
+
+/// Something that is still to be looked into.
+struct Left {
+    depth: usize,
+    from: Origin,
+    inner: Inner,
 }
 
 impl Whole {
@@ -109,7 +177,7 @@ impl Whole {
     }
 
     /// Takes one account in. At a limit, what is inside it is not read but reported as far as its words tell.
-    fn add(&mut self, account: Account, depth: usize, limit: Option<&str>) {
+    fn add(&mut self, account: Account, depth: usize, number: usize, limit: Option<&str>) {
         account.effects.into_iter().for_each(|effect| self.effect(effect));
         account.dangers.into_iter().for_each(|danger| self.danger(danger));
         for file in account.rests_on {
@@ -118,9 +186,11 @@ impl Whole {
             }
         }
         match limit {
-            None => self
-                .left
-                .extend(account.inner.into_iter().rev().map(|inner| (depth.saturating_add(1), inner))),
+            None => self.left.extend(account.inner.into_iter().rev().map(|inner| Left {
+                depth: depth.saturating_add(1),
+                from: Origin::Command(number),
+                inner,
+            })),
             Some(why) => {
                 self.effect(Effect::Unknown { why: why.into() });
                 account.inner.iter().flat_map(teller::possible).for_each(|effect| self.effect(effect));
@@ -128,12 +198,16 @@ impl Whole {
         }
     }
 
-    fn take_in(&mut self, reading: &Reading, depth: usize) {
+    fn take_in(&mut self, reading: &Reading, depth: usize, text: usize) {
         for puzzle in &reading.riddles {
             self.effect(Effect::Unknown { why: puzzle.why.clone() });
         }
         danger::of_reading(reading).into_iter().for_each(|danger| self.danger(danger));
-        self.left.extend(reading.commands.iter().rev().map(|command| (depth, Inner::Words(command.clone()))));
+        self.left.extend(reading.commands.iter().enumerate().rev().map(|(place, command)| Left {
+            depth,
+            from: Origin::Text(text, place),
+            inner: Inner::Words(command.clone()),
+        }));
     }
 }
 

@@ -9,13 +9,15 @@ pub mod danger;
 mod environment;
 mod host;
 pub mod manual;
+pub mod outline;
 mod planning;
 pub mod reader;
 pub mod reading;
 pub mod scene;
 mod script;
 mod syntax;
+pub mod tree;
 pub mod word;
 
-pub use planning::tell;
+pub use planning::{tell, tell_in_full};
 pub use reader::read;

@@ -1,13 +1,21 @@
 //! From text to account: what is read is told by the manuals, and what they find inside is read again.
 
-use crate::account::{Account, Script, unwrap_all};
+use crate::account::{Account, Script, unwrap_all, unwrapped};
 use crate::reader::read;
 use crate::reading::{Place, Reading};
 use crate::scene::Scene;
+use crate::tree::{Grower, Tree};
 
 /// Everything that a command would do, with everything inside it.
 pub fn tell(text: &str, scene: &dyn Scene) -> Account {
     unwrap_all(&read(text, scene), scene, &|script| read_inside(script, scene))
+}
+
+/// The same, and how it was read: what stands in what.
+pub fn tell_in_full(text: &str, scene: &dyn Scene) -> (Account, Tree) {
+    let mut grower = Grower::new(text);
+    let account = unwrapped(&read(text, scene), scene, &|script| read_inside(script, scene), &mut grower);
+    (account, grower.tree())
 }
 
 /// Reads a script where it would run.

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use crate::outline::Outline;
 use crate::word::Word;
 
 /// What a text would run.
@@ -13,6 +14,8 @@ pub struct Reading {
     pub commands: Vec<Command>,
     /// What could not be told. Not empty means that it may do more than the commands say.
     pub riddles: Vec<Puzzle>,
+    /// What stands in what, to be shown.
+    pub outline: Outline,
 }
 
 /// One simple command, with its redirections. Without words it is only assignments or redirections.

@@ -32,9 +32,11 @@ pub mod settings;
 pub mod signed;
 pub mod tool;
 pub mod tool_search;
+pub mod trial;
 pub mod typed;
 
 pub use byleave_core as core;
+pub use byleave_shell as shell;
 
 /// The example in the README compiles and runs.
 #[cfg(doctest)]

@@ -10,6 +10,7 @@ use byleave_core::effect::{Danger, Effect, Plan};
 use byleave_core::manifest::{Class, Manifest, Role};
 use byleave_shell::danger::Grade;
 use byleave_shell::scene::Scene;
+use byleave_shell::tree::Tree;
 use serde_json::Value;
 
 use crate::bound::bind;
@@ -121,6 +122,17 @@ fn add(plan: &mut Plan, role: Role, value: &Value, site: &Site) -> Result<(), To
         }
     }
     Ok(())
+}
+
+/// How the commands in a draft are read, to be shown beside its plan: by the same reader, in the same place.
+pub fn trees(manifest: &Manifest, arguments: &Value, site: &Site) -> Vec<Tree> {
+    let Some(here) = Here::at(site) else { return Vec::new() };
+    let commands = roles(manifest, arguments).into_iter().filter(|(role, _)| *role == Role::Command);
+    let texts = commands.flat_map(|(_, value)| match value {
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+        value => value.as_str().into_iter().collect::<Vec<_>>(),
+    });
+    texts.map(|text| byleave_shell::tell_in_full(text, &here).1).collect()
 }
 
 /// Adds what a shell command would do: its effects, and what about it is dangerous. Returns the files whose content decides

@@ -1,5 +1,9 @@
 //! `byleave policy`: the rules in force, and whether a file of rules is right.
 
+mod past;
+mod replay;
+mod suggest;
+
 use std::path::Path;
 
 use anyhow::Result;
@@ -16,7 +20,7 @@ use crate::screen::{Screen, Tone, one_line};
 use crate::show::{counted, table};
 use crate::status::Status;
 
-pub(crate) fn run(command: Option<Policy>, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(command: Option<Policy>, options: &Options, screen: &mut Screen) -> Result<Status> {
     let state =
         settled(&options.state)?.ok_or_else(|| Complaint::new("nobody says where the book is kept"))?;
     let rules = Rules { options, workspace: &options.cwd, state: &state };
@@ -25,6 +29,8 @@ pub(crate) fn run(command: Option<Policy>, options: &Options, screen: &mut Scree
         Policy::Check { file, layer } => return check(&rules, &file, layer, screen),
         Policy::Test => test(&rules.load()?, screen),
         Policy::Builtin => screen.trusted(BUILTIN),
+        Policy::Suggest => return suggest::run(options, &rules, screen).await,
+        Policy::Replay { file } => return replay::run(&file, options, &rules, screen).await,
     }
     Ok(Status::Completed)
 }

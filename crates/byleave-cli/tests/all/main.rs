@@ -5,6 +5,7 @@ mod book;
 mod calls;
 mod explain;
 mod inbox;
+mod learn;
 mod policy;
 mod terminal;
 mod tools;

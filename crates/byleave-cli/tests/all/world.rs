@@ -1,6 +1,7 @@
 //! A directory to try the program in, and a transcript of what was tried.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,13 +15,19 @@ use tempfile::TempDir;
 pub(crate) struct World {
     dir: TempDir,
     transcript: String,
+    path: OsString,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("w")).unwrap();
-        Self { dir, transcript: String::new() }
+        Self { dir, transcript: String::new(), path: std::env::var_os("PATH").unwrap_or_default() }
+    }
+
+    /// One in which no program is installed: what is shown does not depend on the machine.
+    pub(crate) fn bare() -> Self {
+        Self { path: OsString::new(), ..Self::new() }
     }
 
     /// The directory that calls are made in.
@@ -42,7 +49,7 @@ impl World {
         let mut command = Command::new(program);
         command
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", &self.path)
             .env("HOME", self.dir.path())
             .env("USER", "ann")
             .env("BYLEAVE_STATE", self.state())
@@ -70,7 +77,8 @@ impl World {
         output
     }
 
-    fn quietly(&self, words: &[&str], input: &str) -> Output {
+    /// The same, without a word in the transcript.
+    pub(crate) fn quietly(&self, words: &[&str], input: &str) -> Output {
         let mut child = self
             .command(Path::new(env!("CARGO_BIN_EXE_byleave")))
             .args(words)

@@ -89,7 +89,7 @@ impl<'a> Teller<'a> {
             if let Word::Unknown(riddle) = word
                 && !(riddle.one && operand.certain)
             {
-                self.unknown(format!("{} could be options or several words", why_of(word)));
+                self.unknown(format!("{}, so it could be options or several words", why_of(word)));
             }
             match role {
                 Some(Role::Argv) => {

@@ -23,6 +23,7 @@ mod piped;
 mod simple;
 mod state;
 mod sweep;
+mod trail;
 mod walk;
 
 use std::collections::BTreeSet;
@@ -32,6 +33,7 @@ use crate::reading::{Command, Puzzle, Reading};
 use crate::scene::Scene;
 use crate::word::Word;
 use state::State;
+use trail::Trail;
 
 /// The longest text that is parsed; a longer one is only swept for words.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -65,7 +67,7 @@ pub fn read(text: &str, scene: &dyn Scene) -> Reading {
             reader.sweep(&text);
         }
     }
-    Reading { commands: reader.commands, riddles: reader.riddles }
+    Reading { commands: reader.commands, riddles: reader.riddles, outline: reader.within.outline() }
 }
 
 /// What has been read so far, and where the reading stands.
@@ -73,7 +75,7 @@ struct Reader<'s> {
     scene: &'s dyn Scene,
     commands: Vec<Command>,
     riddles: Vec<Puzzle>,
-    within: Vec<&'static str>,
+    within: Trail,
     /// Names of functions that may be defined by now, somewhere.
     functions: BTreeSet<String>,
     /// From characters to bytes, for the text being read.
@@ -95,7 +97,7 @@ impl<'s> Reader<'s> {
             scene,
             commands: Vec::new(),
             riddles: Vec::new(),
-            within: Vec::new(),
+            within: Trail::default(),
             functions: BTreeSet::new(),
             offsets: Vec::new(),
             outer_span: None,
@@ -110,6 +112,7 @@ impl<'s> Reader<'s> {
     /// Notes something that could not be told; the same thing only once.
     fn puzzle(&mut self, why: impl Into<String>, span: Range<usize>) {
         let why = why.into();
+        self.within.puzzle(&why);
         if self.riddles.len() < 256 && !self.riddles.iter().any(|riddle| riddle.why == why) {
             self.riddles.push(Puzzle { why, span });
         }
@@ -138,6 +141,7 @@ impl<'s> Reader<'s> {
         if self.commands.len() >= COMMANDS_MAX || self.words > WORDS_MAX {
             self.is_full = true;
         } else {
+            self.within.command(self.commands.len());
             self.commands.push(command);
         }
     }

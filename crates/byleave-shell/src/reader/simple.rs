@@ -102,7 +102,7 @@ impl Reader<'_> {
             input: input.or(piped),
             place: state.place(),
             span,
-            within: self.within.clone(),
+            within: self.within.kinds(),
             is_function,
         });
         if operands.is_empty() {

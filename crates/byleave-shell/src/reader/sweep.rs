@@ -32,6 +32,7 @@ impl Reader<'_> {
                     })
                     .collect();
                 if !words.is_empty() && seen.len() < 4 * COMMANDS_MAX && seen.insert(words.clone()) {
+                    self.within.possible(self.commands.len());
                     self.commands.push(Command {
                         words: words.into_iter().map(Word::Literal).collect(),
                         assignments: Vec::new(),

@@ -5,6 +5,8 @@ use super::changes;
 use super::expand::Single;
 use super::piped;
 use super::state::{State, Value};
+use super::trail::part_of;
+use crate::outline;
 use crate::reading::{Access, Command, Redirection};
 use crate::syntax::tree::{
     Direction, Item, Joint, Kind, List, Node, Part, Pipeline, Raw, Redirect, TestToken,
@@ -129,8 +131,8 @@ impl Reader<'_> {
         state.settled &= after.settled;
     }
 
-    fn inside(&mut self, kind: &'static str, list: &List, state: State) -> Flow {
-        self.within.push(kind);
+    fn inside(&mut self, kind: &'static str, part: &'static str, list: &List, state: State) -> Flow {
+        self.within.push_as(kind, part);
         let flow = self.list(list, state);
         self.within.pop();
         flow
@@ -161,6 +163,10 @@ impl Reader<'_> {
     fn chain(&mut self, item: &Item, state: State) -> Flow {
         let mut flow = self.pipeline(&item.first, state);
         for (joint, pipeline) in &item.rest {
+            self.within.joined(match joint {
+                Joint::And => outline::Joint::And,
+                Joint::Or => outline::Joint::Or,
+            });
             flow = match joint {
                 Joint::And => {
                     let next = self.pipeline(pipeline, flow.ok);
@@ -177,6 +183,9 @@ impl Reader<'_> {
     }
 
     fn pipeline(&mut self, pipeline: &Pipeline, mut state: State) -> Flow {
+        if pipeline.negated {
+            self.within.negated();
+        }
         let flow = match pipeline.commands.as_slice() {
             [] => Flow::same(state),
             [only] => self.node(only, state),
@@ -205,13 +214,24 @@ impl Reader<'_> {
         if pipeline.negated { Flow { ok: flow.bad, bad: flow.ok, may_fail: true } } else { flow }
     }
 
-    fn node(&mut self, node: &Node, mut state: State) -> Flow {
+    fn node(&mut self, node: &Node, state: State) -> Flow {
         if self.is_full {
             return Flow::same(state);
         }
-        if let Kind::Simple { assignments, words } = &node.kind {
-            return self.simple(node, assignments, words, state);
+        if let Kind::For { name, .. } | Kind::Function { name, .. } = &node.kind {
+            self.within.labelled(name.clone());
         }
+        self.within.enter(part_of(&node.kind));
+        let flow = match &node.kind {
+            Kind::Simple { assignments, words } => self.simple(node, assignments, words, state),
+            _ => self.redirected(node, state),
+        };
+        self.within.leave();
+        flow
+    }
+
+    /// A compound command, with the redirections around it.
+    fn redirected(&mut self, node: &Node, mut state: State) -> Flow {
         self.piped = None;
         let mut undone = None;
         if !node.redirects.is_empty() {
@@ -228,7 +248,7 @@ impl Reader<'_> {
                 input,
                 place: state.place(),
                 span,
-                within: self.within.clone(),
+                within: self.within.kinds(),
                 is_function: false,
             });
         }
@@ -242,7 +262,7 @@ impl Reader<'_> {
     fn compound(&mut self, node: &Node, mut state: State) -> Flow {
         match &node.kind {
             Kind::Simple { .. } => Flow::same(state),
-            Kind::Group(list) => self.inside("group", list, state),
+            Kind::Group(list) => self.inside("group", "group", list, state),
             Kind::Subshell(list) => {
                 self.apart("subshell", list, &mut state);
                 Flow::same(state)
@@ -304,8 +324,9 @@ impl Reader<'_> {
     fn repeat(&mut self, lists: &[&List], mut state: State) -> Flow {
         self.prepare(lists, &mut state);
         let mut after = state.clone();
-        for list in lists {
-            after = self.inside("loop", list, after).either();
+        for (at, list) in (1..).zip(lists) {
+            let part = if at == lists.len() { "do" } else { "while" };
+            after = self.inside("loop", part, list, after).either();
         }
         Flow::same(state.join(&after))
     }
@@ -327,8 +348,9 @@ impl Reader<'_> {
         let is_plain = !changes.anything && !changes.variables && !changes.place && !asks && words.is_some();
         if let Some(known) = known.filter(|known| is_plain && known.len() <= ROUNDS_MAX) {
             for value in known {
+                self.within.labelled(format!("{name}={value}"));
                 state.set(name, Value::Text(value));
-                state = self.inside("loop", body, state).either();
+                state = self.inside("loop", "round", body, state).either();
             }
             state.set(name, Value::Unknown);
             return Flow::same(state);
@@ -347,8 +369,8 @@ impl Reader<'_> {
         let mut before = state;
         let mut ends: Option<State> = None;
         for (condition, body) in branches {
-            let flow = self.inside("if", condition, before);
-            let end = self.inside("if", body, flow.ok).either();
+            let flow = self.inside("if", "condition", condition, before);
+            let end = self.inside("if", "then", body, flow.ok).either();
             ends = Some(match ends {
                 Some(ends) => ends.join(&end),
                 None => end,
@@ -356,7 +378,7 @@ impl Reader<'_> {
             before = flow.bad;
         }
         let last = match other {
-            Some(other) => self.inside("if", other, before).either(),
+            Some(other) => self.inside("if", "else", other, before).either(),
             None => before,
         };
         Flow::same(match ends {
@@ -375,7 +397,7 @@ impl Reader<'_> {
         // An arm may be entered from the one before it.
         let mut joined = state;
         for (_, body) in arms {
-            let end = self.inside("case", body, joined.clone()).either();
+            let end = self.inside("case", "arm", body, joined.clone()).either();
             joined = joined.join(&end);
         }
         Flow::same(joined)

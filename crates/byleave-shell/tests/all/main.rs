@@ -7,4 +7,5 @@ mod manuals;
 mod never_panics;
 mod scripts;
 mod stage;
+mod tree;
 mod tricky;

@@ -88,7 +88,7 @@ pub(super) fn tar(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wor
     }
     for operand in &parsed.operands {
         if let Word::Unknown(_) = operand.word {
-            teller.unknown(format!("{} could be options or several words", why_of(&operand.word)));
+            teller.unknown(format!("{}, so it could be options or several words", why_of(&operand.word)));
         } else if makes {
             teller.role(Role::Read, &operand.word);
             if has(&["--remove-files"]) {

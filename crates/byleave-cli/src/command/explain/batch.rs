@@ -1,0 +1,65 @@
+//! `byleave explain --batch`: cases in, verdicts out, one a line, so that anyone can score us with a corpus of their own.
+//!
+//! A line that cannot be read is denied and says why. No line is passed over, and none stops the others.
+
+use std::io::{BufRead, Read as _};
+
+use anyhow::{Context as _, Result};
+use byleave::core::ruling::Verdict;
+use byleave::trial::{self, Case, Said, Setting};
+use serde_json::{Value, json};
+
+use crate::screen::{Screen, spelled};
+
+/// The longest line that is read.
+const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Judges every line.
+pub(super) fn run(input: &mut dyn BufRead, setting: &Setting, screen: &mut Screen) -> Result<()> {
+    for number in 1_u64.. {
+        let mut line = Vec::new();
+        let read =
+            input.take(LINE_BYTES_MAX).read_until(b'\n', &mut line).context("cannot read standard input")?;
+        if read == 0 {
+            break;
+        }
+        let whole = line.last() == Some(&b'\n') || (line.len() as u64) < LINE_BYTES_MAX;
+        let (id, said) = if whole { judged(&line, setting) } else { (Value::Null, too_long(input)?) };
+        let mut out = json!({ "id": id, "verdict": said.verdict, "because": said.because });
+        if id.is_null()
+            && let Some(fields) = out.as_object_mut()
+        {
+            fields.insert("line".to_owned(), json!(number));
+        }
+        screen.line(&spelled(&out.to_string()));
+    }
+    Ok(())
+}
+
+fn judged(line: &[u8], setting: &Setting) -> (Value, Said) {
+    let value: Value = match serde_json::from_slice(line) {
+        Ok(value) => value,
+        Err(error) => return (Value::Null, denied(format!("the line is not JSON: {error}"))),
+    };
+    let id = value.get("id").cloned().unwrap_or_default();
+    match serde_json::from_value::<Case>(value) {
+        Ok(case) => (id, trial::judge(&case, setting)),
+        Err(error) => (id, denied(format!("the line is not a case: {error}"))),
+    }
+}
+
+/// Takes the rest of a line that is too long.
+fn too_long(input: &mut dyn BufRead) -> Result<Said> {
+    loop {
+        let mut rest = Vec::new();
+        let read =
+            input.take(LINE_BYTES_MAX).read_until(b'\n', &mut rest).context("cannot read standard input")?;
+        if read == 0 || rest.last() == Some(&b'\n') {
+            return Ok(denied(format!("the line has more than {LINE_BYTES_MAX} bytes")));
+        }
+    }
+}
+
+const fn denied(because: String) -> Said {
+    Said { verdict: Verdict::Deny, because }
+}

@@ -1,0 +1,284 @@
+//! The tree of a command on the screen and as JSON: one short line for each part, and a mark on what could not be read.
+
+use std::collections::HashMap;
+
+use byleave::core::effect::Effect;
+use byleave::shell::outline::Joint;
+use byleave::shell::reading::{Access, Command, Place};
+use byleave::shell::tree::{Branch, Kind, Tree};
+use byleave::shell::word::Word;
+use serde_json::{Value, json};
+
+use super::words::{command, quoted, redirection, shortened, why_not};
+use crate::screen::one_line;
+
+/// So many lines are shown; `--json` has all of them.
+const LINES_MAX: usize = 120;
+
+/// The tree, line by line.
+pub(super) fn lines(tree: &Tree) -> Vec<String> {
+    let mut page = Page::default();
+    let notes = tree.unread.iter().map(|why| Node::note(why));
+    page.all(&notes.chain(tree.branches.iter().map(node)).collect::<Vec<_>>(), "");
+    let more = page.lines.len().saturating_sub(LINES_MAX);
+    page.lines.truncate(LINES_MAX);
+    if more > 0 || tree.cut {
+        page.lines
+            .push(format!("({more} more lines are not shown; everything was judged, and `--json` has it)"));
+    }
+    page.lines
+}
+
+/// One line of the tree, with the lines beneath it.
+struct Node {
+    text: String,
+    beneath: Vec<Node>,
+}
+
+impl Node {
+    fn note(why: &str) -> Self {
+        Self { text: format!("NOT KNOWN: {}", why_not(why)), beneath: Vec::new() }
+    }
+
+    fn leaf(text: &str, gloss: &str) -> Self {
+        Self { text: format!("{text}   # {gloss}"), beneath: Vec::new() }
+    }
+}
+
+#[derive(Default)]
+struct Page {
+    lines: Vec<String>,
+}
+
+impl Page {
+    fn all(&mut self, nodes: &[Node], before: &str) {
+        let last = nodes.len().saturating_sub(1);
+        for (at, Node { text, beneath }) in nodes.iter().enumerate() {
+            let (branch, rest) = if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            self.lines.push(format!("{before}{branch}{text}"));
+            self.all(beneath, &format!("{before}{rest}"));
+        }
+    }
+}
+
+fn node(branch: &Branch) -> Node {
+    within(branch, None)
+}
+
+/// The line of one branch; `by` is the program that runs it.
+fn within(branch: &Branch, by: Option<&str>) -> Node {
+    let mut beneath: Vec<Node> = Vec::new();
+    let program = branch.command.as_ref().and_then(|command| command.words.first()).and_then(Word::text);
+    if let Some(command) = &branch.command {
+        beneath.extend(command.redirections.iter().map(|one| {
+            let (text, does) = redirection(one);
+            Node::leaf(&text, does)
+        }));
+        beneath.extend(command.input.as_ref().map(|input| match input {
+            Word::Literal(text) => {
+                Node::leaf(&shortened(&format!("<< {}", quoted(text.trim_end()))), "text given as its input")
+            }
+            Word::Unknown(riddle) => Node::note(&format!("its input: {}", riddle.why)),
+        }));
+        if let Place::Unknown(why) = &command.place
+            && branch.kind != Kind::Possible
+        {
+            beneath.push(Node {
+                text: format!("NOT KNOWN: in which directory it runs: {}", why_not(why)),
+                beneath: Vec::new(),
+            });
+        }
+    }
+    beneath.extend(branch.unread.iter().map(|why| Node::note(why)));
+    let mut dangers: Vec<&str> = branch.dangers.iter().map(|danger| danger.why.as_str()).collect();
+    dangers.dedup();
+    let danger = |why| Node { text: format!("DANGER: {}", one_line(why)), beneath: Vec::new() };
+    beneath.extend(dangers.into_iter().map(danger));
+    beneath.extend(branch.inside.iter().map(|inside| within(inside, program)));
+    let (text, mut gloss) = said(branch, program, by);
+    let joint = match branch.joint {
+        Joint::Then => "",
+        Joint::And => "&& ",
+        Joint::Or => "|| ",
+    };
+    match branch.joint {
+        Joint::Then => {}
+        Joint::And => gloss.push_str("; only if the one before succeeds"),
+        Joint::Or => gloss.push_str("; only if the one before fails"),
+    }
+    let not = if branch.negated { "! " } else { "" };
+    Node { text: format!("{joint}{not}{text}   # {gloss}"), beneath }
+}
+
+/// What a branch is: itself, and in a few words.
+fn said(branch: &Branch, program: Option<&str>, by: Option<&str>) -> (String, String) {
+    let text = branch.command.as_ref().map(command).unwrap_or_default();
+    match branch.kind {
+        Kind::Command => (text, command_gloss(branch, program)),
+        Kind::Wrapped => {
+            let by = by.map_or_else(String::new, |by| format!("run by `{}`: ", one_line(by)));
+            (text, format!("{by}{}", command_gloss(branch, program)))
+        }
+        Kind::Text => {
+            let by = by.map_or_else(|| "a shell".to_owned(), |by| format!("`{}`", one_line(by)));
+            let text = branch.label.as_deref().unwrap_or_default().trim();
+            (shortened(&quoted(text)), format!("text that {by} runs as commands"))
+        }
+        Kind::Possible => (text, "looks like a command in what could not be read; may not be one".to_owned()),
+        Kind::Part(kind) => {
+            let (name, gloss) = part(kind);
+            let label =
+                branch.label.as_deref().map(|label| format!(" {}", one_line(label))).unwrap_or_default();
+            (format!("{name}{label}"), gloss.to_owned())
+        }
+    }
+}
+
+fn command_gloss(branch: &Branch, program: Option<&str>) -> String {
+    let Some(command) = &branch.command else { return "nothing is run".to_owned() };
+    let mut gloss = if command.is_function {
+        "calls a function of this text".to_owned()
+    } else if command.words.is_empty() {
+        if command.assignments.is_empty() { "only redirections" } else { "only sets variables" }.to_owned()
+    } else if let Some(about) = branch.about {
+        // The rest is for those who write manuals.
+        one_line(about.split("; ").next().unwrap_or(about))
+    } else if program.is_none() {
+        "which program this is will only show when it runs".to_owned()
+    } else {
+        "there is no manual for this program, so its words are guessed at".to_owned()
+    };
+    if let Some(written) = branch.written.as_deref().filter(|written| differs(written, command)) {
+        gloss.push_str(&format!("; written as {}", shortened(&one_line(written))));
+    }
+    gloss
+}
+
+/// Whether the shell makes other words of a command than those that are written.
+fn differs(written: &str, command: &Command) -> bool {
+    let quotes = |c: char| matches!(c, '\'' | '"');
+    let divides = |c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>');
+    let tokens: Vec<&str> = written.split(divides).map(|token| token.trim_matches(quotes)).collect();
+    let words = command.words.iter().filter_map(Word::text).flat_map(|word| word.split(divides));
+    let mut words =
+        words.map(|word| word.trim_matches(quotes)).filter(|word| word.contains(char::is_alphanumeric));
+    !written.contains('\n') && words.any(|word| !tokens.contains(&word))
+}
+
+/// A part of the grammar: its name and what it does.
+fn part(kind: &'static str) -> (&'static str, &'static str) {
+    match kind {
+        "pipeline" => ("pipeline", "all run at once; each reads what the one before puts out"),
+        "background" => ("&", "runs in the background, while the rest goes on"),
+        "group" => ("{ }", "a group of commands"),
+        "subshell" => ("( )", "commands in a shell of their own"),
+        "substitution" => ("$( )", "runs first; what it puts out becomes part of the command"),
+        "process substitution" => {
+            ("<( )", "runs beside it; the command gets its output, or feeds it, as a file")
+        }
+        "if" => ("if", "runs one part or another"),
+        "condition" => ("condition", "always runs"),
+        "then" => ("then", "runs if the condition succeeds"),
+        "else" => ("else", "runs otherwise"),
+        "loop" => ("loop", "runs as long as its condition says"),
+        "while" => ("condition", "runs before each round"),
+        "do" => ("do", "runs in each round"),
+        "for" => ("for", "runs once for each word"),
+        "round" => ("round", "one round, with this word"),
+        "case" => ("case", "runs the arm that fits"),
+        "arm" => ("arm", "runs if its pattern fits"),
+        "function" => ("function", "only defined here; runs where it is called"),
+        "coprocess" => ("coproc", "runs in the background, connected to this shell"),
+        "arithmetic" => ("(( ))", "reckons"),
+        "test" => ("[[ ]]", "tests something"),
+        "eval" => ("eval", "the words are read as commands once more"),
+        "source" => ("source", "the file is read as commands"),
+        "trap" => ("trap", "runs when the signal comes"),
+        "callback" => ("callback", "is run by the builtin"),
+        "alias" => ("alias", "stands for this text from now on"),
+        other => (other, "a part of the command"),
+    }
+}
+
+/// Where each effect stands in the plan.
+pub(super) type Places<'a> = HashMap<&'a Effect, usize>;
+
+/// The tree as JSON; effects by their places in the plan, for there can be very many of them.
+pub(super) fn value(tree: &Tree, places: &Places<'_>) -> Value {
+    let branches = tree.branches.iter().map(|branch| branch_value(branch, places));
+    json!({
+        "branches": branches.collect::<Vec<_>>(),
+        "unread": tree.unread,
+        "cut": tree.cut,
+    })
+}
+
+fn branch_value(branch: &Branch, places: &Places<'_>) -> Value {
+    let kind = match branch.kind {
+        Kind::Command => "command",
+        Kind::Wrapped => "wrapped",
+        Kind::Text => "text",
+        Kind::Possible => "possible",
+        Kind::Part(kind) => kind,
+    };
+    let joint = match branch.joint {
+        Joint::Then => "then",
+        Joint::And => "and",
+        Joint::Or => "or",
+    };
+    let mut value = json!({ "kind": kind, "joint": joint });
+    let mut put = |name: &str, one: Value| {
+        let empty = one.is_null() || one.as_array().is_some_and(Vec::is_empty) || one == json!(false);
+        if !empty && let Some(fields) = value.as_object_mut() {
+            fields.insert(name.to_owned(), one);
+        }
+    };
+    put("label", json!(branch.label));
+    put("negated", json!(branch.negated));
+    put("about", json!(branch.about));
+    put("written", json!(branch.written));
+    if let Some(command) = &branch.command {
+        put("words", command.words.iter().map(word_value).collect());
+        let assignments = command
+            .assignments
+            .iter()
+            .map(|(name, value)| json!({ "name": name, "value": word_value(value) }));
+        put("assignments", assignments.collect());
+        let redirections = command.redirections.iter().map(|one| {
+            let access = redirection_word(one.access);
+            json!({ "access": access, "target": word_value(&one.target) })
+        });
+        put("redirections", redirections.collect());
+        put("input", command.input.as_ref().map_or(Value::Null, word_value));
+        put(
+            "directory",
+            match &command.place {
+                Place::At(directory) => json!({ "at": directory }),
+                Place::Unknown(why) => json!({ "unknown": why }),
+            },
+        );
+    }
+    let effects: Vec<usize> =
+        branch.effects.iter().filter_map(|effect| places.get(effect).copied()).collect();
+    put("effects", json!(effects));
+    let dangers = branch.dangers.iter().map(|danger| json!({ "id": danger.id, "why": danger.why }));
+    put("dangers", dangers.collect());
+    put("unread", json!(branch.unread));
+    put("inside", branch.inside.iter().map(|inside| branch_value(inside, places)).collect());
+    value
+}
+
+fn word_value(word: &Word) -> Value {
+    match word {
+        Word::Literal(text) => json!(text),
+        Word::Unknown(riddle) => json!({ "unknown": riddle.why, "pieces": riddle.pieces }),
+    }
+}
+
+const fn redirection_word(access: Access) -> &'static str {
+    match access {
+        Access::Read => "read",
+        Access::Write => "write",
+        Access::ReadWrite => "read-write",
+    }
+}

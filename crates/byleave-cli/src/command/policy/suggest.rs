@@ -1,0 +1,176 @@
+//! `byleave policy suggest`: rules that would have spared the questions that were always answered yes.
+//!
+//! Careful by construction. Nothing is suggested for what is dangerous, cannot be taken back or was not understood; nothing
+//! that would cover a call whose question was not answered yes; nothing broader than the common leading words, or the one
+//! directory, of what was approved. Every suggestion is tried: it is only shown if the rules in force and this one together
+//! would have allowed at least two calls that were asked about, and if it loosens nothing else.
+
+mod draft;
+
+use anyhow::Result;
+use byleave::core::id::CallId;
+use byleave::core::pattern::Matcher;
+use byleave::core::policy::{Layer, NotRead, Rule, RuleFile, read};
+use byleave::core::ruling::{Cause, Verdict};
+use serde_json::{Value, json};
+
+use self::draft::{APPROVED_MIN, Alike, Draft, drafts, needed};
+use super::past::{self, Asked, Past, Policies, Said};
+use crate::house::House;
+use crate::ids::short;
+use crate::options::Options;
+use crate::rules::Rules;
+use crate::screen::{Screen, one_line};
+use crate::show::counted;
+use crate::status::Status;
+
+/// A rule that holds what it promises.
+struct Suggestion {
+    rule: Rule,
+    toml: String,
+    /// The calls whose questions it would have spared.
+    spares: Vec<(CallId, String)>,
+    /// Calls that nobody was asked about, which do what was approved in others.
+    also: Vec<(CallId, String)>,
+}
+
+pub(super) async fn run(options: &Options, rules: &Rules<'_>, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_read(options, None)?;
+    let (calls, unjudged) = past::all(&house, options).await?;
+    let mut now = Policies::new(options, None, Vec::new());
+    let mut approved: Vec<&Past> = calls.iter().filter(|past| is_spareable(past, &mut now)).collect();
+    let mut taken = rules.load()?.policy.rules().map(|rule| rule.id.clone()).collect();
+    let mut suggestions: Vec<Suggestion> = Vec::new();
+    // The same file again and again is a rule about that file; only what is left may speak for a directory.
+    for alike in [Alike::Path, Alike::Directory] {
+        for draft in drafts(&approved, alike, &mut taken) {
+            if !covers_a_no(&draft, &calls) {
+                suggestions.extend(tried(&draft, &calls, &mut now, options, rules));
+            }
+        }
+        let spared =
+            |past: &Past| suggestions.iter().any(|one| one.spares.iter().any(|(call, _)| *call == past.call));
+        approved.retain(|past| !spared(past));
+    }
+    suggestions.sort_by_key(|suggestion| std::cmp::Reverse(suggestion.spares.len()));
+    if screen.json() {
+        screen.value(&json!({
+            "approved_at_least": APPROVED_MIN,
+            "suggestions": suggestions.iter().map(Suggestion::json).collect::<Vec<_>>(),
+            "not_judged": unjudged.len(),
+        }));
+        return Ok(Status::Completed);
+    }
+    for suggestion in &suggestions {
+        suggestion.show(screen);
+    }
+    tell(&suggestions, unjudged.len(), options, screen);
+    Ok(Status::Completed)
+}
+
+fn tell(suggestions: &[Suggestion], unjudged: usize, options: &Options, screen: &mut Screen) {
+    if unjudged > 0 {
+        screen.say(&format!(
+            "{} of the book cannot be judged again, and so teach nothing",
+            counted(unjudged as u64, "call")
+        ));
+    }
+    if suggestions.is_empty() {
+        screen.say(&format!(
+            "nothing to suggest: no question about the same thing was answered yes at least {APPROVED_MIN} times, and never otherwise"
+        ));
+        return;
+    }
+    let own = options
+        .config
+        .as_deref()
+        .map_or_else(|| "your policy file".to_owned(), |dir| format!("{dir}/policy.toml"));
+    screen.hint(&format!(
+        "read them, then add what you want to `{own}`; `byleave policy check FILE` checks it, `byleave policy replay FILE` shows what it changes"
+    ));
+}
+
+/// Whether a rule could have spared all of its questions, each was answered yes, and it would still be asked today.
+fn is_spareable(past: &Past, now: &mut Policies<'_>) -> bool {
+    let rule_would_do = |asked: &Asked| {
+        let mut causes = asked.ruling.causes().into_iter();
+        let harmless = asked.plan.dangers.is_empty() && !asked.plan.irreversible;
+        harmless && causes.all(|cause| matches!(cause, Cause::Default | Cause::Sensitive))
+    };
+    let yes = past.questions.iter().all(|asked| asked.said == Said::Yes && rule_would_do(asked));
+    let asks = now.of(&past.heading.cwd).is_ok_and(|policy| past.judge(policy).verdict == Verdict::Ask);
+    !past.questions.is_empty() && yes && asks
+}
+
+/// Whether the rule is about anything that someone was asked about and did not simply say yes to.
+fn covers_a_no(draft: &Draft, calls: &[Past]) -> bool {
+    let matchers: Option<Vec<Matcher>> =
+        draft.patterns.iter().map(|pattern| Matcher::new(pattern.clone()).ok()).collect();
+    let Some(matchers) = matchers else { return true };
+    let refused = calls.iter().flat_map(|past| &past.questions).filter(|asked| asked.said != Said::Yes);
+    let mut effects = refused.flat_map(|asked| needed(&asked.plan, &asked.ruling));
+    effects.any(|effect| matchers.iter().any(|matcher| matcher.fits(effect)))
+}
+
+/// The draft as a rule, if it does what it is for and nothing else.
+fn tried(
+    draft: &Draft,
+    calls: &[Past],
+    now: &mut Policies<'_>,
+    options: &Options,
+    rules: &Rules<'_>,
+) -> Option<Suggestion> {
+    let toml = draft.toml();
+    let file = RuleFile { name: "suggestion", layer: Layer::User, text: &toml };
+    let rule = read(&file, &rules.places(), &NotRead).ok()?.rules.pop()?;
+    let mut then = Policies::new(options, None, vec![rule.clone()]);
+    let (mut spares, mut also) = (Vec::new(), Vec::new());
+    for past in calls {
+        let (Ok(before), Ok(after)) = (now.of(&past.heading.cwd), then.of(&past.heading.cwd)) else {
+            continue;
+        };
+        let (before, after) = (past.judge(before).verdict, past.judge(after).verdict);
+        if after >= before {
+            continue;
+        }
+        let one = (past.call, past.summary.clone());
+        if draft.calls.contains(&past.call) && after == Verdict::Allow {
+            spares.push(one);
+        } else if past.questions.is_empty() && draft.has_all_of(&needed(&past.plan, &past.ruling)) {
+            // Nobody was asked about it, but others said yes to the very same.
+            also.push(one);
+        } else {
+            return None;
+        }
+    }
+    (spares.len() >= APPROVED_MIN).then_some(Suggestion { rule, toml, spares, also })
+}
+
+impl Suggestion {
+    fn show(&self, screen: &mut Screen) {
+        let count = counted(self.spares.len() as u64, "question");
+        screen.line(&format!("# would have spared {count}, each answered yes:"));
+        for (call, summary) in &self.spares {
+            screen.line(&one_line(&format!("#   {} {summary}", short(call))));
+        }
+        for (call, summary) in &self.also {
+            screen.line(&one_line(&format!("#   {} {summary} (nobody was there to be asked)", short(call))));
+        }
+        screen.line(self.toml.trim_end());
+        screen.line("");
+    }
+
+    fn json(&self) -> Value {
+        let calls = |calls: &[(CallId, String)]| -> Vec<Value> {
+            calls.iter().map(|(call, summary)| json!({ "call": call, "summary": summary })).collect()
+        };
+        json!({
+            "id": self.rule.id,
+            "about": self.rule.patterns,
+            "toml": self.toml,
+            "count": self.spares.len(),
+            "calls": calls(&self.spares),
+            "nobody_was_asked": calls(&self.also),
+        })
+    }
+}

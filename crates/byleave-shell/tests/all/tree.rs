@@ -1,0 +1,85 @@
+//! The tree that is shown: it comes from the reading that plans, and nothing of the plan is missing from it.
+
+use std::collections::HashSet;
+
+use byleave_core::effect::Effect;
+use byleave_shell::tree::{Branch, Kind, Tree};
+use byleave_shell::{tell, tell_in_full};
+
+use crate::stage::MadeUp;
+use crate::tricky::TRICKY;
+
+fn collect<'a>(branches: &'a [Branch], into: &mut Vec<&'a Branch>) {
+    for branch in branches {
+        into.push(branch);
+        collect(&branch.inside, into);
+    }
+}
+
+fn all(tree: &Tree) -> Vec<&Branch> {
+    let mut found = Vec::new();
+    collect(&tree.branches, &mut found);
+    found
+}
+
+// req: P3
+#[test]
+fn nothing_of_the_account_is_missing_from_the_tree() {
+    let everyday = include_str!("everyday.txt").lines().filter(|line| !line.starts_with('#'));
+    let hostile = include_str!("../../../../tests/corpus/bypasses.jsonl").lines();
+    // The whole line is a text as good as any other to be read wrongly.
+    for text in TRICKY.iter().copied().chain(everyday).chain(hostile) {
+        let (account, tree) = tell_in_full(text, &MadeUp::default());
+        assert_eq!(account, tell(text, &MadeUp::default()), "{text}");
+        let branches = all(&tree);
+        let effects: HashSet<&Effect> = branches.iter().flat_map(|branch| &branch.effects).collect();
+        let unread: HashSet<&String> =
+            branches.iter().flat_map(|branch| &branch.unread).chain(&tree.unread).collect();
+        for effect in &account.effects {
+            match effect {
+                Effect::Unknown { why } => assert!(unread.contains(why), "{text}: not in the tree: {why}"),
+                effect => assert!(effects.contains(effect), "{text}: not in the tree: {effect}"),
+            }
+        }
+    }
+}
+
+fn shape(branches: &[Branch]) -> String {
+    let one = |branch: &Branch| {
+        let words = branch.command.as_ref().map(|command| {
+            let words: Vec<String> = command.words.iter().map(ToString::to_string).collect();
+            words.join(" ")
+        });
+        let name = match branch.kind {
+            Kind::Command | Kind::Possible => words.unwrap_or_default(),
+            Kind::Wrapped => format!("^{}", words.unwrap_or_default()),
+            Kind::Text => "text".to_owned(),
+            Kind::Part(kind) => kind.to_owned(),
+        };
+        if branch.inside.is_empty() { name } else { format!("{name}[{}]", shape(&branch.inside)) }
+    };
+    branches.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+// req: P3
+#[test]
+fn what_stands_in_what() {
+    for (text, wanted) in [
+        ("a; b && c", "a, b, c"),
+        ("a | b", "pipeline[a, b]"),
+        ("a | b || c &", "background[pipeline[a, b], c]"),
+        ("{ a; { b; }; }", "group[a, group[b]]"),
+        ("(a; b)", "subshell[a, b]"),
+        ("echo $(a $(b)) c", "echo … c[substitution[a …[substitution[b]]]]"),
+        ("if a; then b; else c; fi", "if[condition[a], then[b], else[c]]"),
+        ("while a; do b; done", "loop[while[a], do[b]]"),
+        ("for x in 1 2; do a $x; done", "for[round[a 1], round[a 2]]"),
+        ("f() { a; }; f", "function[group[a]], f"),
+        ("timeout 5 env touch x", "timeout 5 env touch x[^env touch x[^touch x]]"),
+        ("sh -c 'a | b; c'", "sh -c a | b; c[text[pipeline[a, b], c]]"),
+        ("find . -exec touch x \\;", "find . -exec touch x ;[^touch x]"),
+    ] {
+        let (_, tree) = tell_in_full(text, &MadeUp::default());
+        assert_eq!(shape(&tree.branches), wanted, "{text}");
+    }
+}

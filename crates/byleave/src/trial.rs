@@ -1,0 +1,245 @@
+//! Trials: a call judged under rules of its own, in a place that need not exist, so that anyone can score us with cases of
+//! their own. Nothing is run and nothing is written.
+//!
+//! A case is judged under the built-in rules and its own, as rules of the user; files of policy are not looked at. Whatever
+//! keeps a case from being judged denies it, and says why: a case is never passed over.
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use byleave_core::call::Mode;
+use byleave_core::effect::Plan;
+use byleave_core::id::{AgentId, BadName, SessionId};
+use byleave_core::manifest::{Class, Manifest, Role};
+use byleave_core::policy::{
+    FileFault, Layer, NotRead, Places, Policy, PolicyFault, Request, Rule, RuleFile, builtin, read,
+};
+use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::plan;
+use crate::tool::{Site, ToolFault};
+
+pub use world::World;
+
+/// One call to be judged, as a line of a corpus has it. What else stands there is for others.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Case {
+    /// What it is called; given back as it came.
+    #[serde(default)]
+    pub id: Value,
+    /// The tool: `bash`, `read_file`, `write_file`, `edit`, `apply_patch`, `web_fetch`, or any other.
+    pub tool: String,
+    /// Its arguments.
+    pub input: Value,
+    /// The rules beside the built-in ones.
+    #[serde(default)]
+    pub rules: Vec<CaseRule>,
+    /// What is said where no rule is about an effect; `ask` where nothing is said.
+    #[serde(default)]
+    pub default: Option<Verdict>,
+    /// The directory that it works in, absolute.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// The home directory, absolute.
+    #[serde(default)]
+    pub home: Option<String>,
+    /// The directory that the agent may work in, absolute; that of `cwd` where nothing is said.
+    #[serde(default)]
+    pub workspace: Option<String>,
+}
+
+/// A rule of a case: a `verdict`, and what it is about: `run`, `read`, `write`, `reach` or `mcp`.
+pub type CaseRule = BTreeMap<String, Value>;
+
+/// Where a case is judged, where it does not say so itself.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The directory that it works in.
+    pub cwd: String,
+    /// The home directory.
+    pub home: Option<String>,
+    /// Whether the built-in rules hold.
+    pub built_in: bool,
+}
+
+/// What was said of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, in a line.
+    pub because: String,
+}
+
+/// Why a case cannot be judged, which denies it.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseFault {
+    /// A rule is wrong.
+    #[error("rule {number} of the case cannot be used: {why}")]
+    Rule {
+        /// Which, from 1.
+        number: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The rules cannot be used together.
+    #[error(transparent)]
+    Policy(#[from] PolicyFault),
+    /// What the call would do cannot be worked out.
+    #[error("what it would do cannot be worked out: {0}")]
+    Plan(#[from] ToolFault),
+    /// The name of the caller is wrong, which is our fault.
+    #[error(transparent)]
+    Caller(#[from] BadName),
+    /// A directory is not named as it must be.
+    #[error("`{0}` is not an absolute path without `.` and `..`")]
+    Place(String),
+}
+
+/// Judges a case. Never fails: what cannot be judged is denied.
+pub fn judge(case: &Case, setting: &Setting) -> Said {
+    judged(case, setting).unwrap_or_else(|fault| Said { verdict: Verdict::Deny, because: fault.to_string() })
+}
+
+fn judged(case: &Case, setting: &Setting) -> Result<Said, CaseFault> {
+    let cwd = case.cwd.as_deref().unwrap_or(&setting.cwd);
+    let home = case.home.as_deref().or(setting.home.as_deref());
+    let (state, config) = (
+        home.map(|home| format!("{home}/.local/state/byleave")),
+        home.map(|home| format!("{home}/.config/byleave")),
+    );
+    let places = Places {
+        workspace: Some(case.workspace.as_deref().unwrap_or(cwd)),
+        home,
+        state: state.as_deref(),
+        config: config.as_deref(),
+    };
+    if !byleave_core::effect::is_resolved(cwd) {
+        return Err(CaseFault::Place(cwd.to_owned()));
+    }
+    places.check()?;
+    let mut all = if setting.built_in { builtin(&places)? } else { Vec::new() };
+    let (own, left_out) = rules(&case.rules, &places)?;
+    all.extend(own);
+    let policy = Policy::new(all)?;
+    let manifest = manifest(&case.tool);
+    let plan = planned(&manifest, &case.input, cwd, home)?;
+    let ruling = rule(&policy, &manifest, &plan)?;
+    let mut said = said(&ruling, case.default.unwrap_or(Verdict::Ask));
+    for number in left_out {
+        said.because
+            .push_str(&format!("; rule {number} allows what no rule of ours can say, so it was left out"));
+    }
+    Ok(said)
+}
+
+/// The rules of a case, as rules of the user; and the numbers of those that allow what cannot be said, and so cannot be given.
+pub fn rules(rules: &[CaseRule], places: &Places<'_>) -> Result<(Vec<Rule>, Vec<usize>), CaseFault> {
+    let (mut found, mut left_out) = (Vec::new(), Vec::new());
+    for (number, rule) in (1..).zip(rules) {
+        let text = rule_text(number, rule);
+        let file = RuleFile { name: "case", layer: Layer::User, text: &text };
+        match read(&file, places, &NotRead) {
+            Ok(read) => found.extend(read.rules),
+            Err(_) if is_plain_allow(rule) => left_out.push(number),
+            Err(FileFault { flaws, .. }) => {
+                let why =
+                    flaws.iter().map(|flaw| format!("{}; {}", flaw.what, flaw.todo)).collect::<Vec<_>>();
+                return Err(CaseFault::Rule { number, why: why.join("; ") });
+            }
+        }
+    }
+    Ok((found, left_out))
+}
+
+/// Whether it is right but for a pattern that cannot be used. A rule with a misspelt key is wrong, not merely unsayable.
+fn is_plain_allow(rule: &CaseRule) -> bool {
+    let known = |key: &String| matches!(key.as_str(), "verdict" | "run" | "read" | "write" | "reach" | "mcp");
+    rule.get("verdict").and_then(Value::as_str) == Some("allow") && rule.len() > 1 && rule.keys().all(known)
+}
+
+/// One rule of a case as it would stand in a file.
+fn rule_text(number: usize, rule: &CaseRule) -> String {
+    let mut text = format!("[[rule]]\nid = \"case-{number}\"\n");
+    for (key, value) in rule {
+        // Texts and lists of them are written alike in JSON and in TOML; what is neither is found wrong there.
+        let key = serde_json::to_string(key).unwrap_or_default();
+        text.push_str(&format!("{key} = {value}\n"));
+        // Who may write a file may remove it.
+        if key == "\"write\"" {
+            text.push_str(&format!("delete = {value}\n"));
+        }
+    }
+    text
+}
+
+/// What a tool of this name says of itself.
+pub fn manifest(tool: &str) -> Manifest {
+    let (class, roles): (_, &[(&str, Role)]) = match tool {
+        "bash" => (Class::Bash, &[("/command", Role::Command)]),
+        "read_file" => (Class::Readonly, &[("/path", Role::ReadPath)]),
+        "write_file" => (Class::File, &[("/path", Role::WritePath)]),
+        "edit" => (Class::File, &[("/path", Role::EditPath)]),
+        "apply_patch" => (Class::File, &[]),
+        "web_fetch" => (Class::Webfetch, &[("/url", Role::Url)]),
+        _ => (Class::Generic, &[]),
+    };
+    let mut manifest = Manifest::new(tool, "", json!({}));
+    manifest.sensitive = Some(false);
+    manifest.permission_class = class;
+    manifest.roles = roles.iter().map(|(pointer, role)| ((*pointer).to_owned(), *role)).collect();
+    manifest
+}
+
+/// What a call would do there.
+fn planned(manifest: &Manifest, input: &Value, cwd: &str, home: Option<&str>) -> Result<Plan, CaseFault> {
+    if manifest.permission_class == Class::Bash {
+        let text = input.get("command").and_then(Value::as_str);
+        let text = text.ok_or_else(|| ToolFault("`input` has no text `command`".into()))?;
+        let mut plan = Plan::default();
+        plan::command(&mut plan, text, &World::new(Path::new("/"), cwd, home));
+        return Ok(plan);
+    }
+    let (session, agent) = caller()?;
+    Ok(plan::by_class(manifest, input, &Site { session, agent, cwd: cwd.into() })?)
+}
+
+fn rule(policy: &Policy, manifest: &Manifest, plan: &Plan) -> Result<Ruling, CaseFault> {
+    let (session, agent) = caller()?;
+    Ok(policy.rule(&Request {
+        manifest,
+        plan,
+        mode: Mode::ConfirmSensitive,
+        tool_asks: false,
+        session: &session,
+        agent: &agent,
+        leaves: &[],
+        now: 0,
+    }))
+}
+
+fn caller() -> Result<(SessionId, AgentId), BadName> {
+    Ok((SessionId::new("trial")?, AgentId::new("trial")?))
+}
+
+/// The verdict with its reasons. What no rule is about gets the verdict that the case wants for that.
+fn said(ruling: &Ruling, default: Verdict) -> Said {
+    let says = |reason: &Reason| if reason.cause == Some(Cause::Default) { default } else { reason.verdict };
+    let verdict = ruling.reasons.iter().map(says).max().unwrap_or(Verdict::Deny);
+    let reasons = ruling.reasons.iter().filter(|reason| says(reason) == verdict);
+    let mut because: Vec<String> = Vec::new();
+    for reason in reasons {
+        let told = match &reason.rule {
+            Some(rule) => format!("`{rule}`: {}", reason.why),
+            None => reason.why.clone(),
+        };
+        if !because.contains(&told) {
+            because.push(told);
+        }
+    }
+    Said { verdict, because: because.join("; ") }
+}
