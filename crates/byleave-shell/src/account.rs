@@ -126,7 +126,9 @@ impl Whole {
             self.effect(Effect::Unknown { why: puzzle.why.clone() });
         }
         danger::of_reading(reading).into_iter().for_each(|danger| self.danger(danger));
-        self.left.extend(reading.commands.iter().rev().map(|command| (depth, Inner::Words(command.clone()))));
+        // Guesses come last: a limit cuts them off first.
+        let commands = reading.commands.iter().chain(&reading.guesses).rev();
+        self.left.extend(commands.map(|command| (depth, Inner::Words(command.clone()))));
     }
 }
 

@@ -59,7 +59,22 @@ pub fn read(text: &str, scene: &dyn Scene) -> Reading {
             reader.sweep(&text);
         }
     }
-    Reading { commands: reader.commands, riddles: reader.riddles }
+    let mut reading = Reading { commands: reader.commands, riddles: reader.riddles, guesses: Vec::new() };
+    if !reading.is_certain() {
+        reading.guesses = guess(&text, scene, &reading.commands);
+    }
+    reading
+}
+
+/// The commands that it would come to if nothing got in the way of what is known at any point.
+fn guess(text: &str, scene: &dyn Scene, known: &[Command]) -> Vec<Command> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Vec::new();
+    }
+    let mut reader = Reader::new(scene);
+    reader.text(text, &mut State::guessing(scene), None);
+    let is_new = |guess: &Command| !known.iter().any(|command| command.does_the_same(guess));
+    reader.commands.into_iter().filter(is_new).collect()
 }
 
 /// What has been read so far, and where the reading stands.

@@ -2,7 +2,7 @@
 
 use super::Reader;
 use super::changes;
-use super::expand::Single;
+use super::expand::{Field, Single};
 use super::state::{State, Value};
 use crate::reading::{Access, Command, Redirection};
 use crate::syntax::tree::{
@@ -288,8 +288,7 @@ impl Reader<'_> {
                 state.forget_variables();
             }
             if changes.place {
-                state.place = super::state::Where::Unknown("a loop changes it".to_owned());
-                state.stack = None;
+                state.lose_place("a loop changes it");
             }
         }
     }
@@ -313,11 +312,16 @@ impl Reader<'_> {
     ) -> Flow {
         let mut values = Vec::new();
         for word in words.unwrap_or_default() {
-            values.extend(self.fields(word, &mut state).into_iter().map(|field| field.word));
+            values.extend(self.fields(word, &mut state));
         }
-        let known: Option<Vec<String>> = values.iter().map(|word| word.text().map(str::to_owned)).collect();
+        if !state.is_settled() {
+            values.iter_mut().for_each(Field::unsettle);
+        }
+        let known: Option<Vec<String>> =
+            values.iter().map(|field| field.word.text().map(str::to_owned)).collect();
         let changes = changes::of(body, &self.functions);
-        let is_plain = !changes.anything && !changes.variables && !changes.place && !asks && words.is_some();
+        let is_still = !changes.anything && !changes.variables && !changes.place;
+        let is_plain = (is_still || state.guesses()) && !asks && words.is_some();
         if let Some(known) = known.filter(|known| is_plain && known.len() <= ROUNDS_MAX) {
             for value in known {
                 state.set(name, Value::Text(value));
@@ -456,6 +460,7 @@ impl Reader<'_> {
                         text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && !text.is_empty()
                     });
                     if !is_descriptor && redirect.operator == Direction::DuplicateOutput {
+                        state.settled = false;
                         redirections.push(Redirection { access: Access::Write, target });
                     } else if target.text().is_none() {
                         redirections.push(Redirection { access: Access::Read, target });

@@ -270,7 +270,7 @@ fn a_function_is_no_program_and_one_that_doubles_itself_is_a_bomb() {
     };
     let reading = Reading {
         commands: vec![call(vec!["function"]), call(vec!["function"]), call(vec![])],
-        riddles: Vec::new(),
+        ..Reading::default()
     };
     let account = unwrap_all(&reading, &Fixture, &read);
     assert_eq!(account.effects, []);

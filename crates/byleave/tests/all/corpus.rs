@@ -3,6 +3,7 @@
 //! Written to docs/security/scores.md by `BYLEAVE_SCORES=write cargo nextest run -p byleave -E 'test(corpus)'`; without that
 //! the page must be what would be written.
 
+mod disguise;
 mod fixture;
 
 use std::collections::BTreeMap;
