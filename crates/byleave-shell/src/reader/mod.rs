@@ -51,12 +51,12 @@ pub fn read(text: &str, scene: &dyn Scene) -> Reading {
     let text = text.replace('\0', "");
     if text.len() > TEXT_BYTES_MAX {
         reader.puzzle("it is longer than is read; only its words were looked at", 0..text.len());
-        reader.sweep(&text);
+        reader.sweep(&text, &(0..text.len()));
     } else {
         reader.text(&text, &mut state, None);
         if reader.is_full {
             reader.puzzle("it holds more commands or words than are read", 0..text.len());
-            reader.sweep(&text);
+            reader.sweep(&text, &(0..text.len()));
         }
     }
     let mut reading = Reading { commands: reader.commands, riddles: reader.riddles, guesses: Vec::new() };

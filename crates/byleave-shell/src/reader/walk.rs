@@ -70,8 +70,9 @@ impl Reader<'_> {
                 }
                 Err(Broken { why }) => {
                     let rest: String = chars.get(start..).unwrap_or_default().iter().collect();
-                    self.puzzle(format!("it could not be parsed: {why}"), self.bytes(&(start..chars.len())));
-                    self.sweep(&rest);
+                    let span = self.bytes(&(start..chars.len()));
+                    self.puzzle(format!("it could not be parsed: {why}"), span.clone());
+                    self.sweep(&rest, &span);
                     state.forget("it could not be parsed");
                     break;
                 }
@@ -88,8 +89,8 @@ impl Reader<'_> {
     pub(super) fn text_within(&mut self, kind: &'static str, text: &str, state: &mut State) {
         let outer = self.here();
         if self.texts_deep >= super::TEXTS_DEEP_MAX || self.is_full {
-            self.puzzle("text holds text too deeply to be read", outer);
-            self.sweep(text);
+            self.puzzle("text holds text too deeply to be read", outer.clone());
+            self.sweep(text, &outer);
             state.forget("it was not read");
             return;
         }
