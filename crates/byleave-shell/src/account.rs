@@ -203,7 +203,9 @@ impl Whole {
             self.effect(Effect::Unknown { why: puzzle.why.clone() });
         }
         danger::of_reading(reading).into_iter().for_each(|danger| self.danger(danger));
-        self.left.extend(reading.commands.iter().enumerate().rev().map(|(place, command)| Left {
+        // Guesses come last: a limit cuts them off first.
+        let commands: Vec<&Command> = reading.commands.iter().chain(&reading.guesses).collect();
+        self.left.extend(commands.into_iter().enumerate().rev().map(|(place, command)| Left {
             depth,
             from: Origin::Text(text, place),
             inner: Inner::Words(command.clone()),

@@ -60,7 +60,12 @@ pub(crate) struct Facts {
 
 /// Every danger there is.
 pub fn all() -> &'static [Danger] {
-    &DANGERS.danger
+    DANGERS.as_deref().unwrap_or_default()
+}
+
+/// What is wrong with the embedded list. `None`, or nothing may be taken for harmless.
+pub(crate) fn fault() -> Option<&'static str> {
+    DANGERS.as_ref().err().map(String::as_str)
 }
 
 /// The dangers of one command.
@@ -157,14 +162,22 @@ fn stem_fits(own: &str, text: &str) -> bool {
     }
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
     danger: Vec<Danger>,
 }
 
-static DANGERS: LazyLock<Table> =
-    LazyLock::new(|| toml::from_str(include_str!("../manuals/dangers.toml")).unwrap_or_default());
+static DANGERS: LazyLock<Result<Vec<Danger>, String>> =
+    LazyLock::new(|| parse(include_str!("../manuals/dangers.toml")));
+
+fn parse(text: &str) -> Result<Vec<Danger>, String> {
+    match toml::from_str::<Table>(text) {
+        Ok(table) if table.danger.is_empty() => Err("`dangers.toml` names none".to_owned()),
+        Ok(table) => Ok(table.danger),
+        Err(error) => Err(format!("`dangers.toml`: {error}")),
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -172,12 +185,20 @@ mod tests {
 
     #[test]
     fn every_danger_can_be_read_and_gives_its_reason() {
-        let table: Table = toml::from_str(include_str!("../manuals/dangers.toml")).unwrap();
-        assert!(!table.danger.is_empty());
-        for danger in &table.danger {
+        assert_eq!(fault(), None);
+        for danger in all() {
             assert!(danger.why.len() > 10, "{}", danger.id);
-            let same = table.danger.iter().filter(|other| other.id == danger.id).count();
+            let same = all().iter().filter(|other| other.id == danger.id).count();
             assert!(same == 1, "{} stands twice", danger.id);
+        }
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_is_a_fault_and_not_an_empty_list() {
+        for text in
+            ["", "danger = []", "[[danger]]\nid = 1", "[[danger]]\nid = \"x\"\nwhy = \"y\"\ncolour = 1"]
+        {
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 }

@@ -14,8 +14,38 @@ pub struct Reading {
     pub commands: Vec<Command>,
     /// What could not be told. Not empty means that it may do more than the commands say.
     pub riddles: Vec<Puzzle>,
+    /// What some of the commands would be if what was last known still held: the file that a glob matches now, the value that
+    /// a variable had before a loop. They prove nothing. Something that may be denied must not hide behind a doubt, though.
+    pub guesses: Vec<Command>,
     /// What stands in what, to be shown.
     pub outline: Outline,
+}
+
+impl Reading {
+    /// Whether everything in it is known.
+    pub fn is_certain(&self) -> bool {
+        self.riddles.is_empty() && self.commands.iter().all(Command::is_certain)
+    }
+}
+
+impl Command {
+    fn is_certain(&self) -> bool {
+        let words = self.words.iter().chain(self.assignments.iter().map(|(_, value)| value));
+        let mut words = words.chain(self.redirections.iter().map(|redirection| &redirection.target));
+        matches!(self.place, Place::At(_))
+            && words.all(|word| word.text().is_some())
+            && self.input.as_ref().is_none_or(|input| input.text().is_some())
+    }
+
+    /// Whether another does what this one does, wherever they stand.
+    pub(crate) fn does_the_same(&self, other: &Self) -> bool {
+        self.words == other.words
+            && self.assignments == other.assignments
+            && self.redirections == other.redirections
+            && self.input == other.input
+            && self.place == other.place
+            && self.is_function == other.is_function
+    }
 }
 
 /// One simple command, with its redirections. Without words it is only assignments or redirections.

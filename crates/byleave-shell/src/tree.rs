@@ -62,6 +62,8 @@ pub enum Kind {
     Text,
     /// Something that looks like a command in text that could not be read.
     Possible,
+    /// What it may come to, if what is known now still holds then.
+    Guess,
     /// A part of the grammar, in a word: "pipeline", "substitution", "if", "then" …
     Part(&'static str),
 }
@@ -77,6 +79,8 @@ pub(crate) struct Grower {
 struct Text {
     text: String,
     outline: Outline,
+    /// How many commands are certain to be in it; those that come after are guesses.
+    certain: usize,
     /// The commands that were told, by their place in the reading.
     told: HashMap<usize, usize>,
 }
@@ -103,9 +107,12 @@ impl Watcher for Grower {
         match self.texts.first_mut().filter(|_| from.is_none()) {
             Some(whole) => {
                 whole.outline = outline;
+                whole.certain = reading.commands.len();
                 return 0;
             }
-            None => self.texts.push(Text { text, outline, told: HashMap::new() }),
+            None => {
+                self.texts.push(Text { text, outline, certain: reading.commands.len(), told: HashMap::new() })
+            }
         }
         self.found(from, Inner::Text(number));
         number
@@ -140,7 +147,7 @@ impl Watcher for Grower {
     fn unread(&mut self, from: usize, script: &Script, why: &str) {
         let outline = Outline { unread: vec![why.to_owned()], ..Outline::default() };
         self.found(Some(from), Inner::Text(self.texts.len()));
-        self.texts.push(Text { text: script.text.clone(), outline, told: HashMap::new() });
+        self.texts.push(Text { text: script.text.clone(), outline, ..Text::default() });
     }
 }
 
@@ -163,7 +170,8 @@ impl Grower {
     }
 
     fn grown(&mut self, text: usize) -> Tree {
-        let Text { outline, mut told, .. } = self.texts.get_mut(text).map(std::mem::take).unwrap_or_default();
+        let Text { outline, certain, mut told, .. } =
+            self.texts.get_mut(text).map(std::mem::take).unwrap_or_default();
         let Outline { parts, unread, cut } = outline;
         let mut grown: Vec<Branch> = Vec::with_capacity(parts.len());
         for part in &parts {
@@ -200,11 +208,12 @@ impl Grower {
             }
         }
         branches.reverse();
-        // The outline was full, but not the reading.
-        let mut rest: Vec<usize> = told.into_values().collect();
+        // Guesses, and what was read when the outline was full.
+        let mut rest: Vec<(usize, usize)> = told.into_iter().collect();
         rest.sort_unstable();
-        for number in rest {
-            let mut branch = Branch::default();
+        for (place, number) in rest {
+            let kind = if place < certain { Kind::default() } else { Kind::Guess };
+            let mut branch = Branch { kind, ..Branch::default() };
             self.put(&mut branch, number);
             branches.push(branch);
         }

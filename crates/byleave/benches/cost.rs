@@ -5,6 +5,8 @@
 //! its bar, or, where the bar is out of reach, more than twice what was reached.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
+mod page;
+
 use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -406,33 +408,8 @@ fn report(rows: &[Row], read: &[usize], write: &[usize], whole: bool) {
     ));
     println!("{table}");
     if whole {
-        write_page(&table);
+        page::write("cost", &table);
     }
     let failed: Vec<&str> = rows.iter().filter(|row| !row.tolerable).map(|row| row.what).collect();
     assert!(failed.is_empty(), "costs more than twice what it did: {failed:?}");
-}
-
-/// Puts the table between the marks of docs/performance.md, with the day and the machine.
-fn write_page(table: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance.md");
-    let said = |program: &str, words: &[&str]| {
-        let output = std::process::Command::new(program).args(words).output();
-        output
-            .ok()
-            .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-            .unwrap_or_default()
-    };
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
-    let machine = format!("{} × {}", said("nproc", &[]), model.trim_start_matches([' ', '\t', ':']));
-    let head = format!(
-        "Written by `cargo bench -p byleave --bench cost` on {}, {machine}, {}.\n\n",
-        said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
-        said("rustc", &["--version"]),
-    );
-    let page = std::fs::read_to_string(&path).unwrap_or_else(|_| "<!-- cost -->\n<!-- /cost -->\n".into());
-    let (before, rest) = page.split_once("<!-- cost -->").unwrap();
-    let (_, after) = rest.split_once("<!-- /cost -->").unwrap();
-    std::fs::write(&path, format!("{before}<!-- cost -->\n{head}{table}<!-- /cost -->{after}")).unwrap();
-    println!("written to {}", path.display());
 }

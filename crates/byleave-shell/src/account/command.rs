@@ -15,6 +15,9 @@ impl Teller<'_> {
         if let Some(fault) = manual::faults().first() {
             self.unknown(format!("the manuals are broken: {fault}"));
         }
+        if let Some(fault) = danger::fault() {
+            self.unknown(format!("the list of dangers is broken: {fault}"));
+        }
         self.redirections();
         let with_program = !self.command.words.is_empty();
         for (name, value) in &self.command.assignments {

@@ -32,7 +32,9 @@ fn alternatives(atoms: &[Atom], budget: &mut usize, depth: usize) -> Option<Vec<
         return None;
     }
     for (open, atom) in atoms.iter().enumerate() {
-        if *atom != Atom::Bare('{') {
+        // `{}` at the front is what `find` and `xargs` fill in.
+        let filled = open == 0 && atoms.get(1) == Some(&Atom::Bare('}'));
+        if *atom != Atom::Bare('{') || filled {
             continue;
         }
         let Some(close) = closing(atoms, open) else { continue };
@@ -67,17 +69,18 @@ fn alternatives(atoms: &[Atom], budget: &mut usize, depth: usize) -> Option<Vec<
     Some(vec![atoms.to_vec()])
 }
 
-/// Where the brace that opens there is closed.
+/// Where the brace that opens there is closed: one before any comma or `..` is a character like others.
 fn closing(atoms: &[Atom], open: usize) -> Option<usize> {
     let mut depth = 0_usize;
-    for (at, atom) in atoms.iter().enumerate().skip(open) {
+    let mut parts = false;
+    for (at, atom) in atoms.iter().enumerate().skip(open + 1) {
         match atom {
             Atom::Bare('{') => depth += 1,
-            Atom::Bare('}') => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(at);
-                }
+            Atom::Bare('}') if depth > 0 => depth -= 1,
+            Atom::Bare('}') if parts => return Some(at),
+            Atom::Bare(',') if depth == 0 => parts = true,
+            Atom::Bare('.') if depth == 0 && atoms.get(at + 1) == Some(&Atom::Bare('.')) => {
+                parts |= atoms.get(at + 2) != Some(&Atom::Bare('}'));
             }
             _ => {}
         }

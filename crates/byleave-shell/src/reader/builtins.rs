@@ -261,7 +261,7 @@ impl Reader<'_> {
         let Some(first) = operands.first() else { return };
         let path = first.field.word.text().map(str::to_owned);
         let text = match (&path, &state.place) {
-            (Some(path), Where::At { physical, .. }) if path.contains('/') && state.settled => {
+            (Some(path), Where::At { physical, .. }) if path.contains('/') && state.is_settled() => {
                 self.scene.resolve(physical, path).and_then(|path| self.scene.text(&path))
             }
             _ => None,

@@ -110,7 +110,7 @@ impl Reader<'_> {
             }
         }
         let logical = format!("/{}", parts.join("/"));
-        if !state.settled || !self.scene.is_directory(&logical) {
+        if !state.is_settled() || !self.scene.is_directory(&logical) {
             return (lost("the directory it goes to may change before it does"), false);
         }
         match self.scene.resolve("/", &logical) {

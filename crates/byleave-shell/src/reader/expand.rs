@@ -28,6 +28,21 @@ pub(super) enum Atom {
 pub(super) struct Field {
     pub(super) word: Word,
     pub(super) splits: bool,
+    /// For a name that a glob matched: what is certain of it if files change before the glob is looked at.
+    pattern: Option<Word>,
+}
+
+impl Field {
+    pub(super) fn new(word: Word) -> Self {
+        Self { word, splits: false, pattern: None }
+    }
+
+    /// Bash looks for files when all words of a command are expanded: what ran in a later one may have made some.
+    pub(super) fn unsettle(&mut self) {
+        if let Some(pattern) = self.pattern.take() {
+            self.word = pattern;
+        }
+    }
 }
 
 /// How a word that stays one word is read.
@@ -39,12 +54,28 @@ pub(super) enum Single {
     Plain,
 }
 
+/// Where in a word a tilde may stand for a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tildes {
+    /// At its front only, as in what braces made: it is no assignment, even where it looks like one.
+    Front,
+    /// At its front, and in what looks like an assignment after `=` and `:`.
+    Word,
+    /// At its front and after every `:`.
+    Value,
+}
+
 impl Reader<'_> {
     /// The words that a word becomes.
     pub(super) fn fields(&mut self, raw: &Raw, state: &mut State) -> Vec<Field> {
         let atoms = self.atoms(raw, state);
         let words = match braces::expand(&atoms) {
-            Braced::Not => vec![atoms],
+            Braced::Not => {
+                let word = self.tilde(atoms, state, Tildes::Word);
+                let mut fields = Vec::new();
+                self.split(&word, state, &mut fields);
+                return fields;
+            }
             // Braces are expanded before the dollar is looked at: `$x{a,b}` is `$xa $xb`.
             Braced::Words(_) if raw.parts.iter().any(|part| matches!(part, Part::Parameter(_))) => {
                 return vec![unknown("braces beside an expansion change what is expanded")];
@@ -57,7 +88,7 @@ impl Reader<'_> {
         };
         let mut fields = Vec::new();
         for word in words {
-            let word = self.tilde(word, state, false);
+            let word = self.tilde(word, state, Tildes::Front);
             self.split(&word, state, &mut fields);
         }
         fields
@@ -66,7 +97,8 @@ impl Reader<'_> {
     /// The one word that a word stays where the shell does not split.
     pub(super) fn single(&mut self, raw: &Raw, state: &mut State, single: Single) -> Word {
         let atoms = self.atoms(raw, state);
-        let atoms = self.tilde(atoms, state, single == Single::Value);
+        let tildes = if single == Single::Value { Tildes::Value } else { Tildes::Word };
+        let atoms = self.tilde(atoms, state, tildes);
         whole(&atoms)
     }
 
@@ -140,7 +172,8 @@ impl Reader<'_> {
     }
 
     /// Replaces `~` where it stands for a directory.
-    fn tilde(&mut self, atoms: Vec<Atom>, state: &State, is_value: bool) -> Vec<Atom> {
+    fn tilde(&mut self, atoms: Vec<Atom>, state: &State, tildes: Tildes) -> Vec<Atom> {
+        let is_value = tildes == Tildes::Value;
         if !atoms.contains(&Atom::Bare('~')) {
             return atoms;
         }
@@ -154,10 +187,11 @@ impl Reader<'_> {
                 .collect()
         });
         let after_name = equals.filter(|_| {
-            !is_value && name.as_deref().is_some_and(|name| is_name(name.strip_suffix('+').unwrap_or(name)))
+            tildes == Tildes::Word
+                && name.as_deref().is_some_and(|name| is_name(name.strip_suffix('+').unwrap_or(name)))
         });
         // `a[1]=~` counts too, where the subscript is one.
-        let subscripted = !is_value && atoms.contains(&Atom::Bare('['));
+        let subscripted = tildes == Tildes::Word && atoms.contains(&Atom::Bare('['));
         let mut expanded = Vec::new();
         let mut rest = atoms.iter().enumerate().peekable();
         while let Some((at, atom)) = rest.next() {
@@ -203,6 +237,7 @@ impl Reader<'_> {
                     why: "what `~` stands for before a colon is not certain".to_owned(),
                     splits: false,
                 });
+                rest.by_ref().take(login.chars().count()).for_each(drop);
                 continue;
             }
             if !plain {
@@ -252,7 +287,7 @@ impl Reader<'_> {
             let pieces = if splits { Vec::new() } else { certain_pieces(atoms) };
             let globs = atoms.iter().any(|atom| matches!(atom, Atom::Bare('*' | '?' | '[')));
             let one = !splits && !globs;
-            fields.push(Field { word: Word::Unknown(Riddle { why, pieces, one }), splits });
+            fields.push(Field { splits, ..Field::new(Word::Unknown(Riddle { why, pieces, one })) });
             return;
         }
         let mut current: Vec<Glyph> = Vec::new();
@@ -283,17 +318,23 @@ impl Reader<'_> {
         }
         for word in ready {
             if glob::is_glob(&word) {
-                fields.extend(self.glob(&word, state).into_iter().map(|word| Field { word, splits: false }));
+                let pattern = glob::unknown(&word);
+                let names = self.glob(&word, state).unwrap_or_else(|| vec![pattern.clone()]);
+                fields.extend(
+                    names
+                        .into_iter()
+                        .map(|name| Field { pattern: Some(pattern.clone()), ..Field::new(name) }),
+                );
             } else {
                 let text = word.iter().map(|glyph| glyph.c).collect();
-                fields.push(Field { word: Word::Literal(text), splits: false });
+                fields.push(Field::new(Word::Literal(text)));
             }
         }
     }
 }
 
 fn unknown(why: &str) -> Field {
-    Field { word: Word::unknown(why), splits: true }
+    Field { splits: true, ..Field::new(Word::unknown(why)) }
 }
 
 /// Everything as one word.

@@ -51,18 +51,18 @@ pub(super) fn pieces(word: &[Glyph]) -> Vec<String> {
         .collect()
 }
 
+/// A pattern of which nobody knows what it will match.
+pub(super) fn unknown(word: &[Glyph]) -> Word {
+    let text: String = word.iter().map(|glyph| glyph.c).collect();
+    let why = format!("`{text}` is what files there are when it runs");
+    Word::Unknown(Riddle { why, pieces: pieces(word), one: false })
+}
+
 impl Reader<'_> {
-    /// The words that a pattern becomes.
-    pub(super) fn glob(&mut self, word: &[Glyph], state: &State) -> Vec<Word> {
-        let names = if state.settled { self.matches(word, state) } else { None };
-        match names {
-            Some(names) if !names.is_empty() => names.into_iter().map(Word::Literal).collect(),
-            _ => {
-                let text: String = word.iter().map(|glyph| glyph.c).collect();
-                let why = format!("`{text}` is what files there are when it runs");
-                vec![Word::Unknown(Riddle { why, pieces: pieces(word), one: false })]
-            }
-        }
+    /// The words that a pattern becomes; `None` where that is not certain.
+    pub(super) fn glob(&mut self, word: &[Glyph], state: &State) -> Option<Vec<Word>> {
+        let names = if state.is_settled() { self.matches(word, state) } else { None };
+        names.filter(|names| !names.is_empty()).map(|names| names.into_iter().map(Word::Literal).collect())
     }
 
     fn matches(&mut self, word: &[Glyph], state: &State) -> Option<Vec<String>> {

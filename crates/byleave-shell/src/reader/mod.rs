@@ -54,20 +54,42 @@ pub fn read(text: &str, scene: &dyn Scene) -> Reading {
     }
     let text = text.replace('\0', "");
     let shell = scene.shell();
-    if !matches!(shell, "bash" | "sh") {
+    if !is_read(shell) {
         reader.puzzle(format!("`{shell}` would run it, and only bash is read"), 0..text.len());
-        reader.sweep(&text);
+        reader.sweep(&text, &(0..text.len()));
     } else if text.len() > TEXT_BYTES_MAX {
         reader.puzzle("it is longer than is read; only its words were looked at", 0..text.len());
-        reader.sweep(&text);
+        reader.sweep(&text, &(0..text.len()));
     } else {
         reader.text(&text, &mut state, None);
         if reader.is_full {
             reader.puzzle("it holds more commands or words than are read", 0..text.len());
-            reader.sweep(&text);
+            reader.sweep(&text, &(0..text.len()));
         }
     }
-    Reading { commands: reader.commands, riddles: reader.riddles, outline: reader.within.outline() }
+    let outline = reader.within.outline();
+    let mut reading =
+        Reading { commands: reader.commands, riddles: reader.riddles, guesses: Vec::new(), outline };
+    if !reading.is_certain() {
+        reading.guesses = guess(&text, scene, &reading.commands);
+    }
+    reading
+}
+
+/// Whether a shell of this name reads as bash does.
+fn is_read(shell: &str) -> bool {
+    matches!(shell, "bash" | "sh")
+}
+
+/// The commands that it would come to if nothing got in the way of what is known at any point.
+fn guess(text: &str, scene: &dyn Scene, known: &[Command]) -> Vec<Command> {
+    if text.len() > TEXT_BYTES_MAX || !is_read(scene.shell()) {
+        return Vec::new();
+    }
+    let mut reader = Reader::new(scene);
+    reader.text(text, &mut State::guessing(scene), None);
+    let is_new = |guess: &Command| !known.iter().any(|command| command.does_the_same(guess));
+    reader.commands.into_iter().filter(is_new).collect()
 }
 
 /// What has been read so far, and where the reading stands.

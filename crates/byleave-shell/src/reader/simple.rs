@@ -60,10 +60,13 @@ impl Reader<'_> {
             // What is written as an assignment stays one word.
             if declares && written_name(raw).is_some() {
                 let word = self.single(raw, &mut state, Single::Plain);
-                operands.push(Operand { field: Field { word, splits: false }, raw });
+                operands.push(Operand { field: Field::new(word), raw });
                 continue;
             }
             operands.extend(self.fields(raw, &mut state).into_iter().map(|field| Operand { field, raw }));
+        }
+        if !state.is_settled() {
+            operands.iter_mut().for_each(|operand| operand.field.unsettle());
         }
         let is_bare = operands.is_empty() && words.is_empty();
         let mut scratch = state.clone();

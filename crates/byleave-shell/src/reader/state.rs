@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) stack: Option<Vec<Where>>,
     /// No command so far can have changed files.
     pub(super) settled: bool,
+    /// Nothing is ever forgotten: what was last known is taken to hold. For guesses, which prove nothing.
+    guesses: bool,
     /// Functions that are certain to be defined.
     pub(super) functions: BTreeSet<String>,
 }
@@ -91,8 +93,23 @@ impl State {
             place: Where::At { logical: cwd.clone(), physical: cwd },
             stack: Some(Vec::new()),
             settled: true,
+            guesses: false,
             functions: BTreeSet::new(),
         }
+    }
+
+    /// The same for a guess.
+    pub(super) fn guessing(scene: &dyn Scene) -> Self {
+        Self { guesses: true, ..Self::new(scene) }
+    }
+
+    pub(super) fn guesses(&self) -> bool {
+        self.guesses
+    }
+
+    /// Whether files are as the scene says.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled || self.guesses
     }
 
     pub(super) fn place(&self) -> Place {
@@ -134,6 +151,9 @@ impl State {
     }
 
     pub(super) fn set(&mut self, name: &str, value: Value) {
+        if self.guesses && value == Value::Unknown && self.variables.contains_key(name) {
+            return;
+        }
         self.variables.insert(name.to_owned(), value);
     }
 
@@ -147,7 +167,17 @@ impl State {
     }
 
     pub(super) fn make_odd(&mut self, name: &str) {
-        self.odd.insert(name.to_owned());
+        if !self.guesses {
+            self.odd.insert(name.to_owned());
+        }
+    }
+
+    /// Notes that nobody knows the directory any more.
+    pub(super) fn lose_place(&mut self, why: &str) {
+        if !self.guesses {
+            self.place = Where::Unknown(why.to_owned());
+            self.stack = None;
+        }
     }
 
     /// Whether words are split at blanks and line ends, as they are unless someone changed that.
@@ -156,21 +186,29 @@ impl State {
     }
 
     pub(super) fn forget_variables(&mut self) {
+        if self.guesses {
+            return;
+        }
         self.variables.clear();
         self.inherits = false;
     }
 
     /// After something that may have done anything to the shell.
     pub(super) fn forget(&mut self, why: &str) {
+        if self.guesses {
+            return;
+        }
         self.forget_variables();
-        self.place = Where::Unknown(why.to_owned());
-        self.stack = None;
+        self.lose_place(why);
         self.settled = false;
         self.functions.clear();
     }
 
     /// What is certain whichever of two ways was taken.
     pub(super) fn join(mut self, other: &Self) -> Self {
+        if self.guesses {
+            return self.or_else(other);
+        }
         let names: BTreeSet<String> = self.variables.keys().chain(other.variables.keys()).cloned().collect();
         for name in names {
             let (one, two) = (self.variables.get(&name), other.variables.get(&name));
@@ -194,6 +232,22 @@ impl State {
         }
         self.settled &= other.settled;
         self.functions.retain(|name| other.functions.contains(name));
+        self
+    }
+
+    /// What is guessed whichever of two ways was taken: the first, and where that knows nothing, the other.
+    fn or_else(mut self, other: &Self) -> Self {
+        for (name, value) in &other.variables {
+            let own = self.variables.entry(name.clone()).or_insert(Value::Unknown);
+            if *own == Value::Unknown {
+                *own = value.clone();
+            }
+        }
+        if matches!(self.place, Where::Unknown(_)) {
+            self.place = other.place.clone();
+        }
+        self.stack = self.stack.or_else(|| other.stack.clone());
+        self.functions.extend(other.functions.iter().cloned());
         self
     }
 }

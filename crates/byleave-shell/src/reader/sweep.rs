@@ -1,6 +1,7 @@
 //! The sweep: where text cannot be parsed, whatever looks like a command in it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::{COMMANDS_MAX, Reader};
 use crate::reading::{Command, Place};
@@ -13,8 +14,8 @@ const LEADING: [&str; 14] =
 
 impl Reader<'_> {
     /// Lists every stretch between operators as a command, quotes taken off: a net for denials, never a proof. A puzzle
-    /// must stand beside it.
-    pub(super) fn sweep(&mut self, text: &str) {
+    /// must stand beside it. The span is the place of the whole in the text that was given.
+    pub(super) fn sweep(&mut self, text: &str, span: &Range<usize>) {
         let mut seen = BTreeSet::new();
         for quotes_divide in [false, true] {
             let divides = |c: char| {
@@ -39,7 +40,7 @@ impl Reader<'_> {
                         redirections: Vec::new(),
                         input: None,
                         place: Place::Unknown("it was not parsed".to_owned()),
-                        span: 0..text.len(),
+                        span: span.clone(),
                         within: vec!["unread"],
                         is_function: false,
                     });

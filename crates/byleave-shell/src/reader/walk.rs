@@ -2,7 +2,7 @@
 
 use super::Reader;
 use super::changes;
-use super::expand::Single;
+use super::expand::{Field, Single};
 use super::piped;
 use super::state::{State, Value};
 use super::trail::part_of;
@@ -73,8 +73,9 @@ impl Reader<'_> {
                 }
                 Err(Broken { why }) => {
                     let rest: String = chars.get(start..).unwrap_or_default().iter().collect();
-                    self.puzzle(format!("it could not be parsed: {why}"), self.bytes(&(start..chars.len())));
-                    self.sweep(&rest);
+                    let span = self.bytes(&(start..chars.len()));
+                    self.puzzle(format!("it could not be parsed: {why}"), span.clone());
+                    self.sweep(&rest, &span);
                     state.forget("it could not be parsed");
                     break;
                 }
@@ -91,8 +92,8 @@ impl Reader<'_> {
     pub(super) fn text_within(&mut self, kind: &'static str, text: &str, state: &mut State) {
         let outer = self.here();
         if self.texts_deep >= super::TEXTS_DEEP_MAX || self.is_full {
-            self.puzzle("text holds text too deeply to be read", outer);
-            self.sweep(text);
+            self.puzzle("text holds text too deeply to be read", outer.clone());
+            self.sweep(text, &outer);
             state.forget("it was not read");
             return;
         }
@@ -315,8 +316,7 @@ impl Reader<'_> {
                 state.forget_variables();
             }
             if changes.place {
-                state.place = super::state::Where::Unknown("a loop changes it".to_owned());
-                state.stack = None;
+                state.lose_place("a loop changes it");
             }
         }
     }
@@ -341,11 +341,16 @@ impl Reader<'_> {
     ) -> Flow {
         let mut values = Vec::new();
         for word in words.unwrap_or_default() {
-            values.extend(self.fields(word, &mut state).into_iter().map(|field| field.word));
+            values.extend(self.fields(word, &mut state));
         }
-        let known: Option<Vec<String>> = values.iter().map(|word| word.text().map(str::to_owned)).collect();
+        if !state.is_settled() {
+            values.iter_mut().for_each(Field::unsettle);
+        }
+        let known: Option<Vec<String>> =
+            values.iter().map(|field| field.word.text().map(str::to_owned)).collect();
         let changes = changes::of(body, &self.functions);
-        let is_plain = !changes.anything && !changes.variables && !changes.place && !asks && words.is_some();
+        let is_still = !changes.anything && !changes.variables && !changes.place;
+        let is_plain = (is_still || state.guesses()) && !asks && words.is_some();
         if let Some(known) = known.filter(|known| is_plain && known.len() <= ROUNDS_MAX) {
             for value in known {
                 self.within.labelled(format!("{name}={value}"));
@@ -485,6 +490,7 @@ impl Reader<'_> {
                         text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && !text.is_empty()
                     });
                     if !is_descriptor && redirect.operator == Direction::DuplicateOutput {
+                        state.settled = false;
                         redirections.push(Redirection { access: Access::Write, target });
                     } else if target.text().is_none() {
                         redirections.push(Redirection { access: Access::Read, target });

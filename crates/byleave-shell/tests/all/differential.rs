@@ -50,6 +50,16 @@ const REGRESSIONS: &[&str] = &[
     "p2 d*/* & pushd d2 > f0; p0 > f0; wait",
     // Braces come before the dollar.
     "v=1 va=2; p0 $v{a,b} {$v,x}a {p$,q}v",
+    // A brace that closes before any comma is a character like others (seed 37364).
+    "p0 {p}1,z} {a{b}c,d} {a}..b} {1..}x,y} {}a,b} x{}a,b} {a{}b,c} {a,{}b,c}} {a,b}{}c,d}",
+    // What stands for `~` before a colon takes more than the tilde in (seed 44691).
+    "cd d1; cd ..; p0 ~+: ~-:x ~+:/a ~+/b",
+    // Files are looked for when all words are expanded, also those behind a glob (seeds 39562, 61804).
+    "p0 * $(p1 > f0)",
+    "p0 * ${v:-$(p1 >& f2)}",
+    "for v in * $(p1 > f1); do p0 $v; done",
+    // What braces made is no assignment, so that a tilde within it is none (seed 14358).
+    "p0 {a,{b,c}}d=b:~ {a,b}=~ x={~,a} x=~/{a,b} {~,x} {~/,x}y x={a,b}:~",
 ];
 
 /// What was run: where, and its words.

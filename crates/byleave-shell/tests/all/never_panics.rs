@@ -25,6 +25,18 @@ fn is_quiet(text: &str) -> bool {
     text.contains('#') || text.contains("((") || text.contains('!') || text.contains("\\\n")
 }
 
+// Found by fuzzing: what could not be parsed within backquotes had its place in the inner text, not in the whole.
+#[test]
+fn every_place_is_one_in_the_text() {
+    for text in ["`lt'/ws.l\u{200b}`l", "é`é'`", "eval \"é 'é\"", "é $(`é \"`)"] {
+        let reading = read(text, &MadeUp::default());
+        let spans = reading.commands.iter().map(|command| &command.span);
+        for span in spans.chain(reading.riddles.iter().map(|riddle| &riddle.span)) {
+            assert!(text.get(span.clone()).is_some_and(|_| span.end <= text.len()), "{text}: {span:?}");
+        }
+    }
+}
+
 // req: P3
 #[test]
 fn what_is_nested_endlessly_is_read() {

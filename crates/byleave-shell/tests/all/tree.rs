@@ -52,6 +52,7 @@ fn shape(branches: &[Branch]) -> String {
         });
         let name = match branch.kind {
             Kind::Command | Kind::Possible => words.unwrap_or_default(),
+            Kind::Guess => format!("?{}", words.unwrap_or_default()),
             Kind::Wrapped => format!("^{}", words.unwrap_or_default()),
             Kind::Text => "text".to_owned(),
             Kind::Part(kind) => kind.to_owned(),
@@ -74,7 +75,7 @@ fn what_stands_in_what() {
         ("if a; then b; else c; fi", "if[condition[a], then[b], else[c]]"),
         ("while a; do b; done", "loop[while[a], do[b]]"),
         ("for x in 1 2; do a $x; done", "for[round[a 1], round[a 2]]"),
-        ("f() { a; }; f", "function[group[a]], f"),
+        ("f() { a; }; f", "function[group[a]], f, ?a"),
         ("timeout 5 env touch x", "timeout 5 env touch x[^env touch x[^touch x]]"),
         ("sh -c 'a | b; c'", "sh -c a | b; c[text[pipeline[a, b], c]]"),
         ("find . -exec touch x \\;", "find . -exec touch x ;[^touch x]"),

@@ -125,6 +125,7 @@ fn said(branch: &Branch, program: Option<&str>, by: Option<&str>) -> (String, St
             (shortened(&quoted(text)), format!("text that {by} runs as commands"))
         }
         Kind::Possible => (text, "looks like a command in what could not be read; may not be one".to_owned()),
+        Kind::Guess => (text, "may come to this, if what is known now still holds when it runs".to_owned()),
         Kind::Part(kind) => {
             let (name, gloss) = part(kind);
             let label =
@@ -219,6 +220,7 @@ fn branch_value(branch: &Branch, places: &Places<'_>) -> Value {
         Kind::Wrapped => "wrapped",
         Kind::Text => "text",
         Kind::Possible => "possible",
+        Kind::Guess => "guess",
         Kind::Part(kind) => kind,
     };
     let joint = match branch.joint {

@@ -45,9 +45,11 @@ pub(super) fn find(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wo
                 let rest = words.get(at..).unwrap_or_default();
                 let end =
                     rest.iter().position(|word| matches!(word.text(), Some(";" | "+"))).unwrap_or(rest.len());
+                let command = rest.get(..end).unwrap_or_default();
                 for start in &starts {
-                    teller.inner_words(rest.iter().take(end).map(|word| fill(word, "{}", start)).collect());
+                    teller.inner_words(command.iter().map(|word| fill(word, "{}", start)).collect());
                 }
+                as_written(teller, command, "{}");
                 at = at.saturating_add(end).saturating_add(1);
             }
             "-fprint" | "-fprint0" | "-fls" | "-fprintf" => {
@@ -86,8 +88,10 @@ pub(super) fn fd(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word
         }
         let rest = words.get(at..).unwrap_or_default();
         let end = rest.iter().position(|word| word.text() == Some(";")).unwrap_or(rest.len());
+        let written = rest.get(..end).unwrap_or_default();
+        as_written(teller, written, "{}");
         let mut command: Vec<Word> =
-            rest.iter().take(end).map(|word| fill(word, "{}", &Word::literal("."))).collect();
+            written.iter().map(|word| fill(word, "{}", &Word::literal("."))).collect();
         command.push(Word::Unknown(Riddle { why: "what fd finds".into(), pieces: Vec::new(), one: true }));
         teller.inner_words(command);
         at = at.saturating_add(end).saturating_add(1);
@@ -125,6 +129,7 @@ pub(super) fn xargs(teller: &mut Teller<'_>, manual: &'static Manual, words: &[W
             }
         }
         (Some(mark), None) => {
+            as_written(teller, &inner, &mark);
             inner = inner.iter().map(|word| fill(word, &mark, &from_input(true))).collect();
             teller.inner_words(inner);
         }
@@ -162,6 +167,15 @@ pub(super) fn parallel(teller: &mut Teller<'_>, manual: &'static Manual, words: 
     }
     let arguments: Vec<Word> = words.iter().skip(end).map(|word| (*word).clone()).collect();
     teller.guess(&arguments);
+}
+
+/// A command with words of which only a part is filled in, such as a script, as it stands: what is denied in it is denied
+/// whatever is filled in.
+fn as_written(teller: &mut Teller<'_>, words: &[Word], mark: &str) {
+    let in_part = |word: &Word| word.text().is_some_and(|text| text != mark && text.contains(mark));
+    if words.iter().any(in_part) {
+        teller.inner_words(words.to_vec());
+    }
 }
 
 /// Puts what was found in the place of `{}`. What is found lies beneath where the search began, so that is named.

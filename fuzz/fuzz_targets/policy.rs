@@ -1,0 +1,80 @@
+//! Any text as a policy file: it is read in full or what is wrong is told with its place; a project's never loosens.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use byleave_core::effect::Plan;
+use byleave_core::policy::{Examples, Layer, Policy, Rule, RuleFile, read};
+use byleave_core::ruling::Verdict;
+use byleave_fuzz::{PLACES, judge, plan};
+use libfuzzer_sys::fuzz_target;
+
+/// Reads the commands that stand as examples.
+struct Commands;
+
+impl Examples for Commands {
+    fn plan(&self, command: &str) -> Option<Plan> {
+        Some(plan(command))
+    }
+}
+
+/// Some rules of every verdict and kind. All of the built-in ones would take longer to make ready than everything else here.
+const BASE: &str = r#"
+[[rule]]
+id = "reading"
+verdict = "allow"
+run = ["ls", "cat", "git log", "head", "touch"]
+read = "/**"
+[[rule]]
+id = "writing"
+verdict = "allow"
+write = "/ws/**"
+[[rule]]
+id = "secret"
+verdict = "deny"
+touch = "**/.env"
+[[rule]]
+id = "gone"
+verdict = "deny"
+run = "rm -rf"
+reach = "example.org"
+[[rule]]
+id = "asked"
+verdict = "ask"
+run = "git log"
+"#;
+
+static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    let file = RuleFile { name: "base.toml", layer: Layer::Organisation, text: BASE };
+    read(&file, &PLACES, &Commands).expect("the rules of the base").rules
+});
+
+/// Commands and what those rules say of them.
+static JUDGED: LazyLock<Vec<(Plan, Verdict)>> = LazyLock::new(|| {
+    let policy = Policy::new(RULES.clone()).expect("a policy");
+    let commands = ["ls", "cat .env", "rm -rf /", "curl http://example.org/x", "git log | head", "touch a > b"];
+    commands.map(plan).into_iter().map(|plan| (plan.clone(), judge(&policy, &plan))).collect()
+});
+
+fuzz_target!(|text: &str| {
+    for layer in [Layer::User, Layer::Project] {
+        match read(&RuleFile { name: "p.toml", layer, text }, &PLACES, &Commands) {
+            Err(fault) => {
+                assert!(!fault.flaws.is_empty(), "a file without a flaw is refused");
+                for flaw in &fault.flaws {
+                    assert!(text.get(flaw.span.clone()).is_some(), "{flaw:?} is no place in the text");
+                    assert!(flaw.line > 0 && flaw.column > 0 && !flaw.todo.is_empty(), "{flaw:?}");
+                }
+            }
+            Ok(found) if found.rules.is_empty() => {}
+            Ok(found) => {
+                let Ok(policy) = Policy::new([RULES.clone(), found.rules].concat()) else { continue };
+                for (plan, before) in JUDGED.iter() {
+                    let verdict = judge(&policy, plan);
+                    assert!(layer != Layer::Project || verdict >= *before, "a project loosened: {plan:?}");
+                    assert!(*before != Verdict::Deny || verdict == Verdict::Deny, "a deny softened: {plan:?}");
+                }
+            }
+        }
+    }
+});

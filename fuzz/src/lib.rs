@@ -1,0 +1,116 @@
+//! What both targets need: a small world to read commands in, and a plan judged under a policy.
+
+use byleave_core::call::Mode;
+use byleave_core::effect::{Danger, Plan};
+use byleave_core::id::{AgentId, SessionId};
+use byleave_core::manifest::{Class, Manifest};
+use byleave_core::policy::{Places, Policy, Request};
+use byleave_core::ruling::Verdict;
+use byleave_shell::danger::Grade;
+use byleave_shell::scene::Scene;
+
+/// Where everything is in the small world.
+pub const PLACES: Places<'_> = Places {
+    workspace: Some("/ws"),
+    home: Some("/home/u"),
+    state: Some("/home/u/.local/state/byleave"),
+    config: Some("/home/u/.config/byleave"),
+};
+
+/// A world of a few files; `x.sh` runs itself.
+pub struct World;
+
+const FILES: [(&str, &str); 6] = [
+    ("/ws/a.txt", "a"),
+    ("/ws/.env", "KEY=1"),
+    ("/ws/x.sh", "rm a.txt; . ./x.sh; ./x.sh"),
+    ("/ws/src/lib.rs", ""),
+    ("/ws/sp ace", ""),
+    ("/home/u/.bashrc", "alias ls='rm -rf'"),
+];
+
+impl Scene for World {
+    fn cwd(&self) -> &str {
+        "/ws"
+    }
+
+    fn home(&self) -> Option<&str> {
+        Some("/home/u")
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        match name {
+            "HOME" => Some("/home/u".into()),
+            "PWD" => Some("/ws".into()),
+            "FOO" => Some("foo bar".into()),
+            _ => None,
+        }
+    }
+
+    fn program(&self, name: &str) -> Option<String> {
+        if name.contains('/') {
+            let path = self.resolve("/ws", name)?;
+            return self.text(&path).map(|_| path);
+        }
+        Some(format!("/usr/bin/{name}"))
+    }
+
+    fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
+        let whole = if path.starts_with('/') { path.to_owned() } else { format!("{cwd}/{path}") };
+        let mut steps = Vec::new();
+        for step in whole.split('/') {
+            match step {
+                "" | "." => {}
+                ".." => drop(steps.pop()),
+                step => steps.push(step),
+            }
+        }
+        Some(format!("/{}", steps.join("/")))
+    }
+
+    fn list(&self, directory: &str) -> Option<Vec<String>> {
+        let prefix = if directory == "/" { "/".to_owned() } else { format!("{directory}/") };
+        let first_step = |path: &str| path.strip_prefix(&prefix)?.split('/').next().map(str::to_owned);
+        let mut names: Vec<String> = FILES.iter().filter_map(|(path, _)| first_step(path)).collect();
+        names.sort();
+        names.dedup();
+        Some(names)
+    }
+
+    fn is_directory(&self, path: &str) -> bool {
+        path == "/" || FILES.iter().any(|(file, _)| file.starts_with(&format!("{path}/")))
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        FILES.iter().find(|(file, _)| *file == path).map(|(_, text)| (*text).to_owned())
+    }
+}
+
+/// What a command would do in the small world.
+pub fn plan(command: &str) -> Plan {
+    let account = byleave_shell::tell(command, &World);
+    let dangers = account.dangers.iter().map(|danger| Danger {
+        id: danger.id.clone(),
+        why: danger.why.clone(),
+        denied: danger.grade == Grade::Deny,
+    });
+    Plan { effects: account.effects, dangers: dangers.collect(), ..Plan::default() }
+}
+
+/// The verdict on a plan of a shell tool.
+pub fn judge(policy: &Policy, plan: &Plan) -> Verdict {
+    let mut manifest = Manifest::new("bash", "", serde_json::Value::Null);
+    (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
+    let (session, agent) = (SessionId::new("s").expect("a session"), AgentId::new("a").expect("an agent"));
+    let request = Request {
+        manifest: &manifest,
+        plan,
+        mode: Mode::ConfirmSensitive,
+        tool_asks: false,
+        session: &session,
+        agent: &agent,
+        leaves: &[],
+        now: 0,
+    };
+    policy.rule(&request).verdict
+}
