@@ -14,6 +14,7 @@ pub mod gate;
 mod guard;
 pub mod ledger;
 mod lock;
+mod paths;
 pub mod pending;
 pub mod plan;
 pub mod policy_files;

@@ -5,7 +5,6 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path, PathBuf};
 
 use byleave_core::digest::Digest;
 use byleave_core::effect::{Bound, BoundState, Danger, Effect, Plan};
@@ -17,6 +16,9 @@ use byleave_shell::scene::Scene;
 use reqwest::Url;
 use serde_json::Value;
 
+pub use crate::paths::resolve;
+
+use crate::paths::into_text;
 use crate::scene::Here;
 use crate::tool::{Site, ToolFault};
 
@@ -186,61 +188,6 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Spellings of paths that mean another file to whoever expands them after us.
-fn is_for_someone_else(path: &str) -> Option<&'static str> {
-    let variable = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '{' | '('));
-    let drive = |path: &str| matches!(path.as_bytes(), [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
-    if path == "~" || path.starts_with('~') && path.contains('/') {
-        Some("begins with `~`, which only a shell knows: write the whole path")
-    } else if path.strip_prefix('$').is_some_and(variable) {
-        Some("begins with a variable, which only a shell knows: write the whole path")
-    } else if path.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:")) {
-        Some("is an address: write a path")
-    } else if path.starts_with("\\") || drive(path) {
-        Some("is a path of another system")
-    } else {
-        None
-    }
-}
-
-/// The absolute path that a path names, links followed as far as it exists.
-pub fn resolve(path: &str, site: &Site) -> Result<String, ToolFault> {
-    if path.is_empty() || path.contains('\0') {
-        return Err(ToolFault(format!("`{}` is not a path", path.escape_debug())));
-    }
-    if let Some(why) = is_for_someone_else(path) {
-        return Err(ToolFault(format!("`{}` {why}", path.escape_debug())));
-    }
-    let mut existing = site.cwd.join(path);
-    let mut missing: Vec<std::ffi::OsString> = Vec::new();
-    let resolved = loop {
-        match fs::canonicalize(&existing) {
-            Ok(base) => break missing.iter().rev().fold(base, |path, part| path.join(part)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // A dangling link names something that is not beneath its parent: nobody can say what.
-                if existing.symlink_metadata().is_ok() {
-                    return Err(ToolFault(format!(
-                        "`{path}` leads through a link to something that is not there"
-                    )));
-                }
-                match existing.components().next_back() {
-                    Some(Component::Normal(part)) => missing.push(part.to_owned()),
-                    _ => return Err(ToolFault(format!("`{path}` cannot be resolved"))),
-                }
-                existing = existing.parent().map(Path::to_path_buf).unwrap_or_default();
-            }
-            Err(error) => return Err(ToolFault(format!("`{path}` cannot be resolved: {error}"))),
-        }
-    };
-    into_text(resolved)
-}
-
-fn into_text(path: PathBuf) -> Result<String, ToolFault> {
-    path.into_os_string()
-        .into_string()
-        .map_err(|path| ToolFault(format!("`{}` is not readable as text", path.to_string_lossy())))
-}
-
 /// What a path is now, to be held against what it is later.
 pub fn bind(path: &str) -> Result<Bound, ToolFault> {
     let fault = |error: io::Error| ToolFault(format!("`{path}` cannot be looked at: {error}"));
@@ -291,6 +238,8 @@ pub(crate) fn still_bound(plan: &Plan) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use byleave_core::id::{AgentId, SessionId};
     use serde_json::json;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use byleave_shell::scene::Scene;
 
-use crate::plan::resolve;
+use crate::paths::resolve;
 use crate::tool::Site;
 
 /// A directory with more names than this is not listed: what a glob would find there cannot be told.
