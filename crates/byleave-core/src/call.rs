@@ -21,11 +21,32 @@ pub enum Mode {
     ConfirmDangerous,
     /// Nothing asks. For autonomous work; must be asked for.
     Yolo,
+    /// Nothing is changed: what would change something is denied, not asked about. Reading asks as by default.
+    ReadOnly,
 }
 
 impl Mode {
-    /// All modes, from the most to the least asking.
+    /// The modes of asking, from the most to the least. Read-only stands beside them: it denies.
     pub const ALL: [Self; 4] = [Self::ConfirmAll, Self::ConfirmSensitive, Self::ConfirmDangerous, Self::Yolo];
+
+    /// The mode in a word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::ConfirmAll => "confirm-all",
+            Self::ConfirmSensitive => "confirm-sensitive",
+            Self::ConfirmDangerous => "confirm-dangerous",
+            Self::Yolo => "yolo",
+            Self::ReadOnly => "read-only",
+        }
+    }
+
+    /// How it asks, apart from what it denies.
+    pub const fn asking(self) -> Self {
+        match self {
+            Self::ReadOnly => Self::ConfirmSensitive,
+            asking => asking,
+        }
+    }
 }
 
 /// One request by one agent to use one tool. Never changes once received.

@@ -15,6 +15,7 @@ mod example;
 mod file;
 mod index;
 mod judge;
+mod level;
 mod places;
 mod request;
 mod rule;

@@ -171,6 +171,7 @@ impl Reader<'_> {
                 "firm" => rule.firm = self.flag(value).unwrap_or_default(),
                 "dangerous" => rule.dangerous = self.flag(value).unwrap_or_default(),
                 "guarantees" => rule.guarantees = self.plain_texts(value),
+                "delegate" => rule.delegate = self.glob(value),
                 "yes" => rule.yes = self.examples(value, table),
                 "no" => rule.no = self.examples(value, table),
                 kind => match KINDS.iter().find(|(name, _)| *name == kind) {

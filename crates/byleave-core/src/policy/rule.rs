@@ -71,6 +71,9 @@ pub struct Rule {
     pub dangerous: bool,
     /// What must be guaranteed for the allow to hold.
     pub guarantees: Vec<String>,
+    /// Sub-agents whose names fit this glob may do it, for those to whom the rule forbids it: may be delegated, not held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delegate: Option<String>,
     /// In words, for the person who is asked.
     pub why: String,
     /// Where it is written: file and line.
@@ -103,6 +106,7 @@ impl Rule {
             firm: false,
             dangerous: false,
             guarantees: Vec::new(),
+            delegate: None,
             why: String::new(),
             origin: None,
             yes: Vec::new(),
@@ -162,6 +166,10 @@ impl Rule {
             RuleFault::FirmTwice
         } else if !self.guarantees.is_empty() && self.verdict != Verdict::Allow {
             RuleFault::GuaranteesUnused
+        } else if self.delegate.is_some() && self.verdict == Verdict::Allow {
+            RuleFault::DelegateHeld
+        } else if self.delegate.is_some() && self.layer == Layer::Project {
+            RuleFault::ProjectDelegates
         } else if !self.except.iter().all(about) {
             RuleFault::ExceptUnused
         } else if self.patterns.iter().all(|pattern| self.except.contains(pattern)) {
@@ -242,6 +250,14 @@ pub enum RuleFault {
     /// Guarantees on a rule that allows nothing.
     #[error("only an `allow` depends on guarantees; drop them, or make the rule an `allow`")]
     GuaranteesUnused,
+    /// Delegation of what is allowed anyway.
+    #[error(
+        "`delegate` is for what a rule denies or asks about; drop it, or make the rule a `deny` or an `ask`"
+    )]
+    DelegateHeld,
+    /// A project may only tighten.
+    #[error("a project only tightens, and `delegate` allows; move the rule to your own policy file")]
+    ProjectDelegates,
     /// An exception from nothing.
     #[error("it excepts a kind of effect that none of its patterns is about; drop that exception")]
     ExceptUnused,

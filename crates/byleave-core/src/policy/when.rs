@@ -53,7 +53,7 @@ pub(super) struct Condition {
 
 /// A glob over names, as it is and folded.
 #[derive(Debug)]
-struct Name {
+pub(super) struct Name {
     exact: GlobMatcher,
     folded: GlobMatcher,
 }
@@ -91,14 +91,14 @@ impl Condition {
 }
 
 impl Name {
-    fn new(glob: &str) -> Result<Self, BadPattern> {
+    pub(super) fn new(glob: &str) -> Result<Self, BadPattern> {
         Ok(Self {
             exact: glob_of(glob)?.compile_matcher(),
             folded: glob_of(&folded(glob))?.compile_matcher(),
         })
     }
 
-    fn fits(&self, text: &str, sense: Sense) -> bool {
+    pub(super) fn fits(&self, text: &str, sense: Sense) -> bool {
         self.exact.is_match(text) || sense == Sense::Possibly && self.folded.is_match(folded(text).as_ref())
     }
 }

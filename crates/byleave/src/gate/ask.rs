@@ -117,6 +117,7 @@ pub(crate) async fn sheet(
         call: desk.call(),
         session: heading.session,
         agent: heading.agent,
+        lineage: heading.lineage,
         cwd: heading.cwd,
         mode: heading.mode,
         terms,

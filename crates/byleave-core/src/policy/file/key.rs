@@ -24,6 +24,7 @@ pub(super) const RULE: &[&str] = &[
     "firm",
     "dangerous",
     "guarantees",
+    "delegate",
     "yes",
     "no",
 ];
