@@ -6,6 +6,7 @@ mod calls;
 mod explain;
 mod inbox;
 mod policy;
+mod sessions;
 mod terminal;
 mod tools;
 mod world;
