@@ -54,6 +54,36 @@ impl Ceiling {
     }
 }
 
+/// The modes of a call and of everyone above it, met: asks as much as the one that asks most, and reads only if one does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// How much is asked.
+    pub asking: Mode,
+    /// Nothing may be changed.
+    pub read_only: bool,
+}
+
+impl Met {
+    /// The mode of a call, met with those above it.
+    pub fn new(mode: Mode, lineage: &[Opening]) -> Self {
+        let modes = || lineage.iter().map(|opening| opening.ceiling.mode).chain([mode]);
+        let asks_most = |asking: &Mode| modes().any(|mode| mode.asking() == *asking);
+        Self {
+            asking: Mode::ALL.into_iter().find(asks_most).unwrap_or(Mode::ConfirmAll),
+            read_only: modes().any(|mode| mode == Mode::ReadOnly),
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> String {
+        match (self.read_only, self.asking) {
+            (false, asking) => asking.word().to_owned(),
+            (true, asking) if asking == Mode::ReadOnly.asking() => Mode::ReadOnly.word().to_owned(),
+            (true, asking) => format!("{}, {}", Mode::ReadOnly.word(), asking.word()),
+        }
+    }
+}
+
 /// The act with which a session is opened. There is one id for each, so that there can be one opening only.
 pub fn act_of(tenant: &TenantId, session: &SessionId) -> ActId {
     let parts = [tenant.as_str().as_bytes(), session.as_str().as_bytes()];

@@ -188,7 +188,7 @@ impl Gate {
             if given.digest != asked.digest() {
                 return Err(AnswerFault::Mismatch);
             }
-            if desk.record.heading().is_some_and(|heading| heading.agent.as_str() == given.by.name) {
+            if desk.record.heading().is_some_and(|heading| ask::is_asked_by(heading, &given.by.name)) {
                 return Err(AnswerFault::OwnQuestion);
             }
             let answer = ask::answer(&mut desk, &asked, given.reply.clone())?;

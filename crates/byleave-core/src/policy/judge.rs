@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use super::compile::Policy;
 use super::index::{RuleNo, Scratch};
-use super::level::{Level, Standing, add_from_above, ceiling_reasons, is_readonly_use};
+use super::level::{Level, add_from_above, ceiling_reasons, is_readonly_use};
 use super::request::Request;
 use super::rule::{Layer, Rule};
 use crate::call::Mode;
@@ -13,7 +13,7 @@ use crate::effect::{Effect, is_resolved};
 use crate::leave::LeaveMatcher;
 use crate::manifest::{Class, Manifest, NeedsApproval};
 use crate::ruling::{Cause, Reason, Ruling, Verdict};
-use crate::session::Opening;
+use crate::session::{Met, Opening};
 
 /// A rule that is about an effect of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +46,14 @@ impl Policy {
     ///
     /// The lineage begins with the session itself and ends at the top of the tree.
     pub fn rule_in(&self, request: &Request<'_>, lineage: &[Opening]) -> Ruling {
-        let standing = Standing::new(request.mode, lineage);
-        let Heard { mut reasons, mut guarantees } = self.hear(&Level::own(request, standing, lineage));
+        let met = Met::new(request.mode, lineage);
+        let Heard { mut reasons, mut guarantees } = self.hear(&Level::own(request, met, lineage));
         for (above, opening) in lineage.iter().enumerate() {
-            let level = Level::of(opening, above, request, standing, lineage);
+            let level = Level::of(opening, above, request, met, lineage);
             let heard = self.hear(&level);
             guarantees.extend(heard.guarantees);
             let own = heard.reasons.into_iter().chain(self.not_this_agent(&level));
-            for reason in own.chain(ceiling_reasons(&opening.ceiling, request, standing)) {
+            for reason in own.chain(ceiling_reasons(&opening.ceiling, request, met)) {
                 add_from_above(&mut reasons, reason, opening, above);
             }
         }
@@ -76,7 +76,7 @@ impl Policy {
 
     /// Every rule that is about an effect of the plan, and which of them decided on it.
     pub fn explain(&self, request: &Request<'_>) -> Vec<Considered<'_>> {
-        let level = Level::own(request, Standing::new(request.mode, &[]), &[]);
+        let level = Level::own(request, Met::new(request.mode, &[]), &[]);
         let mut scratch = Scratch::default();
         let mut considered = Vec::new();
         for (effect, what) in (0..).zip(&request.plan.effects) {
@@ -137,7 +137,7 @@ impl Policy {
     fn judge_effect(&self, level: &Level<'_>, effect: &Effect, found: &[RuleNo]) -> Vec<Ground> {
         let grounds = self.judge_by_rules(level, effect, found);
         let strictest = grounds.iter().map(|ground| self.verdict(*ground)).max();
-        if !level.standing.read_only || strictest == Some(Verdict::Deny) {
+        if !level.met.read_only || strictest == Some(Verdict::Deny) {
             return grounds;
         }
         let allowed = strictest == Some(Verdict::Allow);
@@ -204,7 +204,7 @@ impl Policy {
     }
 
     fn reason(&self, (ground, effects): (Ground, Vec<u32>), level: &Level<'_>) -> Reason {
-        let mode = level.standing.asking;
+        let mode = level.met.asking;
         let danger = match ground {
             Ground::Danger(place) | Ground::Forbidden(place) => {
                 level.request.plan.dangers.get(place as usize)
@@ -349,7 +349,7 @@ impl Judged {
         let request = &level.request;
         let Request { manifest, plan, .. } = request;
         if plan.effects.is_empty() {
-            self.add(if level.standing.read_only { Ground::Changes } else { Ground::Empty }, None);
+            self.add(if level.met.read_only { Ground::Changes } else { Ground::Empty }, None);
         }
         if let Some(why) = self.sensitive(manifest) {
             self.add(Ground::Sensitive(why), None);
@@ -363,7 +363,7 @@ impl Judged {
         for (place, danger) in (0..).zip(&plan.dangers) {
             self.add(if danger.denied { Ground::Forbidden(place) } else { Ground::Danger(place) }, None);
         }
-        if level.standing.asking == Mode::ConfirmAll {
+        if level.met.asking == Mode::ConfirmAll {
             self.add(Ground::Mode, None);
         }
     }

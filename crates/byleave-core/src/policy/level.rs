@@ -5,39 +5,18 @@
 
 use super::compile::Ready;
 use super::request::Request;
-use crate::call::Mode;
 use crate::effect::Effect;
 use crate::manifest::{Class, Manifest};
 use crate::pattern::{Matcher, Pattern, Sense};
 use crate::ruling::{Cause, Reason, Verdict};
-use crate::session::{Ceiling, Opening};
-
-/// The modes of everyone on the way up, met: asks as much as the one that asks most, and reads only if one does.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
-    /// How much is asked.
-    pub(super) asking: Mode,
-    /// Nothing may be changed.
-    pub(super) read_only: bool,
-}
-
-impl Standing {
-    pub(super) fn new(mode: Mode, lineage: &[Opening]) -> Self {
-        let modes = || lineage.iter().map(|opening| opening.ceiling.mode).chain([mode]);
-        let asks_most = |asking: &Mode| modes().any(|mode| mode.asking() == *asking);
-        Self {
-            asking: Mode::ALL.into_iter().find(asks_most).unwrap_or(Mode::ConfirmAll),
-            read_only: modes().any(|mode| mode == Mode::ReadOnly),
-        }
-    }
-}
+use crate::session::{Ceiling, Met, Opening};
 
 /// A call as that of one session on the way up.
 #[derive(Debug)]
 pub(super) struct Level<'a> {
     /// The call, as if this session made it.
     pub(super) request: Request<'a>,
-    pub(super) standing: Standing,
+    pub(super) met: Met,
     /// The plan has no effect but reads.
     pub(super) reads_only: bool,
     /// It is the session that makes the call, not one above it.
@@ -47,8 +26,8 @@ pub(super) struct Level<'a> {
 
 impl<'a> Level<'a> {
     /// The call as it is.
-    pub(super) fn own(request: &Request<'a>, standing: Standing, lineage: &'a [Opening]) -> Self {
-        Self { request: *request, standing, reads_only: reads_only(request), is_own: true, lineage }
+    pub(super) fn own(request: &Request<'a>, met: Met, lineage: &'a [Opening]) -> Self {
+        Self { request: *request, met, reads_only: reads_only(request), is_own: true, lineage }
     }
 
     /// The call as that of a session on the way up; the first is the one that makes it, under the name it was opened with.
@@ -56,11 +35,11 @@ impl<'a> Level<'a> {
         opening: &'a Opening,
         above: usize,
         request: &Request<'a>,
-        standing: Standing,
+        met: Met,
         lineage: &'a [Opening],
     ) -> Self {
         let request = Request { session: &opening.session, agent: &opening.agent, ..*request };
-        Self { is_own: above == 0, ..Self::own(&request, standing, lineage) }
+        Self { is_own: above == 0, ..Self::own(&request, met, lineage) }
     }
 
     /// Whether a rule is about calls like this one, or lets be delegated what this is.
@@ -93,7 +72,7 @@ impl<'a> Level<'a> {
 }
 
 /// What the ceiling of a session has to say of a call.
-pub(super) fn ceiling_reasons(ceiling: &Ceiling, request: &Request<'_>, standing: Standing) -> Vec<Reason> {
+pub(super) fn ceiling_reasons(ceiling: &Ceiling, request: &Request<'_>, met: Met) -> Vec<Reason> {
     let mut reasons = Vec::new();
     for (patterns, said, cause) in
         [(&ceiling.deny, Verdict::Deny, None), (&ceiling.ask, Verdict::Ask, Some(Cause::Rule))]
@@ -102,7 +81,7 @@ pub(super) fn ceiling_reasons(ceiling: &Ceiling, request: &Request<'_>, standing
         let effects: Vec<u32> =
             effects.filter(|(_, effect)| fits_any(patterns, effect)).map(|(place, _)| place).collect();
         if !effects.is_empty() {
-            let verdict = cause.map_or(said, |cause| cause.under(standing.asking));
+            let verdict = cause.map_or(said, |cause| cause.under(met.asking));
             let why = "it is above the ceiling of the session".to_owned();
             reasons.push(Reason { verdict, cause, rule: None, origin: None, effects, why });
         }

@@ -8,7 +8,7 @@ use crate::effect::BoundState;
 use crate::question::QuestionKind;
 use crate::review::Said;
 use crate::ruling::{Cause, Reason, Verdict};
-use crate::session::Opening;
+use crate::session::{Met, Opening};
 use crate::sheet::Sheet;
 
 use super::effect;
@@ -203,16 +203,12 @@ pub(super) fn model(page: &mut Page, sheet: &Sheet) {
 pub(super) fn details(page: &mut Page, sheet: &Sheet) {
     page.heading(LineRole::Heading, "Details");
     let digest = sheet.question.digest();
-    let above = sheet.lineage.iter().map(|opening| opening.ceiling.mode.word());
-    let mut modes: Vec<&str> = above.chain([sheet.mode.word()]).collect();
-    modes.sort_unstable();
-    modes.dedup();
     let rows = [
         ("agent", page.quoted(sheet.agent.as_str())),
         ("session", page.quoted(sheet.session.as_str())),
         ("directory", page.quoted(&sheet.cwd)),
         ("operation", page.quoted(&sheet.terms.operation)),
-        ("mode", modes.join(" and ")),
+        ("mode", Met::new(sheet.mode, &sheet.lineage).words()),
         ("call", sheet.call.to_string()),
         ("draft", sheet.draft.to_string()),
         ("question", sheet.question.id.to_string()),

@@ -338,7 +338,7 @@ fn delegation_is_written_in_a_policy_file_and_only_where_it_means_something() {
     assert_eq!(check(Layer::User, deny).unwrap()[0].delegate.as_deref(), Some("deployer*"));
     for (layer, text, wanted) in [
         (Layer::Project, deny, "a project only tightens"),
-        (Layer::User, &deny.replace("deny", "allow")[..], "`delegate` is for what a rule denies"),
+        (Layer::User, deny.replace("deny", "allow").as_str(), "`delegate` is for what a rule denies"),
         (Layer::User, &deny.replace("\"deployer*\"", "true"), "this is yes or no, not a text"),
         (Layer::User, &deny.replace("\"deployer*\"", "\"[\""), "glob"),
     ] {

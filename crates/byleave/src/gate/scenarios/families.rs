@@ -9,6 +9,7 @@ use byleave_core::manifest::{Class, Role};
 use byleave_core::outcome::Output;
 use byleave_core::pattern::Pattern;
 use byleave_core::policy::Rule;
+use byleave_core::question::{Approver as By, Grade};
 use byleave_core::refusal::Code;
 use byleave_core::render::render;
 use byleave_core::ruling::Verdict;
@@ -17,7 +18,7 @@ use serde_json::json;
 
 use super::stage::{Stage, answer, completed, inbox, refused, rule, settled, tenant, waiting, yes};
 use crate::approve::callback;
-use crate::gate::{Gate, OpenFault};
+use crate::gate::{AnswerFault, Gate, GivenAnswer, OpenFault};
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
 
 fn opening(session: &str, agent: &str, parent: Option<&str>, mode: Mode) -> Result<Opening, Flaw> {
@@ -181,6 +182,13 @@ pub(super) async fn a_question_of_a_sub_agent_says_whose_it_is(bench: &dyn Bench
     let sheet = other.sheet(question.id).await?;
     let shown = render(&sheet).lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>().join("\n");
     ensure!(shown.contains("Asked by sub-agent “tester” of “main”"), "it does not say whose it is: {shown}");
+    // Neither who asks nor who is above can answer.
+    for name in ["tester", "main"] {
+        let by = By { name: name.into(), grade: Grade::Program };
+        let given = GivenAnswer { question: question.id, digest: question.digest(), reply: yes(), by };
+        let own = other.answer(given).await;
+        ensure!(matches!(own, Err(AnswerFault::OwnQuestion)), "{name}: {own:?}");
+    }
     let call = answer(&other, &question, yes()).await?;
     completed(&settled(other.resume(call).await)?)?;
     Ok(())
