@@ -83,6 +83,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Option<Leaves>,
     },
+    /// Open sessions that have sub-agents, and see who is above them
+    Session {
+        #[command(subcommand)]
+        command: Session,
+    },
     /// Check, test and see the rules in force
     Policy {
         #[command(subcommand)]
@@ -115,6 +120,9 @@ pub(crate) struct Call {
     /// The conversation or task it is part of; its calls keep their order
     #[arg(long, default_value = "cli")]
     pub(crate) session: SessionId,
+    /// The session whose sub-agent this one is; said once, and fixed from then on
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) parent: Option<SessionId>,
     /// Who makes the call
     #[arg(long, default_value = "cli")]
     pub(crate) agent: AgentId,
@@ -130,6 +138,38 @@ pub(crate) struct Call {
     /// How long it may take, where the tool does not say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub(crate) timeout_ms: Option<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// Give a session its place and its ceiling, before its first call; neither ever changes
+    Open(OpenSession),
+    /// Show a session and those above it
+    Show {
+        /// The session
+        session: SessionId,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct OpenSession {
+    /// The session
+    pub(crate) session: SessionId,
+    /// The session whose sub-agent it is
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) parent: Option<SessionId>,
+    /// Who works in it [default: as the session is called]
+    #[arg(long)]
+    pub(crate) agent: Option<AgentId>,
+    /// It and all beneath it are never asked less than in this mode
+    #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
+    pub(crate) mode: ModeArg,
+    /// What it and all beneath it may not do: a kind of effect, a colon, and a pattern, as in `write:/w/notes/**`
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) deny: Vec<String>,
+    /// What it and all beneath it must ask about, written the same way
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) ask: Vec<String>,
 }
 
 #[derive(Debug, Group)]
@@ -177,6 +217,8 @@ pub(crate) enum ModeArg {
     ConfirmDangerous,
     /// Nothing asks; what is denied stays denied
     Yolo,
+    /// What would change something is denied, not asked about
+    ReadOnly,
 }
 
 impl From<ModeArg> for Mode {
@@ -186,6 +228,7 @@ impl From<ModeArg> for Mode {
             ModeArg::ConfirmSensitive => Self::ConfirmSensitive,
             ModeArg::ConfirmDangerous => Self::ConfirmDangerous,
             ModeArg::Yolo => Self::Yolo,
+            ModeArg::ReadOnly => Self::ReadOnly,
         }
     }
 }

@@ -8,6 +8,7 @@ mod inbox;
 mod leaves;
 mod policy;
 mod resume;
+mod session;
 mod tools;
 
 use anyhow::Result;
@@ -25,6 +26,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Tools { command } => tools::run(command, options, screen),
         Command::Inbox { command } => inbox::run(command, options, screen).await,
         Command::Leaves { command } => leaves::run(command, options, screen).await,
+        Command::Session { command } => session::run(command, options, screen).await,
         Command::Policy { command } => policy::run(command, options, screen).await,
         Command::Resume(typed) => resume::run(&typed, options, screen).await,
         Command::Halt(typed) => halt::run(typed, options, screen).await,

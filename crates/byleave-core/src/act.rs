@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::Millis;
 use crate::id::{ActId, CallId, LeaveId, TenantId};
+use crate::session::Opening;
 
 /// One act of an administrator. Each is a record of its own, of one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub enum Deed {
         /// Which.
         leave: LeaveId,
     },
+    /// A session takes its place in the tree; [`crate::session::act_of`] is its id.
+    Open(Opening),
     /// The contents of a call are gone for good; its record stays.
     Forget {
         /// Which.
@@ -51,6 +54,7 @@ impl Deed {
             Self::Halt { .. } => "halt",
             Self::Lift => "lift",
             Self::Revoke { .. } => "revoke",
+            Self::Open(_) => "open",
             Self::Forget { .. } => "forget",
         }
     }

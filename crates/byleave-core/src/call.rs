@@ -21,11 +21,44 @@ pub enum Mode {
     ConfirmDangerous,
     /// Nothing asks. For autonomous work; must be asked for.
     Yolo,
+    /// Nothing is changed: what would change something is denied, not asked about. Reading asks as by default.
+    ReadOnly,
 }
 
 impl Mode {
-    /// All modes, from the most to the least asking.
+    /// The modes of asking, from the most to the least. Read-only stands beside them: it denies.
     pub const ALL: [Self; 4] = [Self::ConfirmAll, Self::ConfirmSensitive, Self::ConfirmDangerous, Self::Yolo];
+
+    /// The mode in a word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::ConfirmAll => "confirm-all",
+            Self::ConfirmSensitive => "confirm-sensitive",
+            Self::ConfirmDangerous => "confirm-dangerous",
+            Self::Yolo => "yolo",
+            Self::ReadOnly => "read-only",
+        }
+    }
+
+    /// Whether as much passes in it without a question as in another, or more.
+    pub fn is_as_loose_as(self, other: Self) -> bool {
+        let looseness = |mode: Self| match mode {
+            Self::ReadOnly => 0_u8,
+            Self::ConfirmAll => 1,
+            Self::ConfirmSensitive => 2,
+            Self::ConfirmDangerous => 3,
+            Self::Yolo => 4,
+        };
+        looseness(self) >= looseness(other)
+    }
+
+    /// How it asks, apart from what it denies.
+    pub const fn asking(self) -> Self {
+        match self {
+            Self::ReadOnly => Self::ConfirmSensitive,
+            asking => asking,
+        }
+    }
 }
 
 /// One request by one agent to use one tool. Never changes once received.

@@ -13,6 +13,7 @@ use crate::question::{Answered, Question};
 use crate::refusal::{Refusal, Step};
 use crate::review::Review;
 use crate::ruling::Ruling;
+use crate::session::{Opening, caller};
 
 /// One entry: a fact and when it was written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +137,9 @@ pub struct Heading {
     pub session: SessionId,
     /// Who asks.
     pub agent: AgentId,
+    /// The session as it was opened, and those above it, up to the top; empty where nobody opened it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lineage: Vec<Opening>,
     /// The tool's name as the model wrote it.
     pub tool: String,
     /// The first draft.
@@ -150,6 +154,13 @@ pub struct Heading {
     /// Say what would happen, and change nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
+}
+
+impl Heading {
+    /// Who asks, in words: an agent, or whose sub-agent it is.
+    pub fn caller(&self) -> String {
+        caller(&self.agent, &self.lineage)
+    }
 }
 
 /// The terms of a call, pinned when its tool is resolved: what the walk needs to know of the manifest and the settings.

@@ -26,5 +26,6 @@ pub mod refusal;
 pub mod render;
 pub mod review;
 pub mod ruling;
+pub mod session;
 pub mod sheet;
 pub mod walk;

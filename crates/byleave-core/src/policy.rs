@@ -9,11 +9,13 @@
 //! into less, and adding a deny, an ask or a rule of a project never allows more.
 
 mod builtin;
+mod checked;
 mod compile;
 mod example;
 mod file;
 mod index;
 mod judge;
+mod level;
 mod places;
 mod request;
 mod rule;
@@ -22,9 +24,10 @@ mod tests;
 mod when;
 
 pub use builtin::{BUILTIN, builtin};
+pub use checked::{ReadFile, read};
 pub use compile::Policy;
 pub use example::{Examples, NotRead, Unchecked};
-pub use file::{FileFault, Flaw, ReadFile, RuleFile, read};
+pub use file::{FileFault, Flaw, RuleFile};
 pub use judge::{Considered, is_stricter};
 pub use places::Places;
 pub use request::Request;

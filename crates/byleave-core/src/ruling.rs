@@ -69,7 +69,7 @@ impl Cause {
         use Verdict::{Allow, Ask};
         match mode {
             Mode::ConfirmAll => Ask,
-            Mode::ConfirmSensitive => match self {
+            Mode::ConfirmSensitive | Mode::ReadOnly => match self {
                 Self::Mode => Allow,
                 Rule | FirmRule | Default | Sensitive | ToolAsks | Reviewer => Ask,
                 Dangerous | Irreversible | NotUnderstood => Ask,

@@ -14,6 +14,7 @@ use crate::outcome::Output;
 use crate::question::Question;
 use crate::review::ReviewNote;
 use crate::ruling::Ruling;
+use crate::session::Opening;
 
 /// Everything a person must see to answer a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct Sheet {
     pub session: SessionId,
     /// Who wants it.
     pub agent: AgentId,
+    /// The session as it was opened, and those above it; empty where it stands alone.
+    #[serde(default)]
+    pub lineage: Vec<Opening>,
     /// The directory it works in.
     pub cwd: String,
     /// How much is asked.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use byleave::ledger::floor;
 use byleave::ledger::owners::{self, OwnerLock};
 use byleave::ledger::{
-    AppendFault, Batch, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
+    AppendFault, Arrival, Batch, Comer, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
 };
 use byleave::pending::Pending;
 use byleave_core::act::Act;
@@ -22,6 +22,7 @@ use byleave_core::effect::Plan;
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::leave::Leave;
 use byleave_core::record::Record;
+use byleave_core::session::Opening;
 use futures::future::try_join_all;
 use lru::LruCache;
 use uuid::Uuid;
@@ -253,6 +254,15 @@ impl Ledger for RestateLedger {
         Box::pin(self.load_call(call))
     }
 
+    fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
+        Box::pin(async move {
+            // Beside each other, so that it takes no longer than one of them.
+            let (loaded, lineage) =
+                tokio::try_join!(self.load_call(comer.call), self.lineage(comer.tenant, comer.session))?;
+            Ok(Arrival { loaded, lineage, around: None })
+        })
+    }
+
     fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
         Box::pin(self.append_batch(batch))
     }
@@ -290,6 +300,16 @@ impl Ledger for RestateLedger {
     fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
         let key = keys::tenant(&self.name, tenant);
         Box::pin(async move { self.engine.ask("Tenant", &key, "halted", &()).await })
+    }
+
+    fn lineage(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
+        let key = keys::tenant(&self.name, tenant);
+        let of = (tenant.clone(), session.clone());
+        Box::pin(async move { self.engine.ask("Tenant", &key, "lineage", &of).await })
     }
 
     fn leaves(

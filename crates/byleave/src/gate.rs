@@ -8,6 +8,7 @@ mod drive;
 mod execute;
 mod footing;
 mod judge;
+mod open;
 mod parts;
 mod perform;
 mod report;
@@ -35,6 +36,7 @@ use tracing::{Instrument as _, Span};
 
 pub use crate::gate::ask::{AnswerFault, GivenAnswer};
 pub use builder::{BuildFault, GateBuilder};
+pub use open::OpenFault;
 
 use crate::catalog::Catalog;
 use crate::clock::fresh_id;
@@ -186,7 +188,7 @@ impl Gate {
             if given.digest != asked.digest() {
                 return Err(AnswerFault::Mismatch);
             }
-            if desk.record.heading().is_some_and(|heading| heading.agent.as_str() == given.by.name) {
+            if desk.record.heading().is_some_and(|heading| ask::is_asked_by(heading, &given.by.name)) {
                 return Err(AnswerFault::OwnQuestion);
             }
             let answer = ask::answer(&mut desk, &asked, given.reply.clone())?;
@@ -311,7 +313,7 @@ impl Gate {
         let tool = tool.as_ref().map_or(call.tool.as_str(), |entry| entry.name());
         let (tenant, session, now) = (&call.tenant, &call.session, self.parts.now());
         let arrival = self.parts.ledger.arrive(Comer { call: call.id, tenant, session, tool, now }).await;
-        let Arrival { loaded, around } = match arrival {
+        let Arrival { loaded, lineage, around } = match arrival {
             Ok(arrival) => arrival,
             Err(fault) => return refuse(Code::NotRecorded, fault.to_string()),
         };
@@ -332,7 +334,7 @@ impl Gate {
                         format!("no random numbers to make a key from: {error}"),
                     );
                 }
-                let desk = Desk::open(call, RecordKey::from_bytes(key), now);
+                let desk = Desk::open(call, lineage, RecordKey::from_bytes(key), now);
                 match desk {
                     Ok(desk) => desk,
                     Err(misplaced) => return refuse(Code::RecordBroken, misplaced.to_string()),

@@ -17,6 +17,7 @@ use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionI
 use byleave_core::leave::Leave;
 use byleave_core::question::Question;
 use byleave_core::record::Record;
+use byleave_core::session::Opening;
 
 use crate::pending::Pending;
 
@@ -32,7 +33,14 @@ pub trait Ledger: Send + Sync + 'static {
     ///
     /// What is seen counts for a moment only. A ledger to which a look takes longer than that shows the record alone.
     fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
-        Box::pin(async move { Ok(Arrival { loaded: self.load(comer.call).await?, around: None }) })
+        Box::pin(async move {
+            let loaded = self.load(comer.call).await?;
+            let lineage = match &loaded {
+                Some(_) => Vec::new(),
+                None => self.lineage(comer.tenant, comer.session).await?,
+            };
+            Ok(Arrival { loaded, lineage, around: None })
+        })
     }
 
     /// Appends lines, if the record is still as long as the batch says. All or nothing, and durable when it returns.
@@ -63,6 +71,16 @@ pub trait Ledger: Send + Sync + 'static {
 
     /// The newest halt, where it has not been lifted.
     fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>>;
+
+    /// The session as it was opened, and those above it, up to the top; empty where nobody opened it.
+    ///
+    /// It never changes once there is anything: an opening is refused where there is one, or where the parent was never
+    /// opened. Only from verified acts; where one is missing or damaged, that is a fault and never a shorter list.
+    fn lineage(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>>;
 
     /// The leaves for a tool that were given, have not been revoked and have uses left. Only from verified entries.
     fn leaves(
@@ -109,6 +127,8 @@ pub struct Comer<'a> {
 pub struct Arrival {
     /// Its record, where it has been here before.
     pub loaded: Option<Loaded>,
+    /// As [`Ledger::lineage`], where it has not.
+    pub lineage: Vec<Opening>,
     /// What else was seen in the same look.
     pub around: Option<Around>,
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::args::{self, Ask};
 use crate::ask::drive;
+use crate::command::session;
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::options::{Options, asking};
@@ -41,6 +42,9 @@ pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Scree
     }
     let house = House::open_or_make(options)?;
     let gate = house.gate(options, &options.cwd, asking(typed.ask, Ask::None), settings)?;
+    if let Some(parent) = typed.parent {
+        session::beneath(&gate, options, &call, parent).await?;
+    }
     let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
     show::standing(screen, &driven.standing);
     Ok(driven.status())

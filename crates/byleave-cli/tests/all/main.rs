@@ -7,6 +7,7 @@ mod explain;
 mod inbox;
 mod learn;
 mod policy;
+mod sessions;
 mod terminal;
 mod tools;
 mod world;

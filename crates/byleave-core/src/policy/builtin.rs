@@ -1,7 +1,7 @@
 //! The rules that come with Byleave: a commented file, embedded at build.
 
 use super::compile::Policy;
-use super::file::{RuleFile, read_rules};
+use super::file::{RuleFile, parse};
 use super::places::Places;
 use super::rule::{Layer, PolicyFault, Rule};
 
@@ -13,8 +13,7 @@ pub fn builtin(places: &Places<'_>) -> Result<Vec<Rule>, PolicyFault> {
     places.check()?;
     let file = RuleFile { name: "builtin.toml", layer: Layer::Builtin, text: BUILTIN };
     // The examples were checked when this was built.
-    let read = read_rules(&file, places, None).map_err(|fault| PolicyFault::Builtin(fault.to_string()))?;
-    Ok(read.rules)
+    parse(&file, places).finish(&file).map_err(|fault| PolicyFault::Builtin(fault.to_string()))
 }
 
 impl Policy {

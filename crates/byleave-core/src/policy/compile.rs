@@ -3,22 +3,23 @@
 use std::collections::HashMap;
 
 use super::index::{Index, IndexBuilder, RuleNo, Scratch};
-use super::request::Request;
 use super::rule::{Layer, PolicyFault, Rule, RuleFault};
-use super::when::Condition;
+use super::when::{Condition, Name};
 use crate::digest::Digest;
 use crate::effect::Effect;
-use crate::pattern::Matcher;
+use crate::pattern::{BadPattern, Matcher, Pattern, Sense};
 use crate::ruling::Verdict;
 
 /// Raised when the same rules begin to mean something else, so that no ruling is read back across the change.
-const ALGEBRA: &str = "2";
+const ALGEBRA: &str = "3";
 
 /// Rules made ready to judge.
 #[derive(Debug)]
 pub struct Policy {
     rules: Vec<Ready>,
     index: Index,
+    /// The rules about whole calls, which name no effect.
+    whole: Vec<RuleNo>,
     digest: Digest,
 }
 
@@ -28,7 +29,36 @@ pub(super) struct Ready {
     pub(super) rule: Rule,
     pub(super) place: String,
     except: Vec<Matcher>,
-    condition: Condition,
+    pub(super) condition: Condition,
+    pub(super) delegate: Option<Delegate>,
+}
+
+/// To whom a rule lets be delegated what it forbids. For them it is an allow, and so needs a proof.
+#[derive(Debug)]
+pub(super) struct Delegate {
+    pub(super) to: Name,
+    patterns: Vec<Matcher>,
+    except: Vec<Matcher>,
+}
+
+impl Delegate {
+    fn new(rule: &Rule) -> Result<Option<Self>, BadPattern> {
+        let Some(to) = &rule.delegate else { return Ok(None) };
+        let ready = |patterns: &[Pattern], sense| {
+            patterns.iter().map(|pattern| Matcher::in_sense(pattern.clone(), sense)).collect::<Result<_, _>>()
+        };
+        Ok(Some(Self {
+            to: Name::new(to)?,
+            patterns: ready(&rule.patterns, Sense::Surely)?,
+            except: ready(&rule.except, Sense::Possibly)?,
+        }))
+    }
+
+    /// Whether the effect is surely one that may be delegated.
+    pub(super) fn covers(&self, effect: &Effect) -> bool {
+        let any = |matchers: &[Matcher]| matchers.iter().any(|matcher| matcher.fits(effect));
+        any(&self.patterns) && !any(&self.except)
+    }
 }
 
 impl Policy {
@@ -49,10 +79,12 @@ impl Policy {
         }
         let rules = replace(rules)?;
         let mut index = IndexBuilder::default();
-        let rules =
+        let rules: Vec<Ready> =
             (0..).zip(rules).map(|(no, rule)| ready(rule, no, &mut index)).collect::<Result<_, _>>()?;
         let index = index.build().map_err(|error| PolicyFault::TooLarge(error.to_string()))?;
-        Ok(Self { rules, index, digest })
+        let whole = (0..).zip(&rules).filter(|(_, ready): &(_, &Ready)| ready.rule.patterns.is_empty());
+        let whole = whole.map(|(no, _)| no).collect();
+        Ok(Self { rules, index, whole, digest })
     }
 
     /// The version of the policy: another one as soon as any rule is another, whatever the order.
@@ -74,14 +106,19 @@ impl Policy {
         self.rules.iter().any(|ready| ready.rule.when.looks_at_the_caller())
     }
 
-    /// Finds the rules that are about the effect, by layer and id.
-    pub(super) fn find(&self, request: &Request<'_>, reads: bool, effect: &Effect, scratch: &mut Scratch) {
+    /// The rules about whole calls that hold, by layer and id.
+    pub(super) fn about_all(&self, holds: impl Fn(&Ready) -> bool) -> impl Iterator<Item = RuleNo> {
+        self.whole.iter().copied().filter(move |no| self.ready(*no).is_some_and(&holds))
+    }
+
+    /// Finds the rules that are about the effect and hold, by layer and id.
+    pub(super) fn find(&self, holds: impl Fn(&Ready) -> bool, effect: &Effect, scratch: &mut Scratch) {
         self.index.find(effect, scratch);
+        scratch.found.extend(&self.whole);
+        scratch.found.sort_unstable();
         scratch.found.retain(|no| {
-            self.ready(*no).is_some_and(|ready| {
-                ready.condition.holds(request, reads, ready.rule.sense())
-                    && !ready.except.iter().any(|matcher| matcher.fits(effect))
-            })
+            self.ready(*no)
+                .is_some_and(|ready| holds(ready) && !ready.except.iter().any(|matcher| matcher.fits(effect)))
         });
     }
 }
@@ -110,7 +147,8 @@ fn ready(rule: Rule, no: RuleNo, index: &mut IndexBuilder) -> Result<Ready, Poli
     let except = rule.except.iter().cloned().map(|pattern| Matcher::in_sense(pattern, sense));
     let except = except.collect::<Result<_, _>>().map_err(|bad| rule.fault(bad))?;
     let condition = Condition::new(&rule.when).map_err(|bad| rule.fault(bad))?;
-    Ok(Ready { place: rule.place(), except, condition, rule })
+    let delegate = Delegate::new(&rule).map_err(|bad| rule.fault(bad))?;
+    Ok(Ready { place: rule.place(), except, condition, delegate, rule })
 }
 
 fn version(rules: &[Rule]) -> Digest {
@@ -150,7 +188,7 @@ mod tests {
             assert!(told.contains("r.toml:3") && told.contains(wanted), "{told}");
         };
         check(&|rule| rule.patterns.clear(), "rule `x`");
-        check(&|rule| rule.patterns.clear(), "no pattern");
+        check(&|rule| rule.patterns.clear(), "about nothing");
         check(&|rule| rule.patterns.push(Pattern::Read("[".into())), "glob `[`");
         check(&|rule| rule.patterns.push(Pattern::Reach("http://x".into())), "host `http://x`");
         check(&|rule| rule.patterns.push(Pattern::Run(vec![])), "begins with a program");

@@ -13,7 +13,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use self::expand::{Expand, Expanded};
-use super::example::{Checked, Examples, Subject, Unchecked};
 use super::places::Places;
 use super::rule::{Example, Layer, Rule};
 use super::when::When;
@@ -29,17 +28,6 @@ pub struct RuleFile<'a> {
     pub layer: Layer,
     /// What is in it.
     pub text: &'a str,
-}
-
-/// The rules of a file that is right in full.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadFile {
-    /// The rules.
-    pub rules: Vec<Rule>,
-    /// The examples that nobody could check.
-    pub unchecked: Vec<Unchecked>,
-    /// How many examples were checked, and hold.
-    pub checked: usize,
 }
 
 /// Why a policy file cannot be used: everything that is wrong with it.
@@ -80,22 +68,34 @@ impl fmt::Display for FileFault {
     }
 }
 
-/// Reads a policy file, and checks its examples.
-pub fn read(
-    file: &RuleFile<'_>,
-    places: &Places<'_>,
-    examples: &dyn Examples,
-) -> Result<ReadFile, FileFault> {
-    read_rules(file, places, Some(examples))
+/// What was read of a file, right or not.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    /// The rules that are right.
+    pub(super) rules: Vec<Rule>,
+    /// What is wrong.
+    pub(super) flaws: Vec<Flaw>,
 }
 
-/// Reads a policy file, and checks its examples if someone reads them.
-pub(super) fn read_rules(
-    file: &RuleFile<'_>,
-    places: &Places<'_>,
-    examples: Option<&dyn Examples>,
-) -> Result<ReadFile, FileFault> {
-    let mut reader = Reader { file, places, examples, flaws: Vec::new(), found: ReadFile::default() };
+impl Parsed {
+    /// Notes something more that is wrong with the file.
+    pub(super) fn flaw(&mut self, file: &RuleFile<'_>, span: Range<usize>, what: String, todo: &str) {
+        self.flaws.push(flaw(file.text, span, what, todo.to_owned()));
+    }
+
+    /// The rules, if nothing is wrong with the file.
+    pub(super) fn finish(mut self, file: &RuleFile<'_>) -> Result<Vec<Rule>, FileFault> {
+        if self.flaws.is_empty() {
+            return Ok(self.rules);
+        }
+        self.flaws.sort_by_key(|flaw| flaw.span.start);
+        Err(FileFault { file: file.name.to_owned(), text: file.text.to_owned(), flaws: self.flaws })
+    }
+}
+
+/// Reads a policy file, and leaves its examples to others.
+pub(super) fn parse(file: &RuleFile<'_>, places: &Places<'_>) -> Parsed {
+    let mut reader = Reader { file, places, found: Parsed::default() };
     let (table, errors) = DeTable::parse_recoverable(file.text);
     if errors.is_empty() {
         reader.file(table.get_ref());
@@ -104,11 +104,7 @@ pub(super) fn read_rules(
         let todo = "write it as TOML says: https://toml.io".to_owned();
         reader.flaw(error.span().unwrap_or_default(), error.message().trim().replace('\n', ", "), todo);
     }
-    if reader.flaws.is_empty() {
-        return Ok(reader.found);
-    }
-    reader.flaws.sort_by_key(|flaw| flaw.span.start);
-    Err(FileFault { file: file.name.to_owned(), text: file.text.to_owned(), flaws: reader.flaws })
+    reader.found
 }
 
 type Value<'i> = Spanned<DeValue<'i>>;
@@ -116,9 +112,7 @@ type Value<'i> = Spanned<DeValue<'i>>;
 struct Reader<'a> {
     file: &'a RuleFile<'a>,
     places: &'a Places<'a>,
-    examples: Option<&'a dyn Examples>,
-    flaws: Vec<Flaw>,
-    found: ReadFile,
+    found: Parsed,
 }
 
 /// What makes a pattern of one kind from a text.
@@ -159,7 +153,7 @@ impl Reader<'_> {
             self.flaw(value.span(), "this rule is not a table", "begin every rule with `[[rule]]`");
             return;
         };
-        let flaws = self.flaws.len();
+        let flaws = self.found.flaws.len();
         let line = place(self.file.text, value.span().start).0;
         let mut rule = Rule::new(format!("line-{line}"), self.file.layer, Verdict::Ask, Vec::new());
         if self.file.layer != Layer::Builtin {
@@ -177,6 +171,7 @@ impl Reader<'_> {
                 "firm" => rule.firm = self.flag(value).unwrap_or_default(),
                 "dangerous" => rule.dangerous = self.flag(value).unwrap_or_default(),
                 "guarantees" => rule.guarantees = self.plain_texts(value),
+                "delegate" => rule.delegate = self.glob(value),
                 "yes" => rule.yes = self.examples(value, table),
                 "no" => rule.no = self.examples(value, table),
                 kind => match KINDS.iter().find(|(name, _)| *name == kind) {
@@ -197,7 +192,7 @@ impl Reader<'_> {
         {
             self.except(except, &mut rule);
         }
-        if self.flaws.len() > flaws {
+        if self.found.flaws.len() > flaws {
             return;
         }
         // Built-in patterns about places that are not known are left out, and a rule about nothing else with them.
@@ -217,30 +212,7 @@ impl Reader<'_> {
             }
             None => seen.push((rule.id.clone(), line)),
         }
-        self.check_examples(&rule);
         self.found.rules.push(rule);
-    }
-
-    fn check_examples(&mut self, rule: &Rule) {
-        let Some(examples) = self.examples else { return };
-        if rule.yes.is_empty() && rule.no.is_empty() {
-            return;
-        }
-        let subject = Subject::new(rule, self.places);
-        let yes = rule.yes.iter().map(|example| (example, true));
-        for (example, wanted) in yes.chain(rule.no.iter().map(|example| (example, false))) {
-            match subject.check(example, wanted, examples) {
-                Checked::Holds => self.found.checked = self.found.checked.saturating_add(1),
-                Checked::NotRead => {
-                    self.found.unchecked.push(Unchecked { rule: rule.id.clone(), example: example.clone() });
-                }
-                Checked::Fails(why) => {
-                    let key = if wanted { "yes" } else { "no" };
-                    let what = format!("example `{}` of `{key}` does not hold: {why}", example.text);
-                    self.flaw(example.at.clone(), what, "change the rule or the example");
-                }
-            }
-        }
     }
 
     fn patterns(&mut self, value: &Value<'_>, kinds: &[Kind], to: &mut Vec<Pattern>) {
@@ -344,6 +316,13 @@ impl Reader<'_> {
                             Some(class) => when.class.push(class),
                             None => self.flaw(span, format!("there is no class `{text}`"), key::CLASSES),
                         }
+                    }
+                }
+                "mode" => {
+                    let text = self.text(value).unwrap_or_default();
+                    when.mode = key::mode(&text);
+                    if when.mode.is_none() {
+                        self.flaw(value.span(), format!("there is no mode `{text}`"), key::MODES);
                     }
                 }
                 "server" => when.server = self.glob(value),
@@ -451,9 +430,13 @@ impl Reader<'_> {
     }
 
     fn flaw(&mut self, span: Range<usize>, what: impl Into<String>, todo: impl Into<String>) {
-        let (line, column) = place(self.file.text, span.start);
-        self.flaws.push(Flaw { span, line, column, what: what.into(), todo: todo.into() });
+        self.found.flaws.push(flaw(self.file.text, span, what.into(), todo.into()));
     }
+}
+
+fn flaw(text: &str, span: Range<usize>, what: String, todo: String) -> Flaw {
+    let (line, column) = place(text, span.start);
+    Flaw { span, line, column, what, todo }
 }
 
 /// The place of a rule's head: its `[[rule]]`, not all of it.

@@ -1,16 +1,19 @@
-//! Judging: the effects one by one, then the call as a whole, then the mode, then the leaves.
+//! Judging: the effects one by one, then the call as a whole, then the mode, then the leaves; for a sub-agent at its own
+//! level and at every level above it.
 
 use std::cmp::Reverse;
 
 use super::compile::Policy;
 use super::index::{RuleNo, Scratch};
+use super::level::{Level, add_from_above, ceiling_reasons, is_readonly_use};
 use super::request::Request;
-use super::rule::Rule;
+use super::rule::{Layer, Rule};
 use crate::call::Mode;
 use crate::effect::{Effect, is_resolved};
 use crate::leave::LeaveMatcher;
 use crate::manifest::{Class, Manifest, NeedsApproval};
 use crate::ruling::{Cause, Reason, Ruling, Verdict};
+use crate::session::{Met, Opening};
 
 /// A rule that is about an effect of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +36,30 @@ pub fn is_stricter(now: &Ruling, then: &Ruling) -> bool {
 }
 
 impl Policy {
-    /// Judges a call. Never fails; the same request under the same policy gets the same ruling.
+    /// Judges a call of a session that stands alone. Never fails; the same request under the same policy gets the same
+    /// ruling.
     pub fn rule(&self, request: &Request<'_>) -> Ruling {
-        let mut judged = self.judge(request);
-        judged.judge_call(request);
-        let mut reasons: Vec<Reason> =
-            judged.grounds.into_iter().map(|found| self.reason(found, request)).collect();
+        self.rule_in(request, &[])
+    }
+
+    /// Judges a call of a session that was opened: as its own, and as that of each session above it. The strictest wins.
+    ///
+    /// The lineage begins with the session itself and ends at the top of the tree.
+    pub fn rule_in(&self, request: &Request<'_>, lineage: &[Opening]) -> Ruling {
+        let met = Met::new(request.mode, lineage);
+        let Heard { mut reasons, mut guarantees } = self.hear(&Level::own(request, met, lineage));
+        for (above, opening) in lineage.iter().enumerate() {
+            let level = Level::of(opening, above, request, met, lineage);
+            let heard = self.hear(&level);
+            guarantees.extend(heard.guarantees);
+            let own = heard.reasons.into_iter().chain(self.not_this_agent(&level));
+            for reason in own.chain(ceiling_reasons(&opening.ceiling, request, met)) {
+                add_from_above(&mut reasons, reason, opening, above);
+            }
+        }
         reasons.sort_by_key(|reason| Reverse(reason.verdict));
+        guarantees.sort_unstable();
+        guarantees.dedup();
         let mut verdict = reasons.first().map_or(Verdict::Ask, |reason| reason.verdict);
         let mut leave = None;
         if verdict == Verdict::Ask
@@ -48,18 +68,20 @@ impl Policy {
             verdict = Verdict::Allow;
             leave = Some(answer.leave().id);
         }
-        let guarantees = if verdict == Verdict::Deny { Vec::new() } else { judged.guarantees };
+        if verdict == Verdict::Deny {
+            guarantees.clear();
+        }
         Ruling { verdict, reasons, policy: self.digest(), leave, guarantees, cached: false }
     }
 
     /// Every rule that is about an effect of the plan, and which of them decided on it.
     pub fn explain(&self, request: &Request<'_>) -> Vec<Considered<'_>> {
-        let reads = reads_only(request);
+        let level = Level::own(request, Met::new(request.mode, &[]), &[]);
         let mut scratch = Scratch::default();
         let mut considered = Vec::new();
         for (effect, what) in (0..).zip(&request.plan.effects) {
-            self.find(request, reads, what, &mut scratch);
-            let grounds = self.judge_effect(request, reads, what, &scratch.found);
+            self.find(|ready| level.holds(ready), what, &mut scratch);
+            let grounds = self.judge_effect(&level, what, &scratch.found);
             considered.extend(scratch.found.iter().filter_map(|no| {
                 let decided = grounds.contains(&Ground::Rule(*no));
                 self.ready(*no).map(|ready| Considered { effect, rule: &ready.rule, decided })
@@ -68,58 +90,116 @@ impl Policy {
         considered
     }
 
-    fn judge(&self, request: &Request<'_>) -> Judged {
-        let reads_only = reads_only(request);
+    /// What is to be said of a call at one level of the tree.
+    fn hear(&self, level: &Level<'_>) -> Heard {
+        let mut judged = self.judge(level);
+        judged.judge_call(level);
+        let reasons = judged.grounds.into_iter().map(|found| self.reason(found, level)).collect();
+        Heard { reasons, guarantees: judged.guarantees }
+    }
+
+    /// Why the agent of this level may do nothing at all, where a rule denies the use of it.
+    fn not_this_agent(&self, level: &Level<'_>) -> Option<Reason> {
+        let mut scratch = Scratch::default();
+        let effect = Effect::Invoke { tool: format!("agent:{}", level.request.agent) };
+        self.find(|ready| level.holds(ready), &effect, &mut scratch);
+        let denies = |no: &&RuleNo| self.verdict(Ground::Rule(**no)) == Verdict::Deny;
+        let no = scratch.found.iter().find(denies)?;
+        Some(self.reason((Ground::Rule(*no), Vec::new()), level))
+    }
+
+    fn judge(&self, level: &Level<'_>) -> Judged {
+        let effects = &level.request.plan.effects;
         let mut scratch = Scratch::default();
         // An empty list of effects is not a proof of anything: nothing is allowed by having nothing to judge.
-        let some = !request.plan.effects.is_empty();
-        let mut judged = Judged { reads_only, all_allowed: some, all_explicit: some, ..Judged::default() };
-        for (place, effect) in (0..).zip(&request.plan.effects) {
-            self.find(request, reads_only, effect, &mut scratch);
-            for ground in self.judge_effect(request, reads_only, effect, &scratch.found) {
+        let some = !effects.is_empty();
+        let mut judged = Judged {
+            reads_only: level.reads_only,
+            all_allowed: some,
+            all_explicit: some,
+            ..Judged::default()
+        };
+        if !some {
+            self.about_all(|ready| level.holds(ready)).for_each(|no| judged.add(Ground::Rule(no), None));
+        }
+        for (place, effect) in (0..).zip(effects) {
+            self.find(|ready| level.holds(ready), effect, &mut scratch);
+            for ground in self.judge_effect(level, effect, &scratch.found) {
                 judged.all_allowed &= self.verdict(ground) == Verdict::Allow;
                 let rule = self.rule_of(ground);
-                judged.all_explicit &= rule.is_some_and(Rule::allows_explicitly);
+                judged.all_explicit &= rule
+                    .is_some_and(|rule| rule.allows_explicitly() || matches!(ground, Ground::Delegated(_)));
                 judged.guarantees.extend(rule.into_iter().flat_map(|rule| rule.guarantees.iter().cloned()));
                 judged.add(ground, Some(place));
             }
         }
-        judged.guarantees.sort_unstable();
-        judged.guarantees.dedup();
         judged
     }
 
     /// The grounds on which one effect gets its verdict; never none.
+    fn judge_effect(&self, level: &Level<'_>, effect: &Effect, found: &[RuleNo]) -> Vec<Ground> {
+        let grounds = self.judge_by_rules(level, effect, found);
+        let strictest = grounds.iter().map(|ground| self.verdict(*ground)).max();
+        if !level.met.read_only || strictest == Some(Verdict::Deny) {
+            return grounds;
+        }
+        let allowed = strictest == Some(Verdict::Allow);
+        let built_in =
+            |ground: &Ground| self.rule_of(*ground).is_some_and(|rule| rule.layer == Layer::Builtin);
+        let changes_nothing = match effect {
+            Effect::Read { .. } => true,
+            // Programs and hosts do what they do: someone must have said that these may.
+            Effect::Run { .. } | Effect::Reach { .. } => allowed,
+            // Nothing is kept in `/dev/null`, which is what the built-in rules let be written.
+            Effect::Write { .. } | Effect::Delete { .. } => allowed && grounds.iter().all(built_in),
+            Effect::Invoke { .. } => is_readonly_use(level.request.manifest, effect),
+            Effect::Unconfined { .. } | Effect::Unknown { .. } => false,
+        };
+        if changes_nothing { grounds } else { vec![Ground::Changes] }
+    }
+
+    /// The same, before the mode has its say.
     ///
     /// Every matching ask is a ground, not the first one only: a plain ask must not hide a firm one.
-    fn judge_effect(
-        &self,
-        request: &Request<'_>,
-        reads_only: bool,
-        effect: &Effect,
-        found: &[RuleNo],
-    ) -> Vec<Ground> {
+    fn judge_by_rules(&self, level: &Level<'_>, effect: &Effect, found: &[RuleNo]) -> Vec<Ground> {
         match effect {
-            Effect::Unknown { .. } => return vec![Ground::Unknown],
-            Effect::Unconfined { .. } => return vec![Ground::Unconfined],
+            Effect::Unknown { .. } => return self.beside(Ground::Unknown, found),
+            Effect::Unconfined { .. } => return self.beside(Ground::Unconfined, found),
             // A second spelling of a path is a way around every rule on the first. The plan is at fault.
             _ if effect.path().is_some_and(|path| !is_resolved(path)) => return vec![Ground::Unresolved],
             _ => {}
         }
-        let rules = || found.iter().filter_map(|no| self.ready(*no).map(|ready| (*no, &ready.rule)));
-        let Some(strictest) = rules().map(|(_, rule)| rule.verdict).max() else {
-            let readonly = reads_only && is_readonly_use(request.manifest, effect);
+        let rules = || {
+            found.iter().filter_map(|no| {
+                let ready = self.ready(*no)?;
+                let ground = match level.delegates(ready, effect) {
+                    true => Ground::Delegated(*no),
+                    false => Ground::Rule(*no),
+                };
+                Some((ground, &ready.rule))
+            })
+        };
+        let Some(strictest) = rules().map(|(ground, _)| self.verdict(ground)).max() else {
+            let readonly = level.reads_only && is_readonly_use(level.request.manifest, effect);
             return vec![if readonly { Ground::Readonly } else { Ground::Default }];
         };
         let authority = rules().map(|(_, rule)| rule.layer.authority()).max().unwrap_or_default();
-        let decides = |rule: &Rule| {
-            rule.verdict == strictest && (strictest != Verdict::Allow || rule.layer.authority() == authority)
+        let decides = |(ground, rule): &(Ground, &Rule)| {
+            self.verdict(*ground) == strictest
+                && (strictest != Verdict::Allow || rule.layer.authority() == authority)
         };
-        rules().filter(|(_, rule)| decides(rule)).map(|(no, _)| Ground::Rule(no)).collect()
+        rules().filter(decides).map(|(ground, _)| ground).collect()
+    }
+
+    /// An ask of our own, with the asks of rules about whole calls; or their denies.
+    fn beside(&self, own: Ground, found: &[RuleNo]) -> Vec<Ground> {
+        let rules = || found.iter().map(|no| Ground::Rule(*no));
+        let denies: Vec<Ground> = rules().filter(|ground| self.verdict(*ground) == Verdict::Deny).collect();
+        if denies.is_empty() { std::iter::once(own).chain(rules()).collect() } else { denies }
     }
 
     fn rule_of(&self, ground: Ground) -> Option<&Rule> {
-        let Ground::Rule(no) = ground else { return None };
+        let (Ground::Rule(no) | Ground::Delegated(no)) = ground else { return None };
         self.ready(no).map(|ready| &ready.rule)
     }
 
@@ -127,20 +207,26 @@ impl Policy {
     fn verdict(&self, ground: Ground) -> Verdict {
         match ground {
             Ground::Rule(_) => self.rule_of(ground).map_or(Verdict::Deny, |rule| rule.verdict),
-            Ground::Unresolved | Ground::Forbidden(_) => Verdict::Deny,
-            Ground::Readonly => Verdict::Allow,
+            Ground::Unresolved | Ground::Forbidden(_) | Ground::Changes => Verdict::Deny,
+            Ground::Readonly | Ground::Delegated(_) => Verdict::Allow,
             _ => Verdict::Ask,
         }
     }
 
-    fn reason(&self, (ground, effects): (Ground, Vec<u32>), request: &Request<'_>) -> Reason {
-        let mode = request.mode;
+    fn reason(&self, (ground, effects): (Ground, Vec<u32>), level: &Level<'_>) -> Reason {
+        let mode = level.met.asking;
         let danger = match ground {
-            Ground::Danger(place) | Ground::Forbidden(place) => request.plan.dangers.get(place as usize),
+            Ground::Danger(place) | Ground::Forbidden(place) => {
+                level.request.plan.dangers.get(place as usize)
+            }
             _ => None,
         };
-        let ready = if let Ground::Rule(no) = ground { self.ready(no) } else { None };
-        let cause = ground.cause().or_else(|| ready.and_then(|ready| ready.rule.cause()));
+        let ready = match ground {
+            Ground::Rule(no) | Ground::Delegated(no) => self.ready(no),
+            _ => None,
+        };
+        let by_rule = ready.filter(|_| matches!(ground, Ground::Rule(_)));
+        let cause = ground.cause().or_else(|| by_rule.and_then(|ready| ready.rule.cause()));
         let said = self.verdict(ground);
         // The mode is asked about asks alone: a deny is not looked up, so no table can soften it.
         let verdict = match (said, cause) {
@@ -148,13 +234,14 @@ impl Policy {
             (said, _) => said,
         };
         let mut why = match ready {
+            Some(_) if matches!(ground, Ground::Delegated(_)) => ground.why().to_owned(),
             Some(ready) if ready.rule.why.is_empty() => format!("the rule `{}` says so", ready.rule.id),
             Some(ready) => ready.rule.why.clone(),
             None => danger.map_or_else(|| ground.why().to_owned(), |danger| danger.why.clone()),
         };
         if verdict < said {
             why.push_str("; the mode `");
-            why.push_str(mode_word(mode));
+            why.push_str(mode.word());
             why.push_str("` lets it pass");
         }
         Reason {
@@ -197,6 +284,10 @@ enum Ground {
     Forbidden(u32),
     /// The mode asks for everything.
     Mode,
+    /// The mode lets nothing be changed, and this may change something.
+    Changes,
+    /// A rule lets it be delegated, and it was.
+    Delegated(RuleNo),
 }
 
 impl Ground {
@@ -204,6 +295,7 @@ impl Ground {
     const fn cause(self) -> Option<Cause> {
         match self {
             Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) => None,
+            Self::Changes | Self::Delegated(_) => None,
             Self::Default => Some(Cause::Default),
             Self::Unknown | Self::Empty => Some(Cause::NotUnderstood),
             Self::Unconfined | Self::Danger(_) => Some(Cause::Dangerous),
@@ -229,8 +321,16 @@ impl Ground {
             Self::Irreversible => "it cannot be taken back",
             Self::Danger(_) | Self::Forbidden(_) => "it is dangerous",
             Self::Mode => "the mode asks for every call",
+            Self::Changes => "the mode `read-only` lets nothing be changed",
+            Self::Delegated(_) => "the rule lets it be delegated to this sub-agent",
         }
     }
+}
+
+/// What is to be said of a call at one level.
+struct Heard {
+    reasons: Vec<Reason>,
+    guarantees: Vec<String>,
 }
 
 /// What was found out about a call.
@@ -255,10 +355,11 @@ impl Judged {
     }
 
     /// Adds the grounds that are about the call as a whole. They can only tighten.
-    fn judge_call(&mut self, request: &Request<'_>) {
+    fn judge_call(&mut self, level: &Level<'_>) {
+        let request = &level.request;
         let Request { manifest, plan, .. } = request;
         if plan.effects.is_empty() {
-            self.add(Ground::Empty, None);
+            self.add(if level.met.read_only { Ground::Changes } else { Ground::Empty }, None);
         }
         if let Some(why) = self.sensitive(manifest) {
             self.add(Ground::Sensitive(why), None);
@@ -272,7 +373,7 @@ impl Judged {
         for (place, danger) in (0..).zip(&plan.dangers) {
             self.add(if danger.denied { Ground::Forbidden(place) } else { Ground::Danger(place) }, None);
         }
-        if request.mode == Mode::ConfirmAll {
+        if level.met.asking == Mode::ConfirmAll {
             self.add(Ground::Mode, None);
         }
     }
@@ -290,19 +391,6 @@ impl Judged {
         };
         (!self.all_explicit).then_some(why)
     }
-}
-
-/// Whether the plan has no effect but reads. The plan's own word is needed, and not enough.
-fn reads_only(request: &Request<'_>) -> bool {
-    let Request { manifest, plan, .. } = request;
-    let reads = |effect: &Effect| matches!(effect, Effect::Read { .. }) || is_readonly_use(manifest, effect);
-    plan.reads_only && !plan.effects.is_empty() && plan.effects.iter().all(reads)
-}
-
-/// Whether the effect is the use of this very tool, and the tool of class readonly.
-fn is_readonly_use(manifest: &Manifest, effect: &Effect) -> bool {
-    manifest.permission_class == Class::Readonly
-        && matches!(effect, Effect::Invoke { tool } if *tool == manifest.name)
 }
 
 /// The leave that answers every question left, if there is one; of several, the one with the least in it.
@@ -325,13 +413,4 @@ fn answering<'a>(request: &Request<'a>, reasons: &[Reason]) -> Option<&'a LeaveM
         .iter()
         .filter(|leave| leave.applies(&request.manifest.name, request.session, request.now) && covers(leave))
         .min_by_key(|leave| (leave.leave().scope.len(), leave.leave().id))
-}
-
-const fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::ConfirmAll => "confirm-all",
-        Mode::ConfirmSensitive => "confirm-sensitive",
-        Mode::ConfirmDangerous => "confirm-dangerous",
-        Mode::Yolo => "yolo",
-    }
 }

@@ -59,7 +59,7 @@ pub struct Rule {
     pub layer: Layer,
     /// What it says.
     pub verdict: Verdict,
-    /// The effects it is about: those that fit any of these,
+    /// The effects it is about: those that fit any of these, or all of them where a deny or an ask has none,
     pub patterns: Vec<Pattern>,
     /// and none of these,
     pub except: Vec<Pattern>,
@@ -71,6 +71,9 @@ pub struct Rule {
     pub dangerous: bool,
     /// What must be guaranteed for the allow to hold.
     pub guarantees: Vec<String>,
+    /// Sub-agents whose names fit this glob may do it, for those to whom the rule forbids it: may be delegated, not held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delegate: Option<String>,
     /// In words, for the person who is asked.
     pub why: String,
     /// Where it is written: file and line.
@@ -103,6 +106,7 @@ impl Rule {
             firm: false,
             dangerous: false,
             guarantees: Vec::new(),
+            delegate: None,
             why: String::new(),
             origin: None,
             yes: Vec::new(),
@@ -141,6 +145,12 @@ impl Rule {
         self.verdict == Verdict::Allow && self.layer != Layer::Builtin
     }
 
+    /// Whether it is about whole calls: it tightens, says when, and names no effect.
+    fn is_about_calls(&self) -> bool {
+        let tightens = self.verdict != Verdict::Allow && self.delegate.is_none();
+        tightens && self.patterns.is_empty() && self.when != When::default()
+    }
+
     /// What is wrong with it taken by itself, apart from its patterns.
     pub(super) fn check(&self) -> Result<(), RuleFault> {
         let asks = self.verdict == Verdict::Ask;
@@ -150,7 +160,7 @@ impl Rule {
         };
         let fault = if self.id.is_empty() {
             RuleFault::Unnamed
-        } else if self.patterns.is_empty() {
+        } else if self.patterns.is_empty() && !self.is_about_calls() {
             RuleFault::NoPatterns
         } else if self.layer == Layer::Project && self.verdict == Verdict::Allow {
             RuleFault::ProjectAllows
@@ -162,9 +172,15 @@ impl Rule {
             RuleFault::FirmTwice
         } else if !self.guarantees.is_empty() && self.verdict != Verdict::Allow {
             RuleFault::GuaranteesUnused
+        } else if self.delegate.is_some() && self.verdict == Verdict::Allow {
+            RuleFault::DelegateHeld
+        } else if self.delegate.is_some() && self.layer == Layer::Project {
+            RuleFault::ProjectDelegates
         } else if !self.except.iter().all(about) {
             RuleFault::ExceptUnused
-        } else if self.patterns.iter().all(|pattern| self.except.contains(pattern)) {
+        } else if !self.patterns.is_empty()
+            && self.patterns.iter().all(|pattern| self.except.contains(pattern))
+        {
             RuleFault::AllExcepted
         } else {
             return Ok(());
@@ -222,7 +238,7 @@ pub enum RuleFault {
     #[error("it has no id; give it one")]
     Unnamed,
     /// It is about nothing.
-    #[error("it has no pattern, so it can never match; name at least one effect")]
+    #[error("it is about nothing; name at least one effect, or for a deny or an ask say when it holds")]
     NoPatterns,
     /// One of its patterns is wrong.
     #[error(transparent)]
@@ -242,6 +258,14 @@ pub enum RuleFault {
     /// Guarantees on a rule that allows nothing.
     #[error("only an `allow` depends on guarantees; drop them, or make the rule an `allow`")]
     GuaranteesUnused,
+    /// Delegation of what is allowed anyway.
+    #[error(
+        "`delegate` is for what a rule denies or asks about; drop it, or make the rule a `deny` or an `ask`"
+    )]
+    DelegateHeld,
+    /// A project may only tighten.
+    #[error("a project only tightens, and `delegate` allows; move the rule to your own policy file")]
+    ProjectDelegates,
     /// An exception from nothing.
     #[error("it excepts a kind of effect that none of its patterns is about; drop that exception")]
     ExceptUnused,

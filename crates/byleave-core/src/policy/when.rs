@@ -7,6 +7,7 @@ use globset::GlobMatcher;
 use serde::Serialize;
 
 use super::request::Request;
+use crate::call::Mode;
 use crate::manifest::Class;
 use crate::pattern::{BadPattern, Sense, folded, glob_of};
 
@@ -22,6 +23,9 @@ pub struct When {
     /// The tool is of one of these classes; empty: of any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<Class>,
+    /// The call is made in this mode or a looser one. Never in this one alone: a looser mode must not shake off a deny.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// The tool is offered by an MCP server whose name fits this glob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -46,6 +50,7 @@ pub(super) struct Condition {
     read_only: Option<bool>,
     sensitive: Option<bool>,
     class: Vec<Class>,
+    mode: Option<Mode>,
     server: Option<Name>,
     session: Option<Name>,
     agent: Option<Name>,
@@ -53,7 +58,7 @@ pub(super) struct Condition {
 
 /// A glob over names, as it is and folded.
 #[derive(Debug)]
-struct Name {
+pub(super) struct Name {
     exact: GlobMatcher,
     folded: GlobMatcher,
 }
@@ -65,6 +70,7 @@ impl Condition {
             read_only: when.read_only,
             sensitive: when.sensitive,
             class: when.class.clone(),
+            mode: when.mode,
             server: name(&when.server)?,
             session: name(&when.session)?,
             agent: name(&when.agent)?,
@@ -84,6 +90,7 @@ impl Condition {
         self.read_only.is_none_or(|wanted| read_only.is(wanted, sense))
             && self.sensitive.is_none_or(|wanted| sensitive.is(wanted, sense))
             && (self.class.is_empty() || self.class.contains(&manifest.permission_class))
+            && self.mode.is_none_or(|mode| request.mode.is_as_loose_as(mode))
             && fits(&self.server, manifest.server.as_deref())
             && fits(&self.session, Some(request.session.as_str()))
             && fits(&self.agent, Some(request.agent.as_str()))
@@ -91,14 +98,14 @@ impl Condition {
 }
 
 impl Name {
-    fn new(glob: &str) -> Result<Self, BadPattern> {
+    pub(super) fn new(glob: &str) -> Result<Self, BadPattern> {
         Ok(Self {
             exact: glob_of(glob)?.compile_matcher(),
             folded: glob_of(&folded(glob))?.compile_matcher(),
         })
     }
 
-    fn fits(&self, text: &str, sense: Sense) -> bool {
+    pub(super) fn fits(&self, text: &str, sense: Sense) -> bool {
         self.exact.is_match(text) || sense == Sense::Possibly && self.folded.is_match(folded(text).as_ref())
     }
 }

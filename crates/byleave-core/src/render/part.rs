@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::call::Mode;
 use crate::challenge::ChallengeVerdict;
 use crate::digest::canonical;
 use crate::effect::BoundState;
 use crate::question::QuestionKind;
 use crate::review::Said;
 use crate::ruling::{Cause, Reason, Verdict};
+use crate::session::{Met, Opening};
 use crate::sheet::Sheet;
 
 use super::effect;
@@ -31,6 +31,14 @@ pub(super) fn title(page: &mut Page, sheet: &Sheet) {
         }
     };
     page.heading(LineRole::Title, &text);
+    if let [own, parent, ..] = sheet.lineage.as_slice() {
+        let named = |page: &mut Page, opening: &Opening| match own.agent == parent.agent {
+            true => page.quoted(opening.session.as_str()),
+            false => page.quoted(opening.agent.as_str()),
+        };
+        let (own, parent) = (named(page, own), named(page, parent));
+        page.heading(LineRole::Title, &format!("Asked by sub-agent {own} of {parent}"));
+    }
 }
 
 /// What would be done, to what, and whether it can be taken back.
@@ -195,18 +203,12 @@ pub(super) fn model(page: &mut Page, sheet: &Sheet) {
 pub(super) fn details(page: &mut Page, sheet: &Sheet) {
     page.heading(LineRole::Heading, "Details");
     let digest = sheet.question.digest();
-    let mode = match sheet.mode {
-        Mode::ConfirmAll => "confirm-all",
-        Mode::ConfirmSensitive => "confirm-sensitive",
-        Mode::ConfirmDangerous => "confirm-dangerous",
-        Mode::Yolo => "yolo",
-    };
     let rows = [
         ("agent", page.quoted(sheet.agent.as_str())),
         ("session", page.quoted(sheet.session.as_str())),
         ("directory", page.quoted(&sheet.cwd)),
         ("operation", page.quoted(&sheet.terms.operation)),
-        ("mode", mode.into()),
+        ("mode", Met::new(sheet.mode, &sheet.lineage).words()),
         ("call", sheet.call.to_string()),
         ("draft", sheet.draft.to_string()),
         ("question", sheet.question.id.to_string()),

@@ -1,6 +1,7 @@
 //! Tests of core that look at it from outside.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod delegation;
 mod every_record;
 mod policy;
 mod policy_file;

@@ -43,7 +43,9 @@ fn everything_wrong_is_told_with_its_place_and_what_to_do() {
     check("rule = [1]", 1, 9, "not a table");
     check("[[rule]]\nread = \"/x\"", 1, 1, "no verdict");
     check("[[rule]]\nverdict = \"no\"\nread = \"/x\"", 2, 11, "no verdict `no`");
-    check("[[rule]]\nverdict = \"deny\"", 1, 1, "no pattern");
+    check("[[rule]]\nverdict = \"deny\"", 1, 1, "about nothing");
+    check("[[rule]]\nverdict = \"allow\"\nwhen = { agent = \"x\" }", 1, 1, "about nothing");
+    check(&rule("when = { mode = \"fast\" }"), 5, 17, "no mode `fast`");
     check(&rule("colour = 1"), 5, 1, "no key `colour`");
     check(&rule("firm = \"yes\""), 5, 8, "a text, not yes or no");
     check(&rule("firm = true"), 1, 1, "`firm`");

@@ -42,6 +42,7 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> Sheet {
         call: CallId::new(Uuid::from_u128(1)),
         session: SessionId::new("work").unwrap(),
         agent: AgentId::new("coder").unwrap(),
+        lineage: Vec::new(),
         cwd: "/ws".into(),
         mode: Mode::ConfirmSensitive,
         terms: Terms {

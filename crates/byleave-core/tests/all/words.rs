@@ -148,6 +148,7 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new("s").unwrap(),
             agent: AgentId::new("a").unwrap(),
+            lineage: Vec::new(),
             tool: "t".into(),
             arguments: held("arguments"),
             reason: None,

@@ -1,8 +1,12 @@
 //! One tenant: what its administrators did, and the halt that is in force.
 
+use byleave::ledger::floor;
 use byleave_core::act::{Act, Deed};
+use byleave_core::id::{ActId, SessionId, TenantId};
+use byleave_core::session::{DEPTH_MAX, Opening, act_of};
 use restate_sdk::prelude::*;
 
+use super::broken;
 use super::call::CallEntityClient;
 use super::leave::LeaveEntityClient;
 use crate::keys::{self, short};
@@ -31,14 +35,24 @@ impl TenantEntity {
         act: Json<(String, Act)>,
     ) -> HandlerResult<Json<Option<String>>> {
         let (ledger, act) = act.into_inner();
-        let place = format!("a{}", short(&act.id.uuid()));
+        let place = act_place(act.id);
         if let Some(there) = ctx.get::<Json<Act>>(&place).await? {
             return Ok(Json((there.0 != act).then(|| "its id is taken".into())));
+        }
+        if let Deed::Open(opening) = &act.deed {
+            let parent = match &opening.parent {
+                Some(parent) => opened(ctx.get(&opening_place(&act.tenant, parent)).await?),
+                None => None,
+            };
+            if let Err(fault) = floor::check_opening(&act, opening, parent.is_some()) {
+                return Ok(Json(Some(fault.to_string())));
+            }
         }
         ctx.set(&place, Json(act.clone()));
         match &act.deed {
             Deed::Halt { .. } => ctx.set(HALT, Json(act)),
             Deed::Lift => ctx.clear(HALT),
+            Deed::Open(_) => {}
             Deed::Revoke { leave } => {
                 let key = keys::leave(&ledger, &act.tenant, *leave);
                 ctx.object_client::<LeaveEntityClient<'_>>(key).revoke(Json(())).call().await?;
@@ -52,6 +66,29 @@ impl TenantEntity {
         Ok(Json(None))
     }
 
+    /// A session and those above it, by the acts that opened them.
+    #[handler]
+    async fn lineage(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        of: Json<(TenantId, SessionId)>,
+    ) -> HandlerResult<Json<Vec<Opening>>> {
+        let (tenant, session) = of.into_inner();
+        let mut lineage: Vec<Opening> = Vec::new();
+        let mut at = Some(session);
+        while let Some(session) = at {
+            match opened(ctx.get(&opening_place(&tenant, &session)).await?) {
+                Some(opening) if lineage.len() <= DEPTH_MAX => {
+                    at = opening.parent.clone();
+                    lineage.push(opening);
+                }
+                None if lineage.is_empty() => break,
+                _ => return Err(broken("cannot tell who is above a session", &session)),
+            }
+        }
+        Ok(Json(lineage))
+    }
+
     /// The newest halt, where it has not been lifted.
     #[handler]
     async fn halted(
@@ -60,5 +97,21 @@ impl TenantEntity {
         _this: Json<()>,
     ) -> HandlerResult<Json<Option<Act>>> {
         Ok(Json(ctx.get::<Json<Act>>(HALT).await?.map(Json::into_inner)))
+    }
+}
+
+fn act_place(act: ActId) -> String {
+    format!("a{}", short(&act.uuid()))
+}
+
+fn opening_place(tenant: &TenantId, session: &SessionId) -> String {
+    act_place(act_of(tenant, session))
+}
+
+/// The opening that an act is.
+fn opened(act: Option<Json<Act>>) -> Option<Opening> {
+    match act?.into_inner().deed {
+        Deed::Open(opening) => Some(opening),
+        _ => None,
     }
 }

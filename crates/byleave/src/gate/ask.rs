@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use byleave_core::admit::Misplaced;
 use byleave_core::digest::Digest;
-use byleave_core::entry::Fact;
+use byleave_core::entry::{Fact, Heading};
 use byleave_core::id::{CallId, QuestionId};
 use byleave_core::leave::LeaveMatcher;
 use byleave_core::outcome::Output;
@@ -117,6 +117,7 @@ pub(crate) async fn sheet(
         call: desk.call(),
         session: heading.session,
         agent: heading.agent,
+        lineage: heading.lineage,
         cwd: heading.cwd,
         mode: heading.mode,
         terms,
@@ -340,6 +341,12 @@ pub(crate) async fn approval_event(parts: &Parts, desk: &mut Desk, facts: &[Fact
     let tool = desk.terms()?.tool.clone();
     let parameters = desk.arguments(&*parts.ledger).await.ok()?;
     Some(Event::ToolApproval { call: desk.call(), tool, parameters, approved })
+}
+
+/// Whether this is the name of the agent that asks, or of one above it: they want it done, so they cannot allow it.
+pub(crate) fn is_asked_by(heading: &Heading, name: &str) -> bool {
+    let mut agents = heading.lineage.iter().map(|opening| &opening.agent).chain([&heading.agent]);
+    agents.any(|agent| agent.as_str() == name)
 }
 
 /// The call that an open question belongs to.

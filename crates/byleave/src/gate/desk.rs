@@ -15,6 +15,7 @@ use byleave_core::id::{AttemptId, CallId};
 use byleave_core::outcome::Output;
 use byleave_core::record::{Attempt, Record};
 use byleave_core::refusal::{Code, Refusal, Step};
+use byleave_core::session::Opening;
 use byleave_core::walk::{Next, WALK, next};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,11 +51,16 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// A call that nobody has seen before.
-    pub(crate) fn open(call: &Call, key: RecordKey, at: Millis) -> Result<Self, Misplaced> {
+    pub(crate) fn open(
+        call: &Call,
+        lineage: Vec<Opening>,
+        key: RecordKey,
+        at: Millis,
+    ) -> Result<Self, Misplaced> {
         let mut desk = Self::around(Record::new(call.id), Some(key));
         let arguments = desk.hold_json(&call.arguments);
         let reason = call.reason.as_ref().map(|reason| desk.hold(&Value::from(reason.as_str())));
-        let heading = heading(call, arguments, reason);
+        let heading = Heading { lineage, ..heading(call, arguments, reason) };
         desk.write(at, Fact::Received(heading))?;
         Ok(desk)
     }
@@ -91,7 +97,10 @@ impl Desk {
             None => None,
             Some(reason) => Some(key.hold(&serde_json::to_vec(reason).ok()?)),
         };
-        Some(self.record.heading() == Some(&heading(call, arguments, reason)))
+        let mine = self.record.heading()?;
+        // Where the session stands is not of the call: it was looked up when the call first came in.
+        let lineage = mine.lineage.clone();
+        Some(*mine == Heading { lineage, ..heading(call, arguments, reason) })
     }
 
     pub(crate) fn terms(&self) -> Option<&Terms> {
@@ -303,8 +312,9 @@ impl Desk {
         };
         let Some(arguments) = theirs(mine.arguments) else { return false };
         let reason = mine.reason.and_then(theirs);
-        let same = Heading { arguments, reason, ..mine.clone() };
-        loaded.record.heading() == Some(&same)
+        let Some(found) = loaded.record.heading() else { return false };
+        let lineage = found.lineage.clone();
+        *found == Heading { arguments, reason, lineage, ..mine.clone() }
     }
 
     /// Goes on from a record that someone else has written on meanwhile.
@@ -420,7 +430,7 @@ impl Desk {
         Some(Listing {
             tenant: heading.tenant.clone(),
             session: heading.session.clone(),
-            agent: heading.agent.to_string(),
+            agent: heading.caller(),
             tool: terms.map_or_else(|| redact(&heading.tool), |terms| terms.tool.clone()),
             operation: terms.map_or_else(|| "invoke".into(), |terms| terms.operation.clone()),
             summary: self.summary.clone(),
@@ -440,6 +450,7 @@ fn heading(call: &Call, arguments: Held, reason: Option<Held>) -> Heading {
         tenant: call.tenant.clone(),
         session: call.session.clone(),
         agent: call.agent.clone(),
+        lineage: Vec::new(),
         tool: call.tool.clone(),
         arguments,
         reason,

@@ -12,6 +12,10 @@ use crate::gate::parts::Parts;
 use crate::ledger::{Around, ContentFault};
 
 /// What came of a task.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "taken apart at once: a box would be an allocation for every entry"
+)]
 pub(crate) enum Performed {
     /// To be written down.
     Fact(Fact),

@@ -60,9 +60,9 @@ pub(crate) async fn rule(
         leaves: &leaves,
         now,
     };
-    // A leave runs out of time and of uses; what rests on one is ruled anew each time.
-    if !leaves.is_empty() || !parts.rulings.is_on() {
-        return Ok(policy.rule(&request));
+    // A leave runs out of time and of uses; what rests on one is ruled anew each time, and so is what a sub-agent does.
+    if !leaves.is_empty() || !parts.rulings.is_on() || !heading.lineage.is_empty() {
+        return Ok(policy.rule_in(&request, &heading.lineage));
     }
     let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.rule(&request)) };
     let (version, manifest) = (policy.digest(), entry.digest());

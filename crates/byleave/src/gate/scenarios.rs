@@ -11,6 +11,7 @@ mod binding;
 mod breaking;
 mod ceremonies;
 mod crash;
+mod families;
 mod leaves;
 mod order;
 mod owners;
@@ -134,6 +135,14 @@ scenarios! { ($)
     rules::what_reviewers_always_say_is_remembered_and_recorded,
     rules::what_a_tool_says_of_itself_loosens_nothing,
     rules::needs_approval_only_tightens,
+    families::a_sub_agent_is_bound_by_what_binds_its_parent,
+    families::a_sub_agent_cannot_give_itself_a_mode,
+    families::an_agent_that_is_denied_does_nothing_however_it_is_started,
+    families::a_background_task_has_no_fewer_checks,
+    families::read_only_means_that_nothing_is_changed,
+    families::what_may_only_be_delegated_is_done_by_who_is_named,
+    families::a_question_of_a_sub_agent_says_whose_it_is,
+    families::a_place_in_the_tree_never_changes,
     waiting::a_question_outlives_its_gate,
     waiting::a_call_is_resumed_by_its_answer_in_another_gate,
     waiting::a_question_expires,

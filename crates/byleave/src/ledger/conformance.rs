@@ -6,6 +6,7 @@
 
 mod append;
 mod begin;
+mod family;
 mod interrupt;
 mod people;
 pub(crate) mod script;
@@ -117,6 +118,10 @@ cases! { ($)
     begin::what_is_safe_runs_beside,
     begin::sessions_and_tenants_do_not_hinder_each_other,
     begin::the_gravest_hindrance_is_named,
+    family::a_session_keeps_the_place_it_took,
+    family::a_parent_must_be_there,
+    family::a_tree_outlives_a_restart,
+    family::racing_openings_give_one_place,
     interrupt::a_living_owner_is_left_alone,
     interrupt::a_dead_owner_is_interrupted,
     interrupt::ones_own_attempt_can_be_interrupted,

@@ -10,10 +10,11 @@ use byleave_core::digest::RecordKey;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::entry::{Entry, Fact, Heading};
 use byleave_core::grant::{Claim, GrantedBy};
-use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, QuestionId};
+use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId};
 use byleave_core::leave::Leave;
 use byleave_core::question::{Answer, Answered};
 use byleave_core::record::{Attempt, Record};
+use byleave_core::session::{DEPTH_MAX, Opening, act_of};
 
 use crate::ledger::{Batch, Begins, Content, Hindrance, Interruption, LedgerFault};
 
@@ -199,7 +200,7 @@ pub fn hindrance(call: CallId, begins: Option<&Begins>, standing: Standing<'_>) 
 fn halt_reason(act: &Act) -> String {
     match &act.deed {
         Deed::Halt { why } => why.clone(),
-        Deed::Lift | Deed::Revoke { .. } | Deed::Forget { .. } => String::new(),
+        Deed::Lift | Deed::Revoke { .. } | Deed::Open(_) | Deed::Forget { .. } => String::new(),
     }
 }
 
@@ -266,6 +267,50 @@ pub fn interrupted(
 
 fn refused(why: impl std::fmt::Display) -> LedgerFault {
     LedgerFault::new("cannot append this batch", why)
+}
+
+/// Whether an opening may be written: under its own id, with a ceiling that can be used, beneath someone who is there.
+pub fn check_opening(act: &Act, opening: &Opening, is_parent_known: bool) -> Result<(), LedgerFault> {
+    let cannot =
+        |why: String| Err(LedgerFault::new(format!("cannot open session `{}`", opening.session), why));
+    if act.id != act_of(&act.tenant, &opening.session) {
+        return cannot("the act has an id that is not that of the session".into());
+    }
+    if let Err(bad) = opening.ceiling.check() {
+        return cannot(bad.to_string());
+    }
+    match &opening.parent {
+        Some(parent) if *parent == opening.session => cannot("it cannot be its own parent".into()),
+        Some(parent) if !is_parent_known => {
+            cannot(format!("its parent `{parent}` was never opened; open that first"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A session and those above it, one look for each. Who names a parent must have one.
+pub fn lineage(
+    session: &SessionId,
+    mut look: impl FnMut(&SessionId) -> Result<Option<Opening>, LedgerFault>,
+) -> Result<Vec<Opening>, LedgerFault> {
+    let mut lineage: Vec<Opening> = Vec::new();
+    let mut at = Some(session.clone());
+    while let Some(session) = at {
+        let cannot =
+            |why: &str| LedgerFault::new(format!("cannot tell who is above session `{session}`"), why);
+        if lineage.len() > DEPTH_MAX {
+            return Err(cannot("there are too many"));
+        }
+        match look(&session)? {
+            Some(opening) => {
+                at = opening.parent.clone();
+                lineage.push(opening);
+            }
+            None if lineage.is_empty() => break,
+            None => return Err(cannot("its opening is missing from the book")),
+        }
+    }
+    Ok(lineage)
 }
 
 #[cfg(test)]

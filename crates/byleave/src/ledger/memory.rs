@@ -15,6 +15,7 @@ use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::leave::Leave;
 use byleave_core::record::Record;
+use byleave_core::session::Opening;
 use uuid::Uuid;
 
 use crate::ledger::floor::{self, Moves, Standing};
@@ -182,12 +183,29 @@ impl Ledger for MemoryLedger {
     }
 
     fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
-        Box::pin(async move { self.store().map(|mut store| store.act(act)) })
+        Box::pin(async move {
+            let mut store = self.store()?;
+            store.may_act(&act)?;
+            store.act(act);
+            Ok(())
+        })
     }
 
     fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
         let halt = self.store().map(|store| store.tenants.get(tenant).and_then(|tenant| tenant.halt.clone()));
         Box::pin(ready(halt))
+    }
+
+    fn lineage(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
+        let lineage = self.store().and_then(|store| {
+            let opened = |session: &SessionId| Ok(store.opened(tenant, session).cloned());
+            floor::lineage(session, opened)
+        });
+        Box::pin(ready(lineage))
     }
 
     fn leaves(
@@ -265,6 +283,8 @@ struct Tenant {
     usable: HashMap<String, Vec<LeaveId>>,
     revoked: HashSet<LeaveId>,
     sessions: HashMap<SessionId, Session>,
+    /// Sessions that were opened; they stay.
+    opened: HashMap<SessionId, Opening>,
 }
 
 /// A leave and how often it was used.
@@ -414,12 +434,30 @@ impl Store {
         }
     }
 
+    fn opened(&self, tenant: &TenantId, session: &SessionId) -> Option<&Opening> {
+        self.tenants.get(tenant)?.opened.get(session)
+    }
+
+    fn may_act(&self, act: &Act) -> Result<(), LedgerFault> {
+        let Deed::Open(opening) = &act.deed else { return Ok(()) };
+        let parent = opening.parent.as_ref();
+        let known = parent.is_some_and(|parent| self.opened(&act.tenant, parent).is_some());
+        floor::check_opening(act, opening, known)?;
+        match self.opened(&act.tenant, &opening.session) {
+            Some(_) => Err(LedgerFault::new("cannot write an act", "its id is taken")),
+            None => Ok(()),
+        }
+    }
+
     fn act(&mut self, act: Act) {
         let tenant = tenant_of(&mut self.tenants, &act.tenant);
         match &act.deed {
             Deed::Halt { .. } => tenant.halt = Some(act.clone()),
             Deed::Lift => tenant.halt = None,
             Deed::Revoke { leave } => tenant.revoke(*leave),
+            Deed::Open(opening) => {
+                tenant.opened.insert(opening.session.clone(), opening.clone());
+            }
             Deed::Forget { call } => {
                 if let Some(kept) = self.calls.get_mut(call).filter(|kept| kept.tenant == act.tenant) {
                     kept.key = None;

@@ -43,6 +43,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> Sheet {
         call: CallId::new(uuid::Uuid::from_u128(1)),
         session: SessionId::new("s").unwrap(),
         agent: AgentId::new("a").unwrap(),
+        lineage: Vec::new(),
         cwd: "/w".into(),
         mode: Mode::ConfirmSensitive,
         terms: Terms {

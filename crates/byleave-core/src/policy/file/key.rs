@@ -2,6 +2,7 @@
 
 use toml::de::DeValue;
 
+use crate::call::Mode;
 use crate::manifest::Class;
 use crate::pattern::{BadPattern, Pattern};
 
@@ -24,6 +25,7 @@ pub(super) const RULE: &[&str] = &[
     "firm",
     "dangerous",
     "guarantees",
+    "delegate",
     "yes",
     "no",
 ];
@@ -33,10 +35,19 @@ pub(super) const KINDS: &[&str] =
     &["run", "read", "write", "delete", "touch", "reach", "invoke", "mcp", "tool"];
 
 /// The keys of `when`.
-pub(super) const WHEN: &[&str] = &["read_only", "sensitive", "class", "server", "session", "agent"];
+pub(super) const WHEN: &[&str] = &["read_only", "sensitive", "class", "mode", "server", "session", "agent"];
 
 /// Which classes there are.
 pub(super) const CLASSES: &str = "write `bash`, `file`, `webfetch`, `readonly`, `generic` or `undeclared`";
+
+/// Which modes there are.
+pub(super) const MODES: &str =
+    "write `confirm-all`, `confirm-sensitive`, `confirm-dangerous`, `yolo` or `read-only`";
+
+/// The mode of this name.
+pub(super) fn mode(name: &str) -> Option<Mode> {
+    Mode::ALL.into_iter().chain([Mode::ReadOnly]).find(|mode| mode.word() == name)
+}
 
 /// The class of this name.
 pub(super) fn class(name: &str) -> Option<Class> {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use byleave_core::act::{Act, Deed};
 use byleave_core::chain::Line;
 use byleave_core::digest::Digest;
-use byleave_core::id::{ActId, CallId, LeaveId, TenantId};
-use rusqlite::Connection;
+use byleave_core::id::{ActId, CallId, LeaveId, SessionId, TenantId};
+use byleave_core::session::{Opening, act_of};
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::row::{LINE_COLUMNS, LineRow, unframe};
 use super::schema::ACT;
@@ -46,7 +47,8 @@ impl Force {
                 let leave = *leave;
                 self.revoked.insert((act.tenant, leave));
             }
-            Deed::Forget { .. } => {}
+            // Found by its id, and not kept in memory: there may be very many.
+            Deed::Open(_) | Deed::Forget { .. } => {}
         }
     }
 }
@@ -102,6 +104,28 @@ fn newer(connection: &Connection, than: i64) -> Result<Vec<LineRow>, rusqlite::E
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map([than], LineRow::read)?;
     rows.collect()
+}
+
+/// The opening of a session, if it was opened.
+pub(super) fn opening(
+    connection: &Connection,
+    tenant: &TenantId,
+    session: &SessionId,
+) -> Result<Option<Opening>, LedgerFault> {
+    let cannot =
+        |why: String| LedgerFault::new(format!("cannot read the opening of session `{session}`"), why);
+    let place = place_of(act_of(tenant, session));
+    let sql = format!("SELECT {LINE_COLUMNS} FROM line WHERE call = ?1 AND seq = 0 AND kind = {ACT}");
+    let found = connection
+        .prepare_cached(&sql)
+        .and_then(|mut statement| statement.query_row([place.as_bytes()], LineRow::read).optional())
+        .map_err(|error| cannot(error.to_string()))?;
+    let Some(row) = found else { return Ok(None) };
+    let act = read(&row).map_err(cannot)?;
+    match act.deed {
+        Deed::Open(opening) if act.tenant == *tenant && opening.session == *session => Ok(Some(opening)),
+        _ => Err(cannot("another act stands in its place".into())),
+    }
 }
 
 /// Every act in the book, the oldest first.

@@ -10,6 +10,7 @@ use byleave_core::entry::{Entry, Fact};
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::leave::Leave;
 use byleave_core::record::{Attempt, Record};
+use byleave_core::session::{Opening, act_of};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::projections::{Change, Marks, Note, listing_of, owner_of};
@@ -40,8 +41,15 @@ impl Ledger for SqliteBook {
     fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
         Box::pin(async move {
             match self.store.arrive_at_nothing(comer)? {
-                Some(around) => Ok(Arrival { loaded: None, around: Some(around) }),
-                None => Ok(Arrival { loaded: self.store.load(comer.call)?, around: None }),
+                Some(around) => Ok(Arrival { loaded: None, lineage: Vec::new(), around: Some(around) }),
+                None => {
+                    let loaded = self.store.load(comer.call)?;
+                    let lineage = match &loaded {
+                        Some(_) => Vec::new(),
+                        None => self.store.lineage(comer.tenant, comer.session)?,
+                    };
+                    Ok(Arrival { loaded, lineage, around: None })
+                }
             }
         })
     }
@@ -77,6 +85,15 @@ impl Ledger for SqliteBook {
             let force = self.store.readers.with(|connection| self.store.bench.acts.refresh(connection))??;
             Ok(force.halted(&tenant).cloned())
         })
+    }
+
+    fn lineage(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
+        let lineage = self.store.lineage(tenant, session);
+        Box::pin(async move { lineage })
     }
 
     fn leaves(
@@ -136,20 +153,29 @@ impl Ledger for SqliteBook {
 }
 
 impl Store {
-    /// The usual case, in one look: the call is new, nobody waits in its session, no leave was given for its tool, and
-    /// no act is unread.
+    /// A session and those above it, by the acts that opened them.
+    fn lineage(&self, tenant: &TenantId, session: &SessionId) -> Result<Vec<Opening>, LedgerFault> {
+        self.readers.with(|connection| {
+            floor::lineage(session, |session| acts::opening(connection, tenant, session))
+        })?
+    }
+
+    /// The usual case, in one look: the call is new, nobody waits in its session, which nobody opened, no leave was given
+    /// for its tool, and no act is unread.
     fn arrive_at_nothing(&self, comer: Comer<'_>) -> Result<Option<Around>, LedgerFault> {
         let look = |connection: &Connection| {
             let sql = "SELECT EXISTS(SELECT 1 FROM line WHERE call = ?1),
                 EXISTS(SELECT 1 FROM hold WHERE tenant = ?2 AND session = ?3),
                 EXISTS(SELECT 1 FROM leave WHERE tenant = ?2 AND tool = ?4),
+                EXISTS(SELECT 1 FROM line WHERE call = ?5),
                 (SELECT coalesce(max(pos), 0) FROM line INDEXED BY line_act WHERE kind = 1)";
             let Comer { call, tenant, session, tool, .. } = comer;
+            let opened = acts::place_of(act_of(tenant, session));
             connection.prepare_cached(sql)?.query_row(
-                params![call.as_bytes(), tenant.as_str(), session.as_str(), tool],
+                params![call.as_bytes(), tenant.as_str(), session.as_str(), tool, opened.as_bytes()],
                 |row| {
-                    let is_anything = row.get::<_, bool>(0)? || row.get(1)? || row.get(2)?;
-                    Ok((is_anything, row.get::<_, i64>(3)?))
+                    let is_anything = row.get::<_, bool>(0)? || row.get(1)? || row.get(2)? || row.get(3)?;
+                    Ok((is_anything, row.get::<_, i64>(4)?))
                 },
             )
         };
@@ -360,13 +386,7 @@ impl Store {
         let line = acts::line_of(act)?;
         let body = frame(std::slice::from_ref(&line))
             .ok_or_else(|| LedgerFault::new("cannot write an act", "it is too long"))?;
-        let new = NewAct {
-            place: acts::place_of(act.id),
-            head: line.link(),
-            body,
-            tenant: act.tenant.clone(),
-            deed: act.deed.clone(),
-        };
+        let new = NewAct { place: acts::place_of(act.id), head: line.link(), body, act: act.clone() };
         match self.writer.submit(Work::Act(Box::new(new))).await {
             Ok(()) => {}
             Err(AppendFault::Fault(fault)) => return Err(fault),
@@ -377,7 +397,7 @@ impl Store {
                 self.forget_key(*call);
                 self.scrub()
             }
-            Deed::Halt { .. } | Deed::Lift | Deed::Revoke { .. } => Ok(true),
+            Deed::Halt { .. } | Deed::Lift | Deed::Revoke { .. } | Deed::Open(_) => Ok(true),
         }
     }
 

@@ -341,7 +341,7 @@ pub(super) fn listing_of(record: &Record, noted: Option<&Note>) -> Option<Listin
     Some(Listing {
         tenant: heading.tenant.clone(),
         session: heading.session.clone(),
-        agent: heading.agent.as_str().to_owned(),
+        agent: heading.caller(),
         tool,
         operation,
         summary,

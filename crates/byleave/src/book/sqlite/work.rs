@@ -3,13 +3,14 @@
 //! Everything that can be said no to is said before the first row is written, so that one piece of work can be turned
 //! down without spoiling what is committed beside it.
 
-use byleave_core::act::Deed;
+use byleave_core::act::{Act, Deed};
 use byleave_core::digest::Digest;
 use byleave_core::id::{AttemptId, CallId, TenantId};
 use byleave_core::record::Attempt;
+use byleave_core::session::Opening;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::acts::{Acts, Force};
+use super::acts::{self, Acts, Force};
 use super::leaves::{self, Leaves};
 use super::projections::{self, Change};
 use super::row::{id_at, signed};
@@ -48,8 +49,7 @@ pub(super) struct NewAct {
     pub(super) place: CallId,
     pub(super) head: Digest,
     pub(super) body: Vec<u8>,
-    pub(super) tenant: TenantId,
-    pub(super) deed: Deed,
+    pub(super) act: Act,
 }
 
 /// A signed segment, as it is stored.
@@ -251,6 +251,11 @@ fn exists(connection: &Connection, call: CallId) -> Result<bool, rusqlite::Error
 
 impl NewAct {
     fn perform(&self, connection: &Connection) -> Result<Done, rusqlite::Error> {
+        if let Deed::Open(opening) = &self.act.deed
+            && let Err(fault) = self.check_opening(connection, opening)
+        {
+            return Ok(Err(AppendFault::Fault(fault)));
+        }
         let sql = "INSERT INTO line(call, kind, seq, count, head, body, contents)
              VALUES(?1, ?2, 0, 1, ?3, ?4, x'') ON CONFLICT DO NOTHING";
         let place = self.place.as_bytes();
@@ -260,10 +265,18 @@ impl NewAct {
             let fault = LedgerFault::new("cannot write an act", "its id is taken");
             return Ok(Err(AppendFault::Fault(fault)));
         }
-        if let Deed::Forget { call } = &self.deed {
-            destroy_key(connection, *call, &self.tenant)?;
+        if let Deed::Forget { call } = &self.act.deed {
+            destroy_key(connection, *call, &self.act.tenant)?;
         }
         Ok(Ok(()))
+    }
+
+    fn check_opening(&self, connection: &Connection, opening: &Opening) -> Result<(), LedgerFault> {
+        let parent = match &opening.parent {
+            Some(parent) => acts::opening(connection, &self.act.tenant, parent)?,
+            None => None,
+        };
+        floor::check_opening(&self.act, opening, parent.is_some())
     }
 
     fn is_there(&self, connection: &Connection) -> Result<bool, rusqlite::Error> {

@@ -9,6 +9,7 @@ use byleave_core::digest::Held;
 use byleave_core::effect::Plan;
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::leave::Leave;
+use byleave_core::session::Opening;
 use tokio::sync::Barrier;
 
 use crate::ledger::{AppendFault, Batch, ContentFault, Interruption, Ledger, LedgerFault, Loaded};
@@ -129,6 +130,17 @@ impl Ledger for Between {
         at: Millis,
     ) -> Pending<'_, Result<Interruption, LedgerFault>> {
         Box::pin(async move { self.alive()?.interrupt(call, attempt, at).await })
+    }
+
+    fn lineage(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
+        match self.alive() {
+            Ok(inner) => inner.lineage(tenant, session),
+            Err(fault) => Box::pin(std::future::ready(Err(fault))),
+        }
     }
 
     fn starting(&self, call: CallId, attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {

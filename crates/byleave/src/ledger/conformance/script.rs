@@ -316,6 +316,7 @@ impl Script {
             tenant: self.listing.tenant.clone(),
             session: self.listing.session.clone(),
             agent: AgentId::new("agent")?,
+            lineage: Vec::new(),
             tool: self.setting.tool.into(),
             arguments,
             reason: None,

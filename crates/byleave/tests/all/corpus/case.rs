@@ -100,11 +100,10 @@ fn noted(note: &str) -> &'static str {
             "[[rule]]\nid = \"n5\"\nverdict = \"deny\"\nreach = \"*\"\nexcept = \"*.managed.example\""
         }
         "deny bash:* for background tasks" => {
-            "[[rule]]\nid = \"n6\"\nverdict = \"deny\"\nwhen = { agent = \"background*\" }\ntouch = \"/**\""
+            "[[rule]]\nid = \"n6\"\nverdict = \"deny\"\nwhen = { agent = \"background*\" }"
         }
-        "deny agent:`X`" => {
-            "[[rule]]\nid = \"n7\"\nverdict = \"deny\"\nwhen = { agent = \"X\" }\ninvoke = \"*\"\ntouch = \"/**\""
-        }
+        "deny mode: bypass" => "[[rule]]\nid = \"n8\"\nverdict = \"deny\"\nwhen = { mode = \"yolo\" }",
+        "deny agent:`X`" => "[[rule]]\nid = \"n7\"\nverdict = \"deny\"\ninvoke = \"agent:X\"",
         _ => "",
     }
 }

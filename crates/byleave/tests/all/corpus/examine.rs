@@ -6,6 +6,7 @@ use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::{Class, Manifest, Role};
 use byleave::core::policy::{Layer, NotRead, Policy, Request, RuleFile, read};
 use byleave::core::ruling::Verdict;
+use byleave::core::session::{Ceiling, Opening};
 use byleave::plan;
 use byleave::schema::{Limits, Validator};
 use byleave::tool::Site;
@@ -55,7 +56,7 @@ fn verdict(case: &Case) -> Verdict {
         }
     };
     match planned(&manifest, &case.input, &fixture) {
-        Some(plan) => judge(&policy, &manifest, &plan, &agent),
+        Some(plan) => judge_in(&policy, &manifest, &plan, &agent, mode(case), &lineage(case)),
         None => Verdict::Deny,
     }
 }
@@ -76,19 +77,57 @@ fn is_without_effect(case: &Case) -> bool {
     is_refused && fixture.loaded() == before
 }
 
+/// The mode that the call is made in, where its case tells of one.
+fn mode(case: &Case) -> Mode {
+    match case.setup.as_str() {
+        "plan (read-only) mode" => Mode::ReadOnly,
+        "agent definition requests bypass mode; organisation disabled it" => Mode::Yolo,
+        _ => Mode::ConfirmSensitive,
+    }
+}
+
+/// Whose sub-agent makes the call, where its case tells of one.
+fn lineage(case: &Case) -> Vec<Opening> {
+    let opening = |session: &str, parent: Option<&str>, mode| Opening {
+        session: SessionId::new(session).unwrap(),
+        parent: parent.map(|parent| SessionId::new(parent).unwrap()),
+        agent: AgentId::new(session).unwrap(),
+        ceiling: Ceiling::of(mode),
+    };
+    let child = |name: &str, parent: Mode| {
+        vec![opening(name, Some("main"), Mode::Yolo), opening("main", None, parent)]
+    };
+    match case.setup.as_str() {
+        "parent in plan (read-only) mode spawns a child" => child("child", Mode::ReadOnly),
+        "deny rule on agent type X; named spawn used" => child("X", Mode::ConfirmSensitive),
+        _ => Vec::new(),
+    }
+}
+
 pub(super) fn judge(policy: &Policy, manifest: &Manifest, plan: &Plan, agent: &str) -> Verdict {
+    judge_in(policy, manifest, plan, agent, Mode::ConfirmSensitive, &[])
+}
+
+fn judge_in(
+    policy: &Policy,
+    manifest: &Manifest,
+    plan: &Plan,
+    agent: &str,
+    mode: Mode,
+    lineage: &[Opening],
+) -> Verdict {
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new(agent).unwrap());
     let request = Request {
         manifest,
         plan,
-        mode: Mode::ConfirmSensitive,
+        mode,
         tool_asks: false,
         session: &session,
         agent: &agent,
         leaves: &[],
         now: 0,
     };
-    policy.rule(&request).verdict
+    policy.rule_in(&request, lineage).verdict
 }
 
 pub(super) fn manifest(tool: &str) -> Manifest {

@@ -118,6 +118,7 @@ impl Scribe {
             tenant: tenant(),
             session: self.session.clone(),
             agent: AgentId::new("agent").unwrap(),
+            lineage: Vec::new(),
             tool: "append_line".into(),
             arguments,
             reason: None,
