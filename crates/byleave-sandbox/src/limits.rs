@@ -1,0 +1,47 @@
+//! Limits: how much a command may use up. On by default.
+
+use std::time::Duration;
+
+/// How much a command may use up, with all of its children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Time on the clock.
+    pub wall: Duration,
+    /// Time on processors.
+    pub cpu: Duration,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Processes and threads at a time.
+    pub pids: u32,
+    /// Bytes in one file that it writes.
+    pub file: u64,
+    /// Bytes in its temporary directory.
+    pub tmp: u64,
+    /// Bytes that are kept of what it prints; the rest is counted and dropped.
+    pub output: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            wall: Duration::from_secs(600),
+            cpu: Duration::from_secs(600),
+            memory: 4 << 30,
+            pids: 512,
+            file: 1 << 30,
+            tmp: 1 << 30,
+            output: 1 << 20,
+        }
+    }
+}
+
+/// The limit that ended a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Time on the clock.
+    Wall,
+    /// Time on processors.
+    Cpu,
+    /// Memory.
+    Memory,
+}
