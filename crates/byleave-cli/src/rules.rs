@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use byleave::core::policy::{Layer, NotRead, Places, Policy, Rule};
+use byleave::core::policy::{Layer, Places, Policy, ReadFile, Rule};
+use byleave::examples::InWorkspace;
 use byleave::policy_files::{self, LoadFault, Loaded, PolicyFile};
 
 use crate::options::Options;
@@ -33,18 +34,24 @@ impl<'a> Rules<'a> {
     /// The policy of one file alone, without the built-in rules: for trying it out, never for a call.
     pub(crate) fn only(&self, path: &Path) -> Result<Policy, LoadFault> {
         let file = PolicyFile { layer: Layer::Session, path: path.to_path_buf(), named: true };
-        let read = policy_files::read_one(&file, &self.places(), &NotRead)?.unwrap_or_default();
-        Ok(Policy::new(read.rules)?)
+        Ok(Policy::new(self.read(&file)?.rules)?)
     }
 
     /// The rules of a file in the place of the person's own.
     pub(crate) fn as_own(&self, path: &Path) -> Result<Vec<Rule>, LoadFault> {
         let file = PolicyFile { layer: Layer::User, path: path.to_path_buf(), named: true };
-        Ok(policy_files::read_one(&file, &self.places(), &NotRead)?.unwrap_or_default().rules)
+        Ok(self.read(&file)?.rules)
+    }
+
+    /// One file, with its examples checked.
+    pub(crate) fn read(&self, file: &PolicyFile) -> Result<ReadFile, LoadFault> {
+        let places = self.places();
+        Ok(policy_files::read_one(file, &places, &InWorkspace { places: &places })?.unwrap_or_default())
     }
 
     /// The policy of all of them.
     pub(crate) fn load(&self) -> Result<Loaded, LoadFault> {
-        policy_files::load(&self.files(), &self.places(), &NotRead)
+        let places = self.places();
+        policy_files::load(&self.files(), &places, &InWorkspace { places: &places })
     }
 }

@@ -12,6 +12,7 @@ use crate::reading::{Command, Place, Reading};
 use crate::scene::Scene;
 use crate::word::Word;
 
+mod builtins;
 mod command;
 mod roles;
 mod special;

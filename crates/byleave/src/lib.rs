@@ -10,6 +10,7 @@ pub mod catalog;
 pub mod challenge;
 pub mod clock;
 pub mod event;
+pub mod examples;
 pub mod forms;
 pub mod gate;
 mod guard;

@@ -16,11 +16,13 @@ use byleave_core::manifest::{Class, Manifest, Role};
 use byleave_core::policy::{
     FileFault, Layer, NotRead, Places, Policy, PolicyFault, Request, Rule, RuleFile, builtin, read,
 };
+use byleave_core::refusal::Refusal;
 use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::plan;
+use crate::schema::{BadSchema, Limits, Validator};
 use crate::tool::{Site, ToolFault};
 
 pub use world::World;
@@ -89,6 +91,12 @@ pub enum CaseFault {
     /// The rules cannot be used together.
     #[error(transparent)]
     Policy(#[from] PolicyFault),
+    /// The schema of the tool is wrong, which is our fault.
+    #[error(transparent)]
+    Schema(#[from] BadSchema),
+    /// The arguments are not those of the tool.
+    #[error("{0}")]
+    Arguments(Refusal),
     /// What the call would do cannot be worked out.
     #[error("what it would do cannot be worked out: {0}")]
     Plan(#[from] ToolFault),
@@ -127,6 +135,9 @@ fn judged(case: &Case, setting: &Setting) -> Result<Said, CaseFault> {
     all.extend(own);
     let policy = Policy::new(all)?;
     let manifest = manifest(&case.tool);
+    Validator::new(&manifest.input_schema)?
+        .check(&case.input, &Limits::ARGUMENTS)
+        .map_err(CaseFault::Arguments)?;
     let plan = planned(&manifest, &case.input, cwd, home)?;
     let ruling = rule(&policy, &manifest, &plan)?;
     let mut said = said(&ruling, case.default.unwrap_or(Verdict::Ask));
@@ -177,21 +188,29 @@ fn rule_text(number: usize, rule: &CaseRule) -> String {
     text
 }
 
-/// What a tool of this name says of itself.
+/// What a tool of this name says of itself: its arguments, and no others.
 pub fn manifest(tool: &str) -> Manifest {
-    let (class, roles): (_, &[(&str, Role)]) = match tool {
-        "bash" => (Class::Bash, &[("/command", Role::Command)]),
-        "read_file" => (Class::Readonly, &[("/path", Role::ReadPath)]),
-        "write_file" => (Class::File, &[("/path", Role::WritePath)]),
-        "edit" => (Class::File, &[("/path", Role::EditPath)]),
-        "apply_patch" => (Class::File, &[]),
-        "web_fetch" => (Class::Webfetch, &[("/url", Role::Url)]),
+    let (class, arguments): (_, &[(&str, Option<Role>)]) = match tool {
+        "bash" => (Class::Bash, &[("command", Some(Role::Command)), ("cwd", None)]),
+        "read_file" => (Class::Readonly, &[("path", Some(Role::ReadPath))]),
+        "write_file" => (Class::File, &[("path", Some(Role::WritePath)), ("content", None)]),
+        "edit" => (Class::File, &[("path", Some(Role::EditPath)), ("old", None), ("new", None)]),
+        "apply_patch" => (Class::File, &[("patch", Some(Role::Patch))]),
+        "web_fetch" => (Class::Webfetch, &[("url", Some(Role::Url))]),
         _ => (Class::Generic, &[]),
     };
-    let mut manifest = Manifest::new(tool, "", json!({}));
+    let mut manifest = Manifest::new(tool, "", json!({"type": "object"}));
     manifest.sensitive = Some(false);
     manifest.permission_class = class;
-    manifest.roles = roles.iter().map(|(pointer, role)| ((*pointer).to_owned(), *role)).collect();
+    if class != Class::Generic {
+        // Who calls is no argument of a tool; a case has no other place for it.
+        let names = arguments.iter().map(|(name, _)| *name).chain(["agent"]);
+        let properties: Value = names.map(|name| (name.to_owned(), json!({"type": "string"}))).collect();
+        manifest.input_schema =
+            json!({"type": "object", "properties": properties, "additionalProperties": false});
+    }
+    let roles = arguments.iter().filter_map(|(name, role)| Some((format!("/{name}"), (*role)?)));
+    manifest.roles = roles.collect();
     manifest
 }
 

@@ -7,8 +7,8 @@ mod suggest;
 use std::path::Path;
 
 use anyhow::Result;
-use byleave::core::policy::{BUILTIN, FileFault, Layer, NotRead, Policy as Compiled, Rule, builtin};
-use byleave::policy_files::{LoadFault, Loaded, PROJECT, PolicyFile, read_one};
+use byleave::core::policy::{BUILTIN, FileFault, Layer, Policy as Compiled, Rule, builtin};
+use byleave::policy_files::{LoadFault, Loaded, PROJECT, PolicyFile};
 use serde_json::{Value, json};
 
 use crate::args::{LayerArg, Policy};
@@ -87,12 +87,12 @@ fn check(rules: &Rules<'_>, path: &Path, layer: Option<LayerArg>, screen: &mut S
     let layer =
         layer.map_or_else(|| if path.ends_with(PROJECT) { Layer::Project } else { Layer::User }, Layer::from);
     let file = PolicyFile { layer, path: path.to_path_buf(), named: true };
-    let read = match read_one(&file, &rules.places(), &NotRead) {
+    let read = match rules.read(&file) {
         Err(LoadFault::File(fault)) if screen.json() => {
             screen.value(&flaws_json(&fault));
             return Ok(Status::Unusable);
         }
-        read => read?.unwrap_or_default(),
+        read => read?,
     };
     // Right by itself is not enough: it must go with the built-in rules.
     let mut all = builtin(&rules.places()).map_err(LoadFault::from)?;

@@ -25,9 +25,9 @@ impl World {
         Self { dir, transcript: String::new(), path: std::env::var_os("PATH").unwrap_or_default() }
     }
 
-    /// One in which no program is installed: what is shown does not depend on the machine.
+    /// One with the programs that every system has, and no others: what is shown does not depend on the machine.
     pub(crate) fn bare() -> Self {
-        Self { path: OsString::new(), ..Self::new() }
+        Self { path: "/usr/local/bin:/usr/bin:/bin".into(), ..Self::new() }
     }
 
     /// The directory that calls are made in.

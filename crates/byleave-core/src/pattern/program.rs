@@ -25,6 +25,8 @@ const SYSTEM: &[&str] = &[
     "/nix/store/",
     "/run/current-system/sw/bin/",
     "/snap/",
+    // What a shell has within itself; no file can lie there.
+    "shell:/",
 ];
 
 /// Where tool chains put programs beneath a home directory; the built-in rules ask before any of it is written.

@@ -3,6 +3,8 @@
 //! Paths, hosts and tools are checked here. Commands are read by someone else, who comes in as [`Examples`]; where nobody
 //! can read them, that is said and never passed over.
 
+use std::cell::OnceCell;
+
 use super::builtin::builtin;
 use super::compile::Policy;
 use super::places::Places;
@@ -57,6 +59,8 @@ pub(super) struct Subject<'a> {
     places: &'a Places<'a>,
     patterns: Vec<Matcher>,
     except: Vec<Matcher>,
+    /// The rule beside the built-in ones, made when the first command is to be judged.
+    beside_ours: OnceCell<Option<Policy>>,
 }
 
 impl<'a> Subject<'a> {
@@ -67,7 +71,7 @@ impl<'a> Subject<'a> {
         };
         let patterns = ready(&rule.patterns, rule.sense());
         let except = ready(&rule.except, rule.sense_of_except());
-        Self { rule, places, patterns, except }
+        Self { rule, places, patterns, except, beside_ours: OnceCell::new() }
     }
 
     /// Checks one example.
@@ -100,10 +104,13 @@ impl<'a> Subject<'a> {
         if rule.verdict != Verdict::Allow {
             return Some(plan.effects.iter().any(|effect| self.about(effect)));
         }
-        let mut rules = builtin(places).ok()?;
-        rules.retain(|other| other.id != rule.id);
-        rules.push(Rule { when: When::default(), ..(*rule).clone() });
-        let policy = Policy::new(rules).ok()?;
+        let policy = self.beside_ours.get_or_init(|| {
+            let mut rules = builtin(places).ok()?;
+            rules.retain(|other| other.id != rule.id);
+            rules.push(Rule { when: When::default(), ..(*rule).clone() });
+            Policy::new(rules).ok()
+        });
+        let policy = policy.as_ref()?;
         let mut manifest = Manifest::new("example", "", serde_json::Value::Null);
         (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
         let (session, agent) = (SessionId::new("example").ok()?, AgentId::new("example").ok()?);

@@ -3,7 +3,7 @@
 use byleave_core::effect::Effect;
 
 use super::teller::{Teller, base, why_of};
-use super::{Account, special};
+use super::{Account, builtins, special};
 use crate::danger;
 use crate::host;
 use crate::manual::{self, Manual, Role};
@@ -89,6 +89,7 @@ impl Teller<'_> {
         self.program = match found {
             Some(file) if same && !text.contains('/') => format!("{}/{invoked}", folder(&file)),
             Some(file) => file,
+            None if self.is_the_shells_own(text) => format!("{}{text}", builtins::SHELL),
             None => text.to_owned(),
         };
         self.facts.program = invoked.to_owned();
@@ -106,6 +107,11 @@ impl Teller<'_> {
         if !same && self.program != text {
             self.add(Effect::Run { program: invoked.to_owned(), argv: self.kept.clone() });
         }
+    }
+
+    /// Whether the shell itself runs this. A wrapper would run a program of the name.
+    fn is_the_shells_own(&self, name: &str) -> bool {
+        builtins::is_builtin(name) && !self.command.within.contains(&"wrapper")
     }
 
     /// Goes on with the words behind the program or the sub-command that this manual is for.

@@ -284,30 +284,32 @@ impl<'a> Teller<'a> {
         self.run_with(&[]);
     }
 
+    /// The same with operands. Rules find an option wherever it stands, but know few by their other names; so where there are
+    /// others, the run is told a second time with all of them.
     pub(super) fn run_with(&mut self, operands: &[Word]) {
         let program = self.program.clone();
         self.add(Effect::Run { program: program.clone(), argv: self.kept.clone() });
-        let operands: Vec<String> = operands.iter().map(Word::to_string).collect();
-        let mut spellings: Vec<Vec<String>> = Vec::new();
-        if !self.kept.starts_with(&self.bare) {
-            spellings.push(Vec::new());
-        }
-        for first in &self.front {
-            spellings.extend(first.names.iter().map(|name| vec![name.clone()]));
-            for second in self.front.iter().filter(|second| second.names != first.names) {
-                for (a, b) in first.names.iter().flat_map(|a| second.names.iter().map(move |b| (a, b))) {
-                    spellings.push(vec![a.clone(), b.clone()]);
-                    if let (Some(a), Some(b)) = (letter(a), letter(b)) {
-                        spellings.push(vec![format!("-{a}{b}")]);
-                    }
-                }
+        let mut names: Vec<String> = Vec::new();
+        for name in self.front.iter().flat_map(|opt| &opt.names) {
+            if !self.kept.contains(name) && !names.contains(name) {
+                names.push(name.clone());
             }
         }
-        for spelling in spellings {
-            let argv: Vec<String> =
-                self.bare.iter().cloned().chain(spelling).chain(operands.iter().cloned()).collect();
-            self.add(Effect::Run { program: program.clone(), argv });
+        let is_plain = self.kept.starts_with(&self.bare);
+        if is_plain && names.is_empty() {
+            return;
         }
+        let argv = if is_plain {
+            // Behind the options that come first, so that a rule about those still fits.
+            let options = self.kept.iter().skip(self.bare.len()).take_while(|word| word.starts_with('-'));
+            let options = options.take_while(|word| *word != "--").count();
+            let (before, behind) = self.kept.split_at(self.bare.len().saturating_add(options));
+            before.iter().chain(&names).chain(behind).cloned().collect()
+        } else {
+            let operands = operands.iter().map(Word::to_string);
+            self.bare.iter().chain(&names).cloned().chain(operands).collect()
+        };
+        self.add(Effect::Run { program, argv });
     }
 }
 
@@ -345,12 +347,6 @@ pub(super) fn why_of(word: &Word) -> String {
         Word::Unknown(riddle) if riddle.pieces.is_empty() => format!("not known: {}", riddle.why),
         Word::Unknown(riddle) => format!("not known: `{word}`: {}", riddle.why),
     }
-}
-
-fn letter(name: &str) -> Option<char> {
-    let mut chars = name.strip_prefix('-')?.chars();
-    let letter = chars.next().filter(|letter| *letter != '-')?;
-    if chars.next().is_none() { Some(letter) } else { None }
 }
 
 pub(super) fn base(path: &str) -> &str {

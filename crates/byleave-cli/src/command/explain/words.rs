@@ -50,7 +50,7 @@ pub(super) fn target(effect: &Effect) -> String {
             let words: Vec<String> = argv.iter().map(|word| unknown_in(word)).collect();
             let (folder, name) = program.rsplit_once('/').unwrap_or(("", program));
             let plain = argv.first().is_some_and(|first| first == name || first == program);
-            let known = folder.is_empty() || SYSTEM.contains(&folder);
+            let known = folder.is_empty() || folder == "shell:" || SYSTEM.contains(&folder);
             let file = if plain && known { String::new() } else { format!("  ({})", unknown_in(program)) };
             format!("{}{file}", shortened(&words.join(" ")))
         }

@@ -1,11 +1,12 @@
 //! The cases of the corpus, and what the words in them mean as rules.
 
-use std::collections::BTreeMap;
+use std::error::Error;
 use std::path::Path;
 
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{FileFault, Layer, NotRead, Places, Policy, Rule, RuleFile, builtin, read};
 use byleave::core::ruling::Verdict;
+use byleave::trial::{self, CaseRule};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ pub(super) struct Case {
     #[serde(default)]
     pub(super) setup: String,
     #[serde(default)]
-    pub(super) rules: Vec<BTreeMap<String, String>>,
+    pub(super) rules: Vec<CaseRule>,
     #[serde(default)]
     pub(super) profile: Option<String>,
     #[serde(default)]
@@ -46,17 +47,11 @@ pub(super) const PLACES: Places<'static> = Places {
 };
 
 /// The policy that a case is judged under: the built-in rules, its own rules, and what its notes say in words.
-pub(super) fn policy_of(case: &Case) -> Result<Policy, FileFault> {
+pub(super) fn policy_of(case: &Case) -> Result<Policy, Box<dyn Error>> {
     let mut rules = builtin(&PLACES).unwrap();
-    for (number, rule) in case.rules.iter().enumerate() {
-        let file = rule_text(number, rule);
-        match read_user(&file) {
-            Ok(found) => rules.extend(found),
-            // An allow that our rules cannot say (a path within a host) cannot be given.
-            Err(_) if rule.get("verdict").is_some_and(|verdict| verdict == "allow") => {}
-            Err(fault) => return Err(fault),
-        }
-    }
+    // What cannot be said (a path within a host) is left out, and so not allowed.
+    let (own, _) = trial::rules(&case.rules, &PLACES)?;
+    rules.extend(own);
     let words = case.profile.as_deref().map(profile).unwrap_or_default();
     if !words.is_empty() {
         rules.push(Rule::new("profile", Layer::User, Verdict::Allow, words));
@@ -70,21 +65,6 @@ pub(super) fn policy_of(case: &Case) -> Result<Policy, FileFault> {
 pub(super) fn read_user(text: &str) -> Result<Vec<Rule>, FileFault> {
     let file = RuleFile { name: "case.toml", layer: Layer::User, text };
     Ok(read(&file, &PLACES, &NotRead)?.rules)
-}
-
-/// One rule of a case as it would stand in a file.
-fn rule_text(number: usize, rule: &BTreeMap<String, String>) -> String {
-    let mut text = format!("[[rule]]\nid = \"case-{number}\"\n");
-    for (key, value) in rule {
-        // JSON writes texts as TOML reads them.
-        let value = serde_json::to_string(value).unwrap();
-        text += &match key.as_str() {
-            // A write is whatever changes the file.
-            "write" => format!("write = {value}\ndelete = {value}\n"),
-            key => format!("{key} = {value}\n"),
-        };
-    }
-    text
 }
 
 /// What a note says that is a rule; the rest describes what a gate does by itself.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{Layer, Policy, Rule, builtin};
 use byleave::core::ruling::Verdict;
+use byleave::trial::manifest;
 use byleave_shell::read;
 use byleave_shell::word::Word;
 use proptest::prelude::*;
@@ -16,7 +17,7 @@ use serde_json::json;
 
 use super::case::{Case, Everyday, PLACES, lines, policy_of};
 use super::everyday;
-use super::examine::{judge, manifest, planned};
+use super::examine::{judge, planned};
 use super::fixture::Fixture;
 
 /// What any command may stand in: `@` is the command, `'@'` the command as one quoted word.

@@ -3,13 +3,14 @@
 use byleave::core::call::Mode;
 use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, SessionId};
-use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::manifest::Manifest;
 use byleave::core::policy::{Layer, NotRead, Policy, Request, RuleFile, read};
 use byleave::core::ruling::Verdict;
 use byleave::core::session::{Ceiling, Opening};
 use byleave::plan;
 use byleave::schema::{Limits, Validator};
 use byleave::tool::Site;
+use byleave::trial::manifest;
 use serde_json::{Value, json};
 
 use super::case::{Case, PLACES, policy_of};
@@ -128,27 +129,6 @@ fn judge_in(
         now: 0,
     };
     policy.rule_in(&request, lineage).verdict
-}
-
-pub(super) fn manifest(tool: &str) -> Manifest {
-    let (class, roles): (_, &[(&str, Option<Role>)]) = match tool {
-        "bash" => (Class::Bash, &[("command", Some(Role::Command)), ("cwd", None)]),
-        "read_file" => (Class::Readonly, &[("path", Some(Role::ReadPath))]),
-        "write_file" => (Class::File, &[("path", Some(Role::WritePath)), ("content", None)]),
-        "edit" => (Class::File, &[("path", Some(Role::EditPath)), ("old", None), ("new", None)]),
-        "apply_patch" => (Class::File, &[("patch", Some(Role::Patch))]),
-        "web_fetch" => (Class::Webfetch, &[("url", Some(Role::Url))]),
-        _ => (Class::Generic, &[]),
-    };
-    // Who calls is no argument of a tool; the corpus has no other place for it.
-    let names = roles.iter().map(|(name, _)| *name).chain(["agent"]);
-    let properties: Value = names.map(|name| (name.to_owned(), json!({"type": "string"}))).collect();
-    let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
-    let mut manifest = Manifest::new(tool, "", schema);
-    manifest.sensitive = Some(false);
-    manifest.permission_class = class;
-    manifest.roles = roles.iter().filter_map(|(name, role)| Some((format!("/{name}"), (*role)?))).collect();
-    manifest
 }
 
 /// What a call would do in the fixture; `None` where its arguments are wrong or it cannot be planned, which refuses it.
