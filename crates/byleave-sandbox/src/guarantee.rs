@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::confinement::{Confinement, Network};
-
 /// Something that holds of a confined command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -108,72 +106,4 @@ pub struct Unenforceable {
 fn told(missing: &[(Guarantee, String)]) -> String {
     let one = |(guarantee, why): &(Guarantee, String)| format!("`{guarantee}` ({why})");
     missing.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-impl Confinement {
-    /// The guarantees that it stands for.
-    pub fn guarantees(&self) -> Vec<Guarantee> {
-        let needs = |guarantee: &Guarantee| match guarantee {
-            Guarantee::SecretsHidden => !self.files.hidden.is_empty(),
-            Guarantee::ProtectedKept => !self.files.protected.is_empty(),
-            Guarantee::HomeHidden => self.files.home.is_some(),
-            Guarantee::NetworkConfined => self.network != Network::Host,
-            _ => true,
-        };
-        Guarantee::ALL.into_iter().filter(needs).collect()
-    }
-
-    /// Whether a backend that gives this much may run it: everything in full, or waived by name.
-    pub fn held_against(&self, given: impl Fn(Guarantee) -> Given) -> Result<(), Unenforceable> {
-        let missing = self.guarantees().into_iter().filter(|guarantee| !self.waived.contains(guarantee));
-        let missing: Vec<_> = missing
-            .filter_map(|guarantee| match given(guarantee) {
-                Given::Fully => None,
-                Given::Partly(why) | Given::Not(why) => Some((guarantee, why)),
-            })
-            .collect();
-        if missing.is_empty() { Ok(()) } else { Err(Unenforceable { missing }) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use super::*;
-    use crate::confinement::Files;
-    use crate::limits::Limits;
-
-    fn confinement() -> Confinement {
-        Confinement {
-            files: Files::default(),
-            network: Network::Off,
-            environment: BTreeMap::new(),
-            limits: Limits::default(),
-            waived: BTreeSet::new(),
-        }
-    }
-
-    // req: E7
-    #[test]
-    fn what_cannot_be_given_in_full_refuses_unless_it_was_waived_by_name() {
-        let given = |guarantee| match guarantee {
-            Guarantee::MemoryLimited => Given::Partly("for each process by itself".into()),
-            Guarantee::IpcApart => Given::Not("no namespaces".into()),
-            _ => Given::Fully,
-        };
-        let mut asked = confinement();
-        let refused = asked.held_against(given).unwrap_err();
-        assert_eq!(refused.missing.len(), 2, "{refused}");
-        asked.waived = BTreeSet::from([Guarantee::MemoryLimited]);
-        assert_eq!(asked.held_against(given).unwrap_err().missing.len(), 1);
-        asked.waived.insert(Guarantee::IpcApart);
-        assert_eq!(asked.held_against(given), Ok(()));
-        // What is not asked for need not be given.
-        asked.network = Network::Host;
-        assert!(!asked.guarantees().contains(&Guarantee::NetworkConfined));
-        assert!(
-            Guarantee::ALL.iter().all(|guarantee| Guarantee::named(guarantee.name()) == Some(*guarantee))
-        );
-    }
 }

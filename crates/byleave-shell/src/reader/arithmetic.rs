@@ -2,7 +2,7 @@
 //! run commands.
 
 use super::Reader;
-use super::expand::Atom;
+use super::atom::Atom;
 use super::state::{State, Value, is_integer};
 use crate::syntax::tree::Part;
 

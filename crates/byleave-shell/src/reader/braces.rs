@@ -1,6 +1,6 @@
 //! Brace expansion, over atoms: what is quoted or comes from an expansion takes no part.
 
-use super::expand::Atom;
+use super::atom::Atom;
 
 /// The most words that one word may become.
 const ALTERNATIVES_MAX: usize = 512;

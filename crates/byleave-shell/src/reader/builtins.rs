@@ -1,7 +1,7 @@
 //! Builtins that change the shell, evaluate what they are given, or run it.
 
 use super::Reader;
-use super::simple::{Operand, plain_name};
+use super::operand::{Operand, plain_name};
 use super::state::{State, Value, Where};
 
 impl Reader<'_> {

@@ -1,7 +1,7 @@
 //! `export`, `declare`, `local`, `readonly`: assignments that are words.
 
 use super::Reader;
-use super::simple::{Operand, acts_later};
+use super::operand::{Operand, acts_later, written_name};
 use super::state::{State, Value};
 use crate::syntax::is_name;
 use crate::syntax::tree::{Part, Raw};
@@ -82,14 +82,6 @@ impl Reader<'_> {
             }
         }
     }
-}
-
-/// The name in a word that is written `NAME=…`.
-pub(super) fn written_name(raw: &Raw) -> Option<String> {
-    let Some(Part::Bare(text)) = raw.parts.first() else { return None };
-    let (name, _) = text.split_once('=')?;
-    let name = name.strip_suffix('+').unwrap_or(name);
-    is_name(name).then(|| name.to_owned())
 }
 
 /// Whether a word holds nothing that a declaration would expand otherwise than a command does.

@@ -1,7 +1,8 @@
 //! The current directory, through `cd`, `pushd` and `popd`.
 
 use super::Reader;
-use super::simple::{Operand, lost};
+use super::operand::Operand;
+use super::simple::lost;
 use super::state::{State, Value, Where};
 use super::walk::Flow;
 

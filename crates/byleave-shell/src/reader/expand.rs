@@ -2,27 +2,13 @@
 //! substitutions, splitting, globs.
 
 use super::Reader;
+use super::atom::Atom;
 use super::braces::{self, Braced};
 use super::glob::{self, Glyph};
 use super::state::{State, Where};
 use crate::syntax::is_name;
 use crate::syntax::tree::{Part, Raw};
 use crate::word::{Riddle, Word};
-
-/// A word after parameters and substitutions, before it is split.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Atom {
-    /// Not quoted, and written in the text.
-    Bare(char),
-    /// Exactly this character.
-    Exact(char),
-    /// Quotes: there is a word, even if nothing is in them.
-    Mark,
-    /// A value that is known and not quoted: it is split.
-    Split(String),
-    /// Something that is not known.
-    Hole { why: String, splits: bool },
-}
 
 /// One word that came out, and whether it may in truth be several.
 pub(super) struct Field {

@@ -11,6 +11,7 @@
 //! and where it matches nothing, it stays unknown with its certain pieces, since a file may appear before the command runs.
 
 mod arithmetic;
+mod atom;
 mod braces;
 mod builtins;
 mod changes;
@@ -18,6 +19,7 @@ mod declare;
 mod directory;
 mod expand;
 mod glob;
+mod operand;
 mod parameters;
 mod piped;
 mod simple;

@@ -1,7 +1,7 @@
 //! Parameters: `$x`, and what `${x…}` does to it.
 
 use super::Reader;
-use super::expand::Atom;
+use super::atom::Atom;
 use super::state::{State, Value};
 use crate::syntax::tree::{Parameter, Part};
 

@@ -1,46 +1,13 @@
 //! Simple commands: their words, their assignments, and what they leave behind.
 
 use super::Reader;
-use super::declare::written_name;
 use super::expand::{Field, Single};
+use super::operand::{Operand, acts_later, written_name};
 use super::state::{State, Value, Where};
 use super::walk::Flow;
 use crate::reading::Command;
-use crate::syntax::is_name;
 use crate::syntax::tree::{Assign, Node, Part, Raw};
 use crate::word::Word;
-
-/// A word with what it was written as.
-pub(super) struct Operand<'a> {
-    pub(super) field: Field,
-    pub(super) raw: &'a Raw,
-}
-
-/// Variables whose value the shell acts on later; a change is never silent.
-pub(super) fn acts_later(name: &str) -> bool {
-    name.starts_with("BASH_")
-        || matches!(
-            name,
-            "ENV"
-                | "PATH"
-                | "PROMPT_COMMAND"
-                | "PS0"
-                | "PS1"
-                | "PS2"
-                | "PS4"
-                | "SHELLOPTS"
-                | "BASHOPTS"
-                | "GLOBIGNORE"
-                | "POSIXLY_CORRECT"
-                | "EXECIGNORE"
-                | "DIRSTACK"
-                | "FUNCNEST"
-                | "LC_ALL"
-                | "LC_CTYPE"
-                | "LC_COLLATE"
-                | "LANG"
-        )
-}
 
 impl Reader<'_> {
     pub(super) fn simple(
@@ -242,11 +209,6 @@ impl Reader<'_> {
 
 fn element_has_subscript(element: &Raw) -> bool {
     matches!(element.parts.first(), Some(Part::Bare(text)) if text.starts_with('['))
-}
-
-/// Whether an operand is a name as it stands.
-pub(super) fn plain_name(operand: &Operand<'_>) -> Option<String> {
-    operand.field.word.text().filter(|text| is_name(text)).map(str::to_owned)
 }
 
 /// A directory that is not certain any more.

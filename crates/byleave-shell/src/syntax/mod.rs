@@ -9,6 +9,7 @@ pub(crate) mod ansi;
 mod compound;
 mod lex;
 mod parser;
+mod pending;
 mod redirect;
 mod substitution;
 pub(crate) mod tree;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::redirect::Pending;
+use super::pending::Pending;
 use super::tree::{Assign, Item, Joint, Kind, List, Node, Part, Pipeline, Raw};
 
 /// How deep commands, words and substitutions may stand in each other.

@@ -4,15 +4,8 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::parser::{Parsed, Parser, is_break};
+use super::pending::Pending;
 use super::tree::{Direction, Part, Raw, Redirect};
-
-/// A here-document whose lines come after the end of this line.
-pub(super) struct Pending {
-    delimiter: String,
-    quoted: bool,
-    tabs: bool,
-    body: Rc<OnceCell<Raw>>,
-}
 
 impl Parser<'_> {
     pub(super) fn redirects(&mut self) -> Parsed<Vec<Redirect>> {

@@ -1,0 +1,50 @@
+//! Operands: the words of a command, with what they were written as.
+
+use super::expand::Field;
+use crate::syntax::is_name;
+use crate::syntax::tree::{Part, Raw};
+
+/// A word with what it was written as.
+pub(super) struct Operand<'a> {
+    pub(super) field: Field,
+    pub(super) raw: &'a Raw,
+}
+
+/// Variables whose value the shell acts on later; a change is never silent.
+pub(super) fn acts_later(name: &str) -> bool {
+    name.starts_with("BASH_")
+        || matches!(
+            name,
+            "ENV"
+                | "PATH"
+                | "PROMPT_COMMAND"
+                | "PS0"
+                | "PS1"
+                | "PS2"
+                | "PS4"
+                | "SHELLOPTS"
+                | "BASHOPTS"
+                | "GLOBIGNORE"
+                | "POSIXLY_CORRECT"
+                | "EXECIGNORE"
+                | "DIRSTACK"
+                | "FUNCNEST"
+                | "LC_ALL"
+                | "LC_CTYPE"
+                | "LC_COLLATE"
+                | "LANG"
+        )
+}
+
+/// Whether an operand is a name as it stands.
+pub(super) fn plain_name(operand: &Operand<'_>) -> Option<String> {
+    operand.field.word.text().filter(|text| is_name(text)).map(str::to_owned)
+}
+
+/// The name in a word that is written `NAME=…`.
+pub(super) fn written_name(raw: &Raw) -> Option<String> {
+    let Some(Part::Bare(text)) = raw.parts.first() else { return None };
+    let (name, _) = text.split_once('=')?;
+    let name = name.strip_suffix('+').unwrap_or(name);
+    is_name(name).then(|| name.to_owned())
+}
