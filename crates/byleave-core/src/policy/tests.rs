@@ -381,6 +381,40 @@ fn modes_and_causes() {
     gone.check(&policy, Ask, &[Cause::Irreversible]);
 }
 
+// req: P8
+#[test]
+fn a_rule_without_effects_is_about_whole_calls_in_its_mode_and_every_looser_one() {
+    let everything = [
+        &[read("/w/a")][..],
+        &[unknown("x")],
+        &[unconfined()],
+        &[],
+        &[read("/w/a"), write("/w/b"), unknown("x")],
+    ];
+    let about = |verdict, mode| {
+        let when = When { mode: Some(mode), ..When::default() };
+        policy(vec![Rule { when, ..rule("whole", Layer::Organisation, verdict, Vec::new()) }])
+    };
+    for effects in everything {
+        let case = |mode| Case::new(plain(), effects).mode(mode);
+        let denies = about(Deny, Mode::ConfirmDangerous);
+        for (mode, is_denied) in [
+            (Mode::ReadOnly, false),
+            (Mode::ConfirmAll, false),
+            (Mode::ConfirmSensitive, false),
+            (Mode::ConfirmDangerous, true),
+            (Mode::Yolo, true),
+        ] {
+            let ruling = case(mode).ruled(&denies);
+            let by_it = ruling.reasons.iter().any(|reason| reason.rule.as_deref() == Some("whole"));
+            assert_eq!(by_it, is_denied, "{effects:?} {mode:?}");
+            assert!(!is_denied || ruling.verdict == Deny, "{effects:?} {mode:?}");
+        }
+        let asks = case(Mode::ConfirmSensitive).ruled(&about(Ask, Mode::ConfirmSensitive));
+        assert!(asks.verdict == Ask && asks.causes().contains(&Cause::Rule), "{effects:?}");
+    }
+}
+
 #[test]
 fn a_leave_answers_what_it_covers_and_may_answer() {
     let firm = Rule { firm: true, ..rule("firm", Layer::User, Ask, globs(&["/w/firm"])) };
