@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::compile::Policy;
+use super::compile::{Policy, Ready};
 use super::index::{RuleNo, Scratch};
 use super::level::{Level, add_from_above, ceiling_reasons, is_readonly_use};
 use super::request::Request;
@@ -72,6 +72,14 @@ impl Policy {
             guarantees.clear();
         }
         Ruling { verdict, reasons, policy: self.digest(), leave, guarantees, cached: false }
+    }
+
+    /// Whether some rule denies the effect, in whatever call: what a sandbox must make impossible.
+    pub fn may_deny(&self, effect: &Effect) -> bool {
+        let mut scratch = Scratch::default();
+        let names_it = |ready: &Ready| ready.rule.verdict == Verdict::Deny && !ready.rule.patterns.is_empty();
+        self.find(names_it, effect, &mut scratch);
+        !scratch.found.is_empty()
     }
 
     /// Every rule that is about an effect of the plan, and which of them decided on it.

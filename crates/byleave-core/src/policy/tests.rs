@@ -381,6 +381,24 @@ fn modes_and_causes() {
     gone.check(&policy, Ask, &[Cause::Irreversible]);
 }
 
+// req: E7
+#[test]
+fn what_a_rule_denies_in_some_call_may_be_denied() {
+    let mut of_one = rule("one", Layer::User, Deny, globs(&["/w/x"]));
+    of_one.when.agent = Some("other".into());
+    let policy = policy(vec![of_one]);
+    for (effect, may) in [
+        (read("/w/.env"), true),
+        (read("/w/.env.example"), false),
+        (read("/w/a"), false),
+        (write("/w/.git/config"), true),
+        (write("/w/.git/index"), false),
+        (write("/w/x"), true),
+    ] {
+        assert_eq!(policy.may_deny(&effect), may, "{effect}");
+    }
+}
+
 // req: P8
 #[test]
 fn a_rule_without_effects_is_about_whole_calls_in_its_mode_and_every_looser_one() {
