@@ -72,6 +72,7 @@ impl Reader<'_> {
         let writes = text.contains('=') || text.contains("++") || text.contains("--");
         for name in assigned {
             if writes {
+                self.sets(&name);
                 state.set(&name, if certain { Value::Number } else { Value::Unknown });
             }
         }

@@ -31,6 +31,7 @@ mod walk;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use crate::environment;
 use crate::reading::{Command, Puzzle, Reading};
 use crate::scene::Scene;
 use crate::word::Word;
@@ -139,6 +140,14 @@ impl<'s> Reader<'s> {
         self.within.puzzle(&why);
         if self.riddles.len() < 256 && !self.riddles.iter().any(|riddle| riddle.why == why) {
             self.riddles.push(Puzzle { why, span });
+        }
+    }
+
+    /// Notes that a variable is set other than by an assignment, where that changes what runs.
+    fn sets(&mut self, name: &str) {
+        if operand::acts_later(name) || matches!(environment::bearing(name), environment::Bearing::Changes(_))
+        {
+            self.puzzle(format!("`{name}` is changed, which changes what runs"), self.here());
         }
     }
 

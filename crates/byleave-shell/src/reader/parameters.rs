@@ -52,6 +52,7 @@ impl Reader<'_> {
             self.puzzle_here("a variable's value is expanded as a prompt, which runs commands in it");
         }
         if operator.contains('=') || operator.starts_with('!') {
+            self.sets(&parameter.name);
             state.set(&parameter.name, Value::Unknown);
         }
         if parameter.name.is_empty() {

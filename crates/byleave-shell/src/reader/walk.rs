@@ -339,6 +339,7 @@ impl Reader<'_> {
         asks: bool,
         mut state: State,
     ) -> Flow {
+        self.sets(name);
         let mut values = Vec::new();
         for word in words.unwrap_or_default() {
             values.extend(self.fields(word, &mut state));
@@ -462,8 +463,11 @@ impl Reader<'_> {
     ) -> (Vec<Redirection>, Option<Word>) {
         let mut redirections = Vec::new();
         let mut input = None;
+        // Of several that are the input the last one wins. A file among them is not read here, so then it is not known.
+        let sole = !redirects.iter().any(Redirect::may_be_another_input);
         for redirect in redirects {
             if let Some(name) = &redirect.variable {
+                self.sets(name);
                 state.set(name, Value::Unknown);
             }
             let access = match redirect.operator {
@@ -471,17 +475,19 @@ impl Reader<'_> {
                 Direction::Write | Direction::Both => Access::Write,
                 Direction::ReadWrite => Access::ReadWrite,
                 Direction::HereString => {
-                    input = Some(match self.single(&redirect.target, state, Single::Plain) {
+                    let text = match self.single(&redirect.target, state, Single::Plain) {
                         Word::Literal(text) => Word::Literal(text + "\n"),
                         unknown => unknown,
-                    });
+                    };
+                    input = redirect.as_input(text, sole).or(input);
                     continue;
                 }
                 Direction::HereDocument { .. } => {
-                    input = Some(match redirect.body.get() {
+                    let text = match redirect.body.get() {
                         Some(body) => self.single(body, state, Single::Plain),
                         None => Word::unknown("a here-document has no end"),
-                    });
+                    };
+                    input = redirect.as_input(text, sole).or(input);
                     continue;
                 }
                 Direction::DuplicateInput | Direction::DuplicateOutput => {
@@ -505,5 +511,32 @@ impl Reader<'_> {
             redirections.push(Redirection { access, target });
         }
         (redirections, input)
+    }
+}
+
+impl Redirect {
+    /// Whether the command may read from it something that does not stand in the text.
+    fn may_be_another_input(&self) -> bool {
+        match self.operator {
+            Direction::HereString | Direction::HereDocument { .. } => false,
+            Direction::Read | Direction::ReadWrite | Direction::DuplicateInput => self.is_of_input(),
+            Direction::Write | Direction::Both | Direction::DuplicateOutput => {
+                !self.descriptor.is_empty() && self.is_of_input()
+            }
+        }
+    }
+
+    /// Whether it is about the descriptor that is read where none is named.
+    fn is_of_input(&self) -> bool {
+        self.variable.is_none() && self.descriptor.trim_start_matches('0').is_empty()
+    }
+
+    /// The text as what the command reads; none where it is for another descriptor.
+    fn as_input(&self, text: Word, sole: bool) -> Option<Word> {
+        match (self.is_of_input(), sole) {
+            (false, _) => None,
+            (true, true) => Some(text),
+            (true, false) => Some(Word::unknown("several redirections lead to the input")),
+        }
     }
 }

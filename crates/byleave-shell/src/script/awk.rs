@@ -12,7 +12,7 @@ pub(crate) fn awk(text: &str) -> Vec<Deed> {
     };
     // Where a slash could begin a pattern or divide, what it hides is looked at as well.
     let bare = if doubtful { format!("{bare}\n{text}") } else { bare };
-    for word in bare.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+    for word in words(&bare) {
         match word {
             "system" => unknown("`system` runs a command"),
             "getline" => unknown("`getline` reads a file or what a command prints"),
@@ -37,12 +37,24 @@ pub(crate) fn awk(text: &str) -> Vec<Deed> {
 
 /// Whether `>` stands in a statement that prints: there it names a file, else it compares.
 fn prints_elsewhere(bare: &str) -> bool {
-    bare.split([';', '\n', '}', '{']).any(|statement| {
-        let mut words = statement.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let prints = words.any(|word| matches!(word, "print" | "printf"));
+    let mut joined = String::new();
+    for line in bare.split('\n') {
+        joined.push_str(line);
+        // A statement goes on behind these.
+        let goes_on = [",", "&&", "||", "?", ":"].iter().any(|end| line.trim_end().ends_with(end));
+        joined.push(if goes_on { ' ' } else { ';' });
+    }
+    joined.split([';', '}', '{']).any(|statement| {
+        let prints = words(statement).any(|word| matches!(word, "print" | "printf"));
         let Some(at) = statement.find("print") else { return false };
         prints && statement.get(at..).is_some_and(|rest| rest.contains('>'))
     })
+}
+
+/// The words of the language in it. None begins with a digit: `1system` is a number and a word.
+fn words(bare: &str) -> impl Iterator<Item = &str> {
+    bare.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .map(|word| word.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
 /// The program with strings, patterns and comments taken out, and whether a slash in it could be read in two ways.
@@ -55,7 +67,7 @@ fn without_strings(text: &str) -> Option<(String, bool)> {
         match c {
             '"' => {
                 skip(&mut chars, '"')?;
-                bare.push('0');
+                bare.push_str(" 0 ");
                 before = '0';
             }
             '#' => while chars.next_if(|c| *c != '\n').is_some() {},
@@ -65,8 +77,8 @@ fn without_strings(text: &str) -> Option<(String, bool)> {
                 before = '/';
             }
             '/' if !(before.is_alphanumeric() || matches!(before, ')' | ']' | '_' | '$')) => {
-                skip(&mut chars, '/')?;
-                bare.push('0');
+                doubtful |= skip(&mut chars, '/')?;
+                bare.push_str(" 0 ");
                 before = '0';
             }
             '\\' if chars.peek() == Some(&'\n') => {
@@ -74,7 +86,9 @@ fn without_strings(text: &str) -> Option<(String, bool)> {
             }
             other => {
                 bare.push(other);
-                if !other.is_whitespace() {
+                if other == '\n' {
+                    before = ' ';
+                } else if !other.is_whitespace() {
                     before = other;
                 }
             }
@@ -91,14 +105,17 @@ fn is_doubtful(bare: &str) -> bool {
     bare.ends_with([')', '+', '-']) || words.contains(&word)
 }
 
-fn skip(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, end: char) -> Option<()> {
+/// Up to the end; whether there were brackets, within which a slash ends nothing.
+fn skip(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, end: char) -> Option<bool> {
+    let mut brackets = false;
     loop {
         match chars.next()? {
             '\\' => {
                 chars.next();
             }
             '\n' => return None,
-            c if c == end => return Some(()),
+            c if c == end => return Some(brackets),
+            '[' => brackets = true,
             _ => {}
         }
     }
@@ -119,6 +136,7 @@ mod tests {
             "{ if ($1 > 2) print $2 }",
             "{print ($1+$2)/2}",
             "END {printf \"%d\", s / NR}",
+            "/[0-9]+/ {print $2}",
         ] {
             assert_eq!(awk(text), [], "{text}");
         }
@@ -137,6 +155,14 @@ mod tests {
             "{x = $1++ / system(\"touch m\") / 2}",
             "{print /\"/ ; system(\"touch m\") #\"/}",
             "{if (1) /\"/ ; system(\"touch m\") #\"/}",
+            "BEGIN{x=\"a\"system(\"touch m\")}",
+            "BEGIN{1system(\"touch m\")}",
+            "BEGIN{1getline x<\"/etc/x\";print x}",
+            "BEGIN{print\"evil\">\"/etc/x\"}",
+            "BEGIN{x=/[/]\"/;system(\"touch m\")}#\"",
+            "NR==1\n/\"/ {system(\"touch m\")} #\"",
+            "BEGIN{print \"x\",\n\"y\" > \"/etc/x\"}",
+            "BEGIN{print 1 &&\n2 > \"/etc/x\"}",
         ] {
             assert_ne!(awk(text), [], "{text}");
         }

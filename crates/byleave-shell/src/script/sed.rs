@@ -67,8 +67,20 @@ impl<'t> Scan<'t> {
                 self.skip(|c| !c.is_whitespace() && c != ';');
             }
             Some('b' | 't' | 'T') => {
-                let label = self.rest.split([';', '\n', '}']).next().unwrap_or_default();
-                self.rest = self.rest.get(label.len()..).unwrap_or_default();
+                // Some end a label at a blank and some at the end of the line: what comes behind it is looked at.
+                let blanks = self.rest.len();
+                self.skip(|c| c == ' ' || c == '\t');
+                if self.rest.len() < blanks && self.peek().is_some_and(|c| !matches!(c, ';' | '}' | '\n')) {
+                    let rest = self.rest;
+                    self.skip(|c| !c.is_whitespace() && !matches!(c, ';' | '}'));
+                    // Only a word of its own can be nothing but a label.
+                    if self.peek().is_some_and(|c| c == ' ' || c == '\t') {
+                        self.rest = rest;
+                        return Err("a blank before a label, which may be a command".into());
+                    }
+                    return Ok(());
+                }
+                self.skip(|c| !c.is_whitespace() && !matches!(c, ';' | '}'));
             }
             Some('r' | 'R') => {
                 let file = self.line().to_owned();
@@ -93,7 +105,8 @@ impl<'t> Scan<'t> {
             }
             Some('s') => self.substitution()?,
             Some('v') => {
-                self.line();
+                self.skip(|c| c == ' ' || c == '\t');
+                self.skip(|c| !c.is_whitespace() && c != ';');
             }
             Some(other) => return Err(format!("`{other}` is not a command that is known here")),
         }
@@ -175,7 +188,8 @@ impl<'t> Scan<'t> {
         loop {
             let (line, rest) = self.rest.split_once('\n').unwrap_or((self.rest, ""));
             self.rest = rest;
-            if !line.ends_with('\\') || rest.is_empty() {
+            let backslashes = line.len() - line.trim_end_matches('\\').len();
+            if backslashes % 2 == 0 || rest.is_empty() {
                 break;
             }
         }
@@ -206,10 +220,24 @@ mod tests {
             ("r/outside/secret.txt", read("/outside/secret.txt")),
             ("1!{/x/r f\n}", read("f")),
             ("e touch m", vec![Deed::Shell("touch m".into())]),
+            ("v;e touch m", vec![Deed::Shell("touch m".into())]),
+            ("v 4.2 e touch m", vec![Deed::Shell("touch m".into())]),
+            (":x;tx e touch m", vec![Deed::Shell("touch m".into())]),
+            ("1a foo\\\\\n1e touch m", vec![Deed::Shell("touch m".into())]),
+            ("1a foo\\\n1e touch m", vec![]),
         ] {
             assert_eq!(sed(text), deeds, "{text}");
         }
-        for text in ["s/x/x/;s/.*/&/e", "s/x/touch \\/tmp\\/m/ep", "1e", "k", "s/[/]/x/w f", "s/a/b/Z"] {
+        for text in [
+            "s/x/x/;s/.*/&/e",
+            "s/x/touch \\/tmp\\/m/ep",
+            "1e",
+            "k",
+            "s/[/]/x/w f",
+            "s/a/b/Z",
+            "b r /etc/x",
+            "t e touch m",
+        ] {
             assert!(sed(text).iter().any(|deed| matches!(deed, Deed::Unknown(_))), "{text}");
         }
     }

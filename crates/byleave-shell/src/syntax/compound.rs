@@ -224,6 +224,7 @@ impl Parser<'_> {
         if !name.is_empty() && !self.at_keyword(before) {
             self.skip_blanks();
             if self.peek() == Some('(') || self.at_keyword(self.at) {
+                self.doubt("a coprocess sets the variable that it is named after");
                 return Ok(Kind::Coprocess(Box::new(self.command()?)));
             }
         }

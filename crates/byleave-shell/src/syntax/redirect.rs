@@ -22,7 +22,7 @@ impl Parser<'_> {
     pub(super) fn redirect(&mut self) -> Parsed<Option<Redirect>> {
         let before = self.at;
         let mut variable = None;
-        let mut numbered = false;
+        let mut descriptor = String::new();
         if self.peek() == Some('{') {
             self.bump();
             let name = self.name();
@@ -45,11 +45,12 @@ impl Parser<'_> {
             }
             variable = Some(name);
         } else {
-            while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            while let Some(digit) = self.peek().filter(char::is_ascii_digit) {
                 self.bump();
-                numbered = true;
+                descriptor.push(digit);
             }
         }
+        let numbered = !descriptor.is_empty();
         let direction = match (self.peek(), self.peek_second(), self.peek_third()) {
             (Some('<' | '>'), Some('('), _) => None,
             (Some('<'), Some('<'), Some('<')) => Some(("<<<", Direction::HereString)),
@@ -84,7 +85,7 @@ impl Parser<'_> {
             let (delimiter, quoted) = self.delimiter(start, &target);
             self.pending.push(Pending { delimiter, quoted, tabs, body: Rc::clone(&body) });
         }
-        Ok(Some(Redirect { operator, target, variable, body }))
+        Ok(Some(Redirect { operator, target, variable, descriptor, body }))
     }
 
     /// What ends a here-document: its word with the quotes taken off, and nothing expanded.

@@ -112,6 +112,8 @@ pub(crate) struct Redirect {
     pub(crate) target: Raw,
     /// `{name}>`: the variable that gets the descriptor.
     pub(crate) variable: Option<String>,
+    /// `3>`: the descriptor, as it was written.
+    pub(crate) descriptor: String,
     /// The here-document, once its lines have been read.
     pub(crate) body: Rc<OnceCell<Raw>>,
 }

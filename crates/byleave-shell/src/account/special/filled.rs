@@ -43,8 +43,15 @@ pub(super) fn find(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wo
             }
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
                 let rest = words.get(at..).unwrap_or_default();
-                let end =
-                    rest.iter().position(|word| matches!(word.text(), Some(";" | "+"))).unwrap_or(rest.len());
+                // A plus ends it only right behind `{}`.
+                let ends = |at: usize, word: &Word| match word.text() {
+                    Some(";") => true,
+                    Some("+") => {
+                        at.checked_sub(1).and_then(|at| rest.get(at)).and_then(Word::text) == Some("{}")
+                    }
+                    _ => false,
+                };
+                let end = rest.iter().enumerate().position(|(at, word)| ends(at, word)).unwrap_or(rest.len());
                 let command = rest.get(..end).unwrap_or_default();
                 for start in &starts {
                     teller.inner_words(command.iter().map(|word| fill(word, "{}", start)).collect());
@@ -106,6 +113,17 @@ pub(super) fn xargs(teller: &mut Teller<'_>, manual: &'static Manual, words: &[W
     if !parsed.strange.is_empty() {
         teller.possible_words(words);
     }
+    let named = |names: &[&str]| {
+        parsed
+            .given
+            .iter()
+            .filter(|(opt, _)| opt.names.iter().any(|name| names.contains(&name.as_str())))
+            .count()
+    };
+    let replaces = named(&["--replace", "-I"]);
+    // How the input becomes words is told only where nothing changes it: what ends a word, how many go into one command, where
+    // they come from.
+    let is_plain = named(&XARGS_SHAPES) == 0 && replaces <= 1 && parsed.strange.is_empty();
     let mark =
         parsed.given.iter().find(|(opt, _)| opt.names.iter().any(|name| name == "--replace" || name == "-I"));
     let mark = mark.map(|(_, value)| value.as_ref().and_then(Word::text).unwrap_or("{}").to_owned());
@@ -115,9 +133,29 @@ pub(super) fn xargs(teller: &mut Teller<'_>, manual: &'static Manual, words: &[W
     }
     let input = teller.command.input.as_ref().and_then(Word::text).map(str::to_owned);
     let from_input = |one| Word::Unknown(Riddle { why: "what xargs reads".into(), pieces: Vec::new(), one });
-    match (mark, input) {
+    if !is_plain && (input.is_some() || replaces > 0) {
+        teller.unknown("`xargs` makes words of its input in a way that is not told here");
+    }
+    if let Some(text) = input.as_ref().filter(|_| !is_plain) {
+        // A deny sees what it could come to nevertheless.
+        let pieces =
+            text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ';' | '\0' | '"' | '\''));
+        let pieces: Vec<Word> =
+            pieces.filter(|piece| !piece.is_empty()).take(100).map(Word::literal).collect();
+        teller.inner_words([inner.as_slice(), pieces.as_slice()].concat());
+    }
+    match (mark, input.filter(|_| is_plain)) {
         (Some(mark), Some(input)) => {
             for line in input.lines().take(100) {
+                // Quotes are taken off here, too.
+                let Some(words) = script::split(line) else {
+                    teller.unknown("xargs reads a line whose quotes do not end");
+                    continue;
+                };
+                let line = words.join(" ");
+                if line != *line.trim() || words.len() > 1 {
+                    teller.unknown("xargs reads a line with blanks in it");
+                }
                 let filled = inner.iter().map(|word| match word.text() {
                     Some(text) => Word::literal(text.replace(&mark, line.trim())),
                     None => word.clone(),
@@ -129,7 +167,6 @@ pub(super) fn xargs(teller: &mut Teller<'_>, manual: &'static Manual, words: &[W
             }
         }
         (Some(mark), None) => {
-            as_written(teller, &inner, &mark);
             inner = inner.iter().map(|word| fill(word, &mark, &from_input(true))).collect();
             teller.inner_words(inner);
         }
@@ -146,6 +183,24 @@ pub(super) fn xargs(teller: &mut Teller<'_>, manual: &'static Manual, words: &[W
         }
     }
 }
+
+/// Options that change how the input of xargs becomes words and commands.
+const XARGS_SHAPES: [&str; 14] = [
+    "-d",
+    "--delimiter",
+    "-0",
+    "--null",
+    "-a",
+    "--arg-file",
+    "-n",
+    "--max-args",
+    "-L",
+    "--max-lines",
+    "-l",
+    "-s",
+    "-E",
+    "-e",
+];
 
 /// `parallel COMMAND ::: ARGUMENT…`: text for a shell, with the arguments filled in.
 pub(super) fn parallel(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word]) {
