@@ -18,7 +18,15 @@ fn main() -> Result<(), String> {
     }
     let out = PathBuf::from(var("OUT_DIR")?).join("byleave-init");
     let mut rustc = Command::new(var("RUSTC")?);
-    rustc.args(["src/init/main.rs", "--crate-name", "byleave_init", "--edition", "2024", "--crate-type", "bin"]);
+    rustc.args([
+        "src/init/main.rs",
+        "--crate-name",
+        "byleave_init",
+        "--edition",
+        "2024",
+        "--crate-type",
+        "bin",
+    ]);
     rustc.arg("--target").arg(var("TARGET")?).arg("-o").arg(&out);
     if let Ok(linker) = env::var("RUSTC_LINKER") {
         rustc.arg(format!("-Clinker={linker}"));

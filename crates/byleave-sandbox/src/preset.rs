@@ -13,20 +13,52 @@ use crate::tripwire::{Look, each_beneath};
 
 /// Beneath the home directory: what compilers, interpreters and git read.
 const TOOLCHAINS: [&str; 13] = [
-    ".cargo", ".rustup", ".nvm", ".pyenv", ".local/bin", ".local/lib", "go", ".bun", ".deno", ".volta", ".gitconfig",
-    ".config/git", ".sdkman",
+    ".cargo",
+    ".rustup",
+    ".nvm",
+    ".pyenv",
+    ".local/bin",
+    ".local/lib",
+    "go",
+    ".bun",
+    ".deno",
+    ".volta",
+    ".gitconfig",
+    ".config/git",
+    ".sdkman",
 ];
 /// Credentials that toolchains keep among their files.
 const CREDENTIALS: [&str; 4] =
     [".cargo/credentials", ".cargo/credentials.toml", ".config/git/credentials", ".local/lib/credentials"];
 /// In a workspace: what editors, shells, agents and this program run or obey.
 const PROTECTED: [&str; 16] = [
-    ".vscode", ".idea", ".claude", ".cursor", ".mcp.json", ".envrc", ".husky", ".pre-commit-config.yaml", ".gitmodules",
-    ".gitattributes", ".bashrc", ".profile", ".byleave", ".zshrc", ".direnv", "AGENTS.md",
+    ".vscode",
+    ".idea",
+    ".claude",
+    ".cursor",
+    ".mcp.json",
+    ".envrc",
+    ".husky",
+    ".pre-commit-config.yaml",
+    ".gitmodules",
+    ".gitattributes",
+    ".bashrc",
+    ".profile",
+    ".byleave",
+    ".zshrc",
+    ".direnv",
+    "AGENTS.md",
 ];
 /// In `.git`: what git runs or is redirected by. The index, HEAD, refs, objects and logs stay writable, so that everyday git works.
 const PROTECTED_IN_GIT: [&str; 8] = [
-    "config", "config.worktree", "hooks", "commondir", "info", "objects/info/alternates", "modules", "worktrees",
+    "config",
+    "config.worktree",
+    "hooks",
+    "commondir",
+    "info",
+    "objects/info/alternates",
+    "modules",
+    "worktrees",
 ];
 const VARIABLES: [&str; 9] = ["PATH", "HOME", "LANG", "LANGUAGE", "TERM", "USER", "LOGNAME", "SHELL", "TZ"];
 

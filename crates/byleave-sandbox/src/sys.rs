@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::kernel::{
-    Errno, answer, clone_and_run, close_from, dup3, exec_descriptor, exit, keep_capabilities_over_exec, number, numbers,
-    signals_blocked, syscall,
+    Errno, answer, clone_and_run, close_from, dup3, exec_descriptor, exit, keep_capabilities_over_exec,
+    number, numbers, signals_blocked, syscall,
 };
 use crate::plan::Identity;
 

@@ -75,7 +75,10 @@ fn quarantine(path: &Path) -> io::Result<PathBuf> {
             return Ok(to);
         }
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("too many of `{}` are quarantined", path.display())))
+    Err(io::Error::new(
+        io::ErrorKind::AlreadyExists,
+        format!("too many of `{}` are quarantined", path.display()),
+    ))
 }
 
 fn listed(roots: &[PathBuf]) -> io::Result<BTreeSet<PathBuf>> {

@@ -97,12 +97,32 @@ impl Call {
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Refuse(u16),
-    RefuseBits { argument: u32, bits: u32, errno: u16 },
-    RefuseBitsWith { argument: u32, bits: u32, with: u32, with_bits: u32, errno: u16 },
-    RefuseValues { argument: u32, values: &'static [u32], errno: u16 },
-    AllowValues { argument: u32, values: &'static [u32], errno: u16 },
+    RefuseBits {
+        argument: u32,
+        bits: u32,
+        errno: u16,
+    },
+    RefuseBitsWith {
+        argument: u32,
+        bits: u32,
+        with: u32,
+        with_bits: u32,
+        errno: u16,
+    },
+    RefuseValues {
+        argument: u32,
+        values: &'static [u32],
+        errno: u16,
+    },
+    AllowValues {
+        argument: u32,
+        values: &'static [u32],
+        errno: u16,
+    },
     /// Local and internet sockets, and of netlink the routes alone.
-    Families { errno: u16 },
+    Families {
+        errno: u16,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

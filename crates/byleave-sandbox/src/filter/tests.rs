@@ -51,10 +51,13 @@ fn every_call_is_answered_as_the_table_says_and_all_others_are_allowed() {
     for arch in [Arch::X86_64, Arch::Aarch64] {
         let filter = compile(arch).unwrap();
         for nr in 0..=NEWEST {
-            let group = GROUPS.iter().find(|group| group.calls.iter().any(|call| call.number(arch) == Some(nr)));
+            let group =
+                GROUPS.iter().find(|group| group.calls.iter().any(|call| call.number(arch) == Some(nr)));
             let got = decide(&filter, arch.audit(), nr, [0; 6]);
             match group.map(|group| group.answer) {
-                Some(Answer::Refuse(errno)) => assert_eq!(got, Decision::Errno(errno.into()), "{arch:?} {nr}"),
+                Some(Answer::Refuse(errno)) => {
+                    assert_eq!(got, Decision::Errno(errno.into()), "{arch:?} {nr}")
+                }
                 Some(Answer::Families { .. } | Answer::AllowValues { .. }) => {}
                 _ => assert_eq!(got, ALLOWED, "{arch:?} {nr}"),
             }
@@ -103,7 +106,11 @@ fn arguments_decide_where_they_matter() {
         let filter = compile(arch).unwrap();
         for (name, [a, b, c, d], want) in cases {
             let nr = number(arch, name).unwrap();
-            assert_eq!(&&decide(&filter, arch.audit(), nr, [*a, *b, *c, *d, 0, 0]), want, "{arch:?} {name} {a} {b} {c} {d}");
+            assert_eq!(
+                &&decide(&filter, arch.audit(), nr, [*a, *b, *c, *d, 0, 0]),
+                want,
+                "{arch:?} {name} {a} {b} {c} {d}"
+            );
         }
     }
 }

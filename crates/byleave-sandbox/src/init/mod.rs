@@ -10,7 +10,8 @@ use core::ffi::CStr;
 
 use self::digits::Digits;
 use crate::kernel::{
-    CLOSE_RANGE_CLOEXEC, EINVAL, ENOENT, Errno, close, close_from, drop_capabilities, dup3, exit, prctl, signals_blocked,
+    CLOSE_RANGE_CLOEXEC, EINVAL, ENOENT, Errno, close, close_from, drop_capabilities, dup3, exit, prctl,
+    signals_blocked,
 };
 use crate::wire::{
     Access, Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, Reader, SLOTS, Step,
@@ -114,8 +115,11 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
             size.number(bytes);
             count.number(inodes);
             octal.octal(u64::from(mode));
-            let options =
-                [(c"size", Some(size.text())), (c"nr_inodes", Some(count.text())), (c"mode", Some(octal.text()))];
+            let options = [
+                (c"size", Some(size.text())),
+                (c"nr_inodes", Some(count.text())),
+                (c"mode", Some(octal.text())),
+            ];
             hold(slot, sys::new_mount(c"tmpfs", &options, access)?)
         }
         Op::Terminals { slot } => {
@@ -160,11 +164,7 @@ fn capabilities() -> Result<(), Errno> {
 
 fn landlock(plan: &mut Reader<'_>) -> Result<(), Fault> {
     let size = plan.number().ok_or(GARBLED)?;
-    let attr = [
-        plan.number().ok_or(GARBLED)?,
-        plan.number().ok_or(GARBLED)?,
-        plan.number().ok_or(GARBLED)?,
-    ];
+    let attr = [plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?];
     let rules = plan.small().ok_or(GARBLED)?;
     let fault = at(Step::Landlock);
     if size == 0 {

@@ -3,8 +3,8 @@
 use core::ffi::CStr;
 
 use crate::kernel::{
-    AT_EMPTY_PATH, EINVAL, ENOENT, Errno, O_NOFOLLOW, answer, close, fd_arg, fd_of, number, numbers,
-    syscall, text_arg,
+    AT_EMPTY_PATH, EINVAL, ENOENT, Errno, O_NOFOLLOW, answer, close, fd_arg, fd_of, number, numbers, syscall,
+    text_arg,
 };
 use crate::wire::{Access, Depth, Missing};
 
@@ -48,7 +48,8 @@ fn attributes(access: Access) -> u64 {
 /// Opens a path for being named, not for its content, and refuses symbolic links everywhere on the way.
 fn open_path(path: &CStr) -> Result<i32, Errno> {
     let how: [u64; 3] = [(O_PATH | O_CLOEXEC | O_NOFOLLOW) as u64, 0, RESOLVE_NO_SYMLINKS];
-    let fd = ask!(number::OPENAT2, [AT_FDCWD, text_arg(path), how.as_ptr() as usize, size_of_val(&how), 0, 0])?;
+    let fd =
+        ask!(number::OPENAT2, [AT_FDCWD, text_arg(path), how.as_ptr() as usize, size_of_val(&how), 0, 0])?;
     fd_of(fd)
 }
 
@@ -78,7 +79,11 @@ pub(super) fn clone_tree(path: &CStr, depth: Depth, access: Access) -> Result<i3
 }
 
 /// A new file system that is mounted nowhere yet. An option without a value is a flag.
-pub(super) fn new_mount(kind: &CStr, options: &[(&CStr, Option<&CStr>)], access: Access) -> Result<i32, Errno> {
+pub(super) fn new_mount(
+    kind: &CStr,
+    options: &[(&CStr, Option<&CStr>)],
+    access: Access,
+) -> Result<i32, Errno> {
     let context = ask!(number::FSOPEN, [text_arg(kind), CLOEXEC, 0, 0, 0, 0])?;
     for (key, value) in options {
         let (command, value) = match value {
@@ -103,10 +108,8 @@ pub(super) fn attach(mount: i32, path: &CStr, missing: Missing) -> Result<(), Er
         found => found?,
     };
     let empty = text_arg(c"");
-    let moved = ask!(
-        number::MOVE_MOUNT,
-        [fd_arg(mount), empty, fd_arg(place), empty, MOVE_MOUNT_EMPTY_PATHS, 0]
-    );
+    let moved =
+        ask!(number::MOVE_MOUNT, [fd_arg(mount), empty, fd_arg(place), empty, MOVE_MOUNT_EMPTY_PATHS, 0]);
     close(place)?;
     close(mount)?;
     moved.map(drop)
@@ -256,7 +259,9 @@ pub(super) fn fork() -> Result<usize, Errno> {
 /// `argv` and `envp` end with a null pointer, and the others lead to strings.
 pub(super) unsafe fn exec(program: &CStr, argv: *const usize, envp: *const usize) -> Errno {
     // SAFETY: the caller vouches for the arrays.
-    match answer(unsafe { syscall(number::EXECVE, [text_arg(program), argv as usize, envp as usize, 0, 0, 0]) }) {
+    match answer(unsafe {
+        syscall(number::EXECVE, [text_arg(program), argv as usize, envp as usize, 0, 0, 0])
+    }) {
         Ok(_) => EINVAL,
         Err(errno) => errno,
     }
@@ -303,7 +308,9 @@ pub(super) fn wait_for_either(first: i32, second: i32) -> Result<bool, Errno> {
 /// Reads away what a descriptor has to say.
 pub(super) fn drain(fd: i32) {
     let mut buffer = [0u8; 1024];
-    while let Ok(1..) = ask!(number::READ, [fd_arg(fd), buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) {}
+    while let Ok(1..) = ask!(number::READ, [fd_arg(fd), buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0])
+    {
+    }
 }
 
 /// Sends one message. Without a partner there is nobody to tell, and the next look at the leash ends it all.
@@ -340,4 +347,3 @@ pub(super) fn null() -> Result<i32, Errno> {
     const O_RDWR: usize = 2;
     fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/dev/null"), O_RDWR | O_CLOEXEC, 0, 0, 0])?)
 }
-

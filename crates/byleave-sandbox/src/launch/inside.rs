@@ -94,7 +94,9 @@ fn words(message: &[u8; REPORT_BYTES]) -> [u32; 4] {
 }
 
 fn cpu(message: &[u8; REPORT_BYTES]) -> Duration {
-    message.last_chunk::<8>().map_or(Duration::ZERO, |micros| Duration::from_micros(u64::from_le_bytes(*micros)))
+    message
+        .last_chunk::<8>()
+        .map_or(Duration::ZERO, |micros| Duration::from_micros(u64::from_le_bytes(*micros)))
 }
 
 /// A status as `wait` has it.

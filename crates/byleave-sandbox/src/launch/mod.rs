@@ -66,7 +66,9 @@ pub struct Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// The launcher is root, and was not told whom to run the command as.
-    #[error("cannot confine a command as root: what is root outside is root for the kernel's own files; run as another user")]
+    #[error(
+        "cannot confine a command as root: what is root outside is root for the kernel's own files; run as another user"
+    )]
     Root,
     /// A guarantee cannot be given.
     #[error(transparent)]
@@ -75,7 +77,9 @@ pub enum LaunchError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The kernel gives no namespaces.
-    #[error("cannot make a sandbox: {0}; unprivileged user namespaces may be switched off, `byleave doctor` says how to get them")]
+    #[error(
+        "cannot make a sandbox: {0}; unprivileged user namespaces may be switched off, `byleave doctor` says how to get them"
+    )]
     Namespaces(#[source] io::Error),
     /// The child could not become the first process inside.
     #[error("cannot start the sandbox: {doing}: {error}")]
@@ -152,15 +156,14 @@ pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Res
     let began = Instant::now();
     let descriptors = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), written.as_fd(), inner.as_fd()];
     let pidfd = spawn(carried, descriptors, plan.network_apart, run_as)?;
-    let streams = Streams::new(to_stdin, &command.stdin, [from_stdout, from_stderr], confinement.limits.output)?;
+    let streams =
+        Streams::new(to_stdin, &command.stdin, [from_stdout, from_stderr], confinement.limits.output)?;
     Ok(Running { pidfd, leash, streams, plan, began, wall: confinement.limits.wall, over: false })
 }
 
 fn identity(run_as: RunAs) -> Result<Identity, LaunchError> {
-    let caller = Identity {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-    };
+    let caller =
+        Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     match run_as {
         RunAs::Caller if caller.uid == 0 => Err(LaunchError::Root),
         RunAs::User(identity) if identity.uid == 0 || identity.gid == 0 => Err(LaunchError::Root),
@@ -244,7 +247,8 @@ impl Running {
             kill(self.pidfd.as_fd())?;
             self.streams.carry(self.pidfd.as_fd(), None)?;
         }
-        sys::reap(&self.pidfd).map_err(|errno| ours("waiting for the sandbox")(io::Error::from_raw_os_error(errno)))?;
+        sys::reap(&self.pidfd)
+            .map_err(|errno| ours("waiting for the sandbox")(io::Error::from_raw_os_error(errno)))?;
         self.over = true;
         let wall = self.began.elapsed();
         let (status, cpu) = match inside::reports(&self.leash, &self.plan)? {

@@ -101,7 +101,9 @@ pub enum PlanError {
     #[error("cannot let the command write `{}`: it holds what the sandbox itself stands on; name a directory beneath it", .0.display())]
     TooMuch(PathBuf),
     /// Too many writable paths and toolchains.
-    #[error("cannot confine the command: more than {0} paths are writable or readable beneath the home directory; name those above them")]
+    #[error(
+        "cannot confine the command: more than {0} paths are writable or readable beneath the home directory; name those above them"
+    )]
     TooMany(usize),
     /// A zero byte in a path, an argument or the environment.
     #[error("cannot run the command: a zero byte in {0}")]
@@ -130,7 +132,8 @@ impl Plan {
         if host.kind(&files.cwd) != Some(Kind::Directory) {
             return Err(PlanError::Missing(files.cwd.clone()));
         }
-        let search = confinement.environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
+        let search =
+            confinement.environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
         let variable = |(name, value): (&String, &String)| text(format!("{name}={value}"), "the environment");
         Ok(Self {
             identity,
@@ -138,7 +141,11 @@ impl Plan {
             mounts,
             cwd: text(&files.cwd, "the working directory")?,
             programs: programs(program, search)?,
-            argv: command.argv.iter().map(|argument| text(argument, "an argument")).collect::<Result<_, _>>()?,
+            argv: command
+                .argv
+                .iter()
+                .map(|argument| text(argument, "an argument"))
+                .collect::<Result<_, _>>()?,
             environment: confinement.environment.iter().map(variable).collect::<Result<_, _>>()?,
             limits: resources(&confinement.limits),
             landlock: landlock::rules(files, host)?,

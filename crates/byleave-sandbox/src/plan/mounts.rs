@@ -110,7 +110,9 @@ impl<'a, H: Host> Program<'a, H> {
         emptied.extend(files.home.clone());
         let mut masked = BTreeMap::new();
         let everywhere = HIDDEN_EVERYWHERE.map(PathBuf::from).into_iter();
-        for path in everywhere.filter(|path| host.kind(path) == Some(Kind::Directory)).chain(files.hidden.clone()) {
+        for path in
+            everywhere.filter(|path| host.kind(path) == Some(Kind::Directory)).chain(files.hidden.clone())
+        {
             match host.kind(&path) {
                 // What holds something that is kept is emptied around it.
                 Some(Kind::Directory) if kept.iter().any(|kept| kept.path.starts_with(&path)) => {
@@ -230,7 +232,8 @@ impl<'a, H: Host> Program<'a, H> {
                 continue;
             };
             points.insert(path.clone(), Access::Read);
-            for above in path.ancestors().skip(1).take_while(|above| above != root && above.starts_with(root)) {
+            for above in path.ancestors().skip(1).take_while(|above| above != root && above.starts_with(root))
+            {
                 points.entry(above.to_path_buf()).or_insert(Access::Write);
             }
         }

@@ -44,7 +44,12 @@ fn files() -> Files {
         home: Some("/home/me".into()),
         home_readable: paths(&["/home/me/.cargo", "/home/me/.rustup"]),
         writable: paths(&["/home/me/ws"]),
-        hidden: paths(&["/home/me/.ssh", "/home/me/.cargo/credentials.toml", "/home/me/ws/.env", "/home/other"]),
+        hidden: paths(&[
+            "/home/me/.ssh",
+            "/home/me/.cargo/credentials.toml",
+            "/home/me/ws/.env",
+            "/home/other",
+        ]),
         protected: paths(&["/home/me/ws/.git/hooks", "/home/me/ws/.git/config", "/home/me/ws/.vscode"]),
     }
 }
@@ -128,7 +133,13 @@ fn every_directory_between_the_writable_and_the_protected_is_a_mount_point() {
     let mut files = files();
     files.protected = vec!["/home/me/ws/a/b/c/config".into()];
     let plan = plan(files, &host(&["/home/me/ws/a/b/c/config"])).unwrap();
-    let points = [c"/home/me/ws", c"/home/me/ws/a", c"/home/me/ws/a/b", c"/home/me/ws/a/b/c", c"/home/me/ws/a/b/c/config"];
+    let points = [
+        c"/home/me/ws",
+        c"/home/me/ws/a",
+        c"/home/me/ws/a/b",
+        c"/home/me/ws/a/b/c",
+        c"/home/me/ws/a/b/c/config",
+    ];
     let places: Vec<usize> = points.into_iter().map(|point| at(&plan, attached(point))).collect();
     assert!(places.is_sorted(), "{places:?}");
 }
@@ -152,12 +163,18 @@ fn what_is_not_there_is_not_mounted_and_what_has_to_be_there_is_an_error() {
         PlanError::Missing("/nowhere".into())
     );
     assert_eq!(case(&|files| files.cwd = "/nowhere".into(), &usual()), PlanError::Missing("/nowhere".into()));
-    assert_eq!(case(&|files| files.writable = vec!["/home".into()], &usual()), PlanError::ShowsHome("/home".into()));
+    assert_eq!(
+        case(&|files| files.writable = vec!["/home".into()], &usual()),
+        PlanError::ShowsHome("/home".into())
+    );
     assert_eq!(
         case(&|files| files.writable = vec!["/home/me".into()], &usual()),
         PlanError::ShowsHome("/home/me".into())
     );
-    assert_eq!(case(&|files| files.writable = vec!["/tmp".into()], &usual()), PlanError::TooMuch("/tmp".into()));
+    assert_eq!(
+        case(&|files| files.writable = vec!["/tmp".into()], &usual()),
+        PlanError::TooMuch("/tmp".into())
+    );
     assert_eq!(
         case(&|files| files.hidden = vec!["/home/me/ws/../x".into()], &usual()),
         PlanError::Unresolved("/home/me/ws/../x".into())

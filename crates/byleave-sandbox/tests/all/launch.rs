@@ -48,7 +48,8 @@ fn root_is_refused_unless_told_whom_to_run_as() {
     assert!(matches!(refused, LaunchError::Root), "{refused}");
     let identity = byleave_sandbox::plan::Identity { uid: crate::user::UID, gid: crate::user::UID };
     std::os::unix::fs::chown(workspace.path(), Some(identity.uid), Some(identity.gid)).unwrap();
-    let running = launch::start(&confinement(workspace.path()), &bash("id -u; touch here"), RunAs::User(identity));
+    let running =
+        launch::start(&confinement(workspace.path()), &bash("id -u; touch here"), RunAs::User(identity));
     let outcome = running.unwrap_or_else(|error| panic!("{error}")).finish().unwrap();
     assert_eq!(text(&outcome.stdout), "61001\n", "{}", text(&outcome.stderr));
     assert!(workspace.path().join("here").exists());
