@@ -110,6 +110,21 @@ pub enum Op<P> {
     },
 }
 
+/// How much of a plan is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// The place alone: commands are asked for later, over the leash.
+    Session,
+    /// A command in a place that stands.
+    Command,
+}
+
+/// How many descriptors come with the request for a command: what it has as standard streams, its plan, its leash.
+pub const REQUESTED: usize = 5;
+
 /// How many hands there are.
 pub const SLOTS: usize = 256;
 
@@ -122,6 +137,9 @@ pub const REPORT_FAULT: u32 = 1;
 pub const REPORT_NOT_STARTED: u32 = 2;
 /// The command is over: its status, and the processor time of everything that was waited for.
 pub const REPORT_ENDED: u32 = 3;
+
+/// The place of a session stands, or a command in it has been started, in which case its descriptor comes along.
+pub const REPORT_READY: u32 = 4;
 
 /// The steps of the first process, as it reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,6 +244,16 @@ impl<'a> Reader<'a> {
             9 => Op::Write { path: self.text()?, text: self.text()? },
             10 => Op::Loopback,
             11 => Op::Hostname { name: self.text()? },
+            _ => return None,
+        })
+    }
+
+    /// How much is to be done.
+    pub fn part(&mut self) -> Option<Part> {
+        Some(match self.number()? {
+            0 => Part::Whole,
+            1 => Part::Session,
+            2 => Part::Command,
             _ => return None,
         })
     }

@@ -4,6 +4,7 @@
 //! outlive the launcher: when the leash goes, it ends, and the kernel ends everything else in its namespace.
 
 mod digits;
+mod session;
 mod sys;
 
 use core::ffi::CStr;
@@ -14,7 +15,7 @@ use crate::kernel::{
     signals_blocked,
 };
 use crate::wire::{
-    Access, Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, Reader, SLOTS, Step,
+    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, Reader, SLOTS, Step,
 };
 
 /// The descriptor that the plan is open on.
@@ -49,6 +50,10 @@ const GARBLED: Fault = Fault { step: Step::Read, index: 0, errno: EINVAL };
 /// Does everything, in order.
 pub(crate) fn run() -> ! {
     let Err(fault) = live();
+    run_fault(&fault)
+}
+
+fn run_fault(fault: &Fault) -> ! {
     report([REPORT_FAULT, fault.step as u32, fault.index, fault.errno.0.cast_unsigned()], 0);
     exit(EXIT_FAULT)
 }
@@ -60,8 +65,12 @@ fn live() -> Result<Never, Fault> {
     let plan = sys::map(PLAN).map_err(at(Step::Read))?;
     close(PLAN).map_err(at(Step::Read))?;
     let mut plan = Reader::new(plan);
-    identity(&mut plan)?;
+    let part = plan.part().ok_or(GARBLED)?;
+    identity(&mut plan, part)?;
     mount_all(&mut plan)?;
+    if part == Part::Session {
+        return session::serve();
+    }
     let command = Command::read(&mut plan).ok_or(GARBLED)?;
     // The order matters: limits while there are powers to set them; powers before the filter, which refuses nothing that
     // dropping them needs; no new privileges before Landlock and the filter, which the kernel wants of the unprivileged.
@@ -76,10 +85,13 @@ fn live() -> Result<Never, Fault> {
 }
 
 /// One user and one group, each mapped to itself.
-fn identity(plan: &mut Reader<'_>) -> Result<(), Fault> {
+fn identity(plan: &mut Reader<'_>, part: Part) -> Result<(), Fault> {
     let fault = at(Step::Identity);
     let uid = plan.number().ok_or(GARBLED)?;
     let gid = plan.number().ok_or(GARBLED)?;
+    if part == Part::Command {
+        return Ok(());
+    }
     sys::write_file(c"/proc/self/setgroups", b"deny").map_err(&fault)?;
     for (path, id) in [(c"/proc/self/gid_map", gid), (c"/proc/self/uid_map", uid)] {
         let mut map = Digits::new();
@@ -278,11 +290,15 @@ fn become_command(command: &Command<'_>) -> Result<Never, Errno> {
 }
 
 fn report(words: [u32; 4], number: u64) {
+    sys::tell(LEASH, &message(words, number));
+}
+
+fn message(words: [u32; 4], number: u64) -> [u8; REPORT_BYTES] {
     let mut message = [0u8; REPORT_BYTES];
     let (head, tail) = message.split_at_mut(16);
     for (place, word) in head.chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
     tail.copy_from_slice(&number.to_le_bytes());
-    sys::tell(LEASH, &message);
+    message
 }

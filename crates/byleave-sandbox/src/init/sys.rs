@@ -6,7 +6,7 @@ use crate::kernel::{
     AT_EMPTY_PATH, EINVAL, ENOENT, Errno, O_NOFOLLOW, answer, close, fd_arg, fd_of, number, numbers, syscall,
     text_arg,
 };
-use crate::wire::{Access, Depth, Missing};
+use crate::wire::{Access, Depth, Missing, REQUESTED};
 
 const AT_FDCWD: usize = fd_arg(-100);
 const AT_RECURSIVE: usize = 0x8000;
@@ -245,6 +245,95 @@ pub(super) fn default_signals() -> Result<(), Errno> {
         ask!(number::RT_SIGACTION, [signal, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0])?;
     }
     Ok(())
+}
+
+/// Children that end leave nothing to wait for.
+pub(super) fn ignore_children() -> Result<(), Errno> {
+    const SIGCHLD: usize = 17;
+    const SIG_IGN: u64 = 1;
+    let ignore = [SIG_IGN, 0, 0, 0];
+    ask!(number::RT_SIGACTION, [SIGCHLD, ignore.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
+}
+
+/// A process with mounts and processes of its own: zero in the child; its id and its descriptor in the parent.
+pub(super) fn fork_apart() -> Result<(usize, i32), Errno> {
+    const FLAGS: u64 = 0x1000 | 0x2_0000 | 0x2000_0000;
+    const SIGCHLD: u64 = 17;
+    let mut process = -1i32;
+    // `struct clone_args` in its first form: flags, descriptor, two ids, signal, stack and its size, tls.
+    let args: [u64; 8] = [FLAGS, (&raw mut process) as u64, 0, 0, SIGCHLD, 0, 0, 0];
+    let pid = ask!(number::CLONE3, [args.as_ptr() as usize, size_of_val(&args), 0, 0, 0, 0])?;
+    Ok((pid, process))
+}
+
+/// A message with descriptors, as the kernel lays it out.
+#[repr(C)]
+struct Message {
+    name: usize,
+    name_length: usize,
+    parts: usize,
+    part_count: usize,
+    control: usize,
+    control_length: usize,
+    flags: usize,
+}
+
+/// One part of a message.
+#[repr(C)]
+struct Part {
+    at: usize,
+    length: usize,
+}
+
+const SOL_SOCKET_SCM_RIGHTS: u64 = 1 | 1 << 32;
+const CONTROL_HEADER: usize = 16;
+
+/// The descriptors of the next request; nothing when nobody is left to ask, or asks nonsense.
+pub(super) fn receive(socket: i32) -> Option<[i32; REQUESTED]> {
+    const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
+    let (mut byte, mut control) = ([0u8; 8], [0u64; 8]);
+    let part = Part { at: byte.as_mut_ptr() as usize, length: byte.len() };
+    let mut message = Message {
+        name: 0,
+        name_length: 0,
+        parts: (&raw const part) as usize,
+        part_count: 1,
+        control: control.as_mut_ptr() as usize,
+        control_length: size_of_val(&control),
+        flags: 0,
+    };
+    let at = (&raw mut message) as usize;
+    let count = ask!(number::RECVMSG, [fd_arg(socket), at, MSG_CMSG_CLOEXEC, 0, 0, 0]).ok()?;
+    let [length, kind, a, b, c, ..] = control;
+    let expected = CONTROL_HEADER + REQUESTED * size_of::<i32>();
+    if count == 0 || usize::try_from(length) != Ok(expected) || kind != SOL_SOCKET_SCM_RIGHTS {
+        return None;
+    }
+    let halves = |both: u64| {
+        let [a, b, c, d, e, f, g, h] = both.to_ne_bytes();
+        [i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h])]
+    };
+    let ([a, b], [c, d], [e, _]) = (halves(a), halves(b), halves(c));
+    Some([a, b, c, d, e])
+}
+
+/// Sends one message with a descriptor.
+pub(super) fn tell_with(socket: i32, bytes: &[u8], descriptor: i32) {
+    const MSG_NOSIGNAL: usize = 0x4000;
+    let part = Part { at: bytes.as_ptr() as usize, length: bytes.len() };
+    let control = [(CONTROL_HEADER + 4) as u64, SOL_SOCKET_SCM_RIGHTS, u64::from(descriptor.cast_unsigned())];
+    let message = Message {
+        name: 0,
+        name_length: 0,
+        parts: (&raw const part) as usize,
+        part_count: 1,
+        control: control.as_ptr() as usize,
+        control_length: size_of_val(&control),
+        flags: 0,
+    };
+    let args = [fd_arg(socket), (&raw const message) as usize, MSG_NOSIGNAL, 0, 0, 0];
+    // SAFETY: a live message whose one part and control bytes are live as well.
+    unsafe { syscall(number::SENDMSG, args) };
 }
 
 /// A second process: zero in the child, its id in the parent.

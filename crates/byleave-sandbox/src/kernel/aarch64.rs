@@ -51,6 +51,8 @@ pub(crate) mod number {
     pub(crate) const IOCTL: usize = 29;
     pub(crate) const SOCKET: usize = 198;
     pub(crate) const SENDTO: usize = 206;
+    pub(crate) const SENDMSG: usize = 211;
+    pub(crate) const RECVMSG: usize = 212;
     pub(crate) const CLONE: usize = 220;
     pub(crate) const EXECVE: usize = 221;
     pub(crate) const WAIT4: usize = 260;

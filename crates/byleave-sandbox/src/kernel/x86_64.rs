@@ -51,6 +51,8 @@ pub(crate) mod number {
     pub(crate) const IOCTL: usize = 16;
     pub(crate) const SOCKET: usize = 41;
     pub(crate) const SENDTO: usize = 44;
+    pub(crate) const SENDMSG: usize = 46;
+    pub(crate) const RECVMSG: usize = 47;
     pub(crate) const CLONE: usize = 56;
     pub(crate) const EXECVE: usize = 59;
     pub(crate) const WAIT4: usize = 61;

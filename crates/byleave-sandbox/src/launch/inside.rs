@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::{LaunchError, Status, ours};
 use crate::plan::Plan;
-use crate::wire::{Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, Step};
+use crate::wire::{Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, REPORT_READY, Step};
 
 /// What the first process inside was doing when it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,18 +71,28 @@ pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Du
         let [kind, step, index, errno] = words(&message);
         let errno = errno.cast_signed();
         match kind {
-            REPORT_FAULT => {
-                let step = Step::ALL.get(step as usize).copied();
-                let mount = plan.mounts.get(index as usize).filter(|_| step == Some(Step::Mount)).cloned();
-                let error = io::Error::from_raw_os_error(errno);
-                return Err(LaunchError::Inside { inside: Inside { step, mount }, error });
-            }
+            REPORT_FAULT => return Err(fault(step, index, errno, plan)),
             REPORT_NOT_STARTED => ended = Some((Status::NotStarted(errno), Duration::ZERO)),
             // Said by a process that did not become the command, it adds nothing.
             REPORT_ENDED if ended.is_none() => ended = Some((status(errno), cpu(&message))),
             _ => {}
         }
     }
+}
+
+/// Whether a session says that it is ready.
+pub(super) fn ready(message: &[u8; REPORT_BYTES], plan: &Plan) -> Result<(), LaunchError> {
+    match words(message) {
+        [REPORT_READY, ..] => Ok(()),
+        [REPORT_FAULT, step, index, errno] => Err(fault(step, index, errno.cast_signed(), plan)),
+        _ => Err(LaunchError::Garbled),
+    }
+}
+
+fn fault(step: u32, index: u32, errno: i32, plan: &Plan) -> LaunchError {
+    let step = Step::ALL.get(step as usize).copied();
+    let mount = plan.mounts.get(index as usize).filter(|_| step == Some(Step::Mount)).cloned();
+    LaunchError::Inside { inside: Inside { step, mount }, error: io::Error::from_raw_os_error(errno) }
 }
 
 fn words(message: &[u8; REPORT_BYTES]) -> [u32; 4] {

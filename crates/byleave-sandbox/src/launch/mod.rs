@@ -5,6 +5,7 @@
 
 mod carried;
 mod inside;
+mod session;
 mod streams;
 
 use std::io;
@@ -17,6 +18,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, pidfd_send_signal};
 
 pub use inside::Inside;
+pub use session::Session;
 
 use crate::confinement::Confinement;
 use crate::guarantee::{Given, Guarantee, Unenforceable};
@@ -147,18 +149,64 @@ pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Res
     let identity = identity(run_as)?;
     confinement.held_against(given)?;
     let plan = Plan::new(confinement, command, identity, &ThisHost)?;
-    let carried = carried::program()?;
-    let written = carried::sealed(c"byleave-plan", &plan.encode())?;
-    let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(ours("making a pipe"));
-    let ((stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr)) = (pipe()?, pipe()?, pipe()?);
-    let (leash, inner) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(ours("making the leash"))?;
+    let program = carried::program()?;
+    let ends = Ends::new(&plan, command, confinement.limits.output)?;
     let began = Instant::now();
-    let descriptors = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), written.as_fd(), inner.as_fd()];
-    let pidfd = spawn(carried, descriptors, plan.network_apart, run_as)?;
-    let streams =
-        Streams::new(to_stdin, &command.stdin, [from_stdout, from_stderr], confinement.limits.output)?;
-    Ok(Running { pidfd, leash, streams, plan, began, wall: confinement.limits.wall, over: false })
+    let process = spawn(program, ends.given(), plan.network_apart, run_as)?;
+    Ok(ends.running(Process { pidfd: process, child: true }, plan, began, confinement.limits.wall))
+}
+
+/// Both ends of everything between a command and us.
+struct Ends {
+    given: [OwnedFd; 5],
+    leash: OwnedFd,
+    streams: Streams,
+}
+
+impl Ends {
+    fn new(plan: &Plan, command: &Command, kept_max: u64) -> Result<Self, LaunchError> {
+        let written = carried::sealed(c"byleave-plan", &plan.encode())?;
+        let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(ours("making a pipe"));
+        let ((stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr)) = (pipe()?, pipe()?, pipe()?);
+        let (leash, inner) = leash()?;
+        let streams = Streams::new(to_stdin, &command.stdin, [from_stdout, from_stderr], kept_max)?;
+        Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams })
+    }
+
+    /// What the first process inside has, in the order of its numbers.
+    fn given(&self) -> [BorrowedFd<'_>; 5] {
+        self.given.each_ref().map(AsFd::as_fd)
+    }
+
+    /// Closes the ends that are not ours, so that the end of the output is the command's.
+    fn running(self, process: Process, plan: Plan, began: Instant, wall: Duration) -> Running {
+        let Self { given, leash, streams } = self;
+        drop(given);
+        Running { process, leash, streams, plan, began, wall, over: false }
+    }
+}
+
+fn leash() -> Result<(OwnedFd, OwnedFd), LaunchError> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(ours("making the leash"))
+}
+
+/// The first process inside, by its descriptor.
+#[derive(Debug)]
+struct Process {
+    pidfd: OwnedFd,
+    /// Whether it is our child, and leaves something to be waited for.
+    child: bool,
+}
+
+impl Process {
+    fn reap(&self) -> Result<(), LaunchError> {
+        if !self.child {
+            return Ok(());
+        }
+        let error = io::Error::from_raw_os_error;
+        sys::reap(&self.pidfd).map_err(|errno| ours("waiting for the sandbox")(error(errno)))
+    }
 }
 
 fn identity(run_as: RunAs) -> Result<Identity, LaunchError> {
@@ -203,7 +251,7 @@ fn spawn(
 /// A command that is running. When this is dropped, the command and everything that it started end.
 #[derive(Debug)]
 pub struct Running {
-    pidfd: OwnedFd,
+    process: Process,
     leash: OwnedFd,
     streams: Streams,
     plan: Plan,
@@ -235,20 +283,19 @@ fn kill(pidfd: BorrowedFd<'_>) -> Result<(), LaunchError> {
 impl Running {
     /// Something to end the command by, from another thread.
     pub fn stopper(&self) -> Result<Stopper, LaunchError> {
-        let pidfd = self.pidfd.try_clone().map_err(ours("copying a descriptor"))?;
+        let pidfd = self.process.pidfd.try_clone().map_err(ours("copying a descriptor"))?;
         Ok(Stopper { pidfd })
     }
 
     /// Waits until the command and everything that it started have ended, or the time is over.
     pub fn finish(mut self) -> Result<Outcome, LaunchError> {
         let deadline = self.began.checked_add(self.wall);
-        let in_time = self.streams.carry(self.pidfd.as_fd(), deadline)?;
+        let in_time = self.streams.carry(self.process.pidfd.as_fd(), deadline)?;
         if !in_time {
-            kill(self.pidfd.as_fd())?;
-            self.streams.carry(self.pidfd.as_fd(), None)?;
+            kill(self.process.pidfd.as_fd())?;
+            self.streams.carry(self.process.pidfd.as_fd(), None)?;
         }
-        sys::reap(&self.pidfd)
-            .map_err(|errno| ours("waiting for the sandbox")(io::Error::from_raw_os_error(errno)))?;
+        self.process.reap()?;
         self.over = true;
         let wall = self.began.elapsed();
         let (status, cpu) = match inside::reports(&self.leash, &self.plan)? {
@@ -269,8 +316,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // Best effort, and not the only one: the leash goes with this as well.
-        if !self.over && kill(self.pidfd.as_fd()).is_ok() {
-            sys::reap(&self.pidfd).unwrap_or_default();
+        if !self.over && kill(self.process.pidfd.as_fd()).is_ok() {
+            self.process.reap().unwrap_or_default();
         }
     }
 }

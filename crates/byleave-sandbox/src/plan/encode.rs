@@ -9,6 +9,7 @@ impl Plan {
     /// The plan as the first process inside reads it.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Writer { bytes: Vec::with_capacity(8192) };
+        bytes.number(self.part as u64);
         bytes.number(self.identity.uid.into());
         bytes.number(self.identity.gid.into());
         bytes.count(self.mounts.len());

@@ -17,7 +17,7 @@ pub use landlock::{Landlock, Rule};
 use crate::confinement::{Confinement, Network};
 use crate::filter::{self, Arch, TooFar};
 use crate::limits::Limits;
-use crate::wire::Op;
+use crate::wire::{Op, Part};
 
 /// A command: a program and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub trait Host {
 /// What the first process inside will do, in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// How much of it is done.
+    pub part: Part,
     /// Who it is.
     pub identity: Identity,
     /// Whether it has a network of its own.
@@ -136,6 +138,7 @@ impl Plan {
             confinement.environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
         let variable = |(name, value): (&String, &String)| text(format!("{name}={value}"), "the environment");
         Ok(Self {
+            part: Part::Whole,
             identity,
             network_apart,
             mounts,
@@ -151,6 +154,21 @@ impl Plan {
             landlock: landlock::rules(files, host)?,
             filter: filter::compile(Arch::HERE)?.bytes(),
         })
+    }
+}
+
+impl Plan {
+    /// Of this plan, what makes the place that a session's commands run in.
+    pub(crate) fn for_session(mut self) -> Self {
+        self.part = Part::Session;
+        self
+    }
+
+    /// Of this plan, what is left to do for a command where the place stands: the processes that it sees are its own.
+    pub(crate) fn for_command(mut self) -> Self {
+        self.part = Part::Command;
+        self.mounts = mounts::processes();
+        self
     }
 }
 

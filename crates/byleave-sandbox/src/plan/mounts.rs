@@ -50,6 +50,11 @@ pub(super) fn program(
     Ok(program.ops)
 }
 
+/// The steps that show a command its own processes.
+pub(super) fn processes() -> Vec<Op<CString>> {
+    vec![Op::Processes { slot: 0 }, Op::Attach { slot: 0, path: c"/proc".into(), missing: Missing::Fault }]
+}
+
 fn check(files: &Files, host: &impl Host) -> Result<(), PlanError> {
     let named = [&files.home_readable, &files.writable, &files.hidden, &files.protected];
     for path in named.into_iter().flatten().chain(&files.home).chain([&files.cwd]) {
@@ -282,8 +287,7 @@ impl<'a, H: Host> Program<'a, H> {
     }
 
     fn finish(&mut self, network_apart: bool) -> Result<(), PlanError> {
-        self.ops.push(Op::Processes { slot: 0 });
-        self.attach(0, Path::new("/proc"), Missing::Fault)?;
+        self.ops.extend(processes());
         // No namespaces within these, even if a way past the filter were found.
         for limit in ["user", "net"] {
             let path = text(format!("/proc/sys/user/max_{limit}_namespaces"), "a path")?;

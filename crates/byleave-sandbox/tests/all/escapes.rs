@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{self, Outcome, RunAs};
+use byleave_sandbox::launch::{self, Outcome, RunAs, Session};
 use byleave_sandbox::plan::{Command as Confined, Identity};
 use byleave_sandbox::{preset, tripwire::Tripwire};
 
@@ -48,6 +48,7 @@ fn corpus() -> Vec<Case> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Means {
     OneShot,
+    Session,
     /// Without the file layer's masks, protections and the empty home directory.
     NoMasks,
     /// With the network of the machine.
@@ -56,23 +57,30 @@ enum Means {
 }
 
 impl Means {
-    const ALL: [Self; 4] = [Self::OneShot, Self::NoMasks, Self::HostNetwork, Self::Nothing];
+    const ALL: [Self; 5] = [Self::OneShot, Self::Session, Self::NoMasks, Self::HostNetwork, Self::Nothing];
 }
 
 // req: E2
 #[test]
 fn every_attempt_is_held_by_a_one_shot_sandbox() {
     on_a_machine("escapes::every_attempt_is_held_by_a_one_shot_sandbox", || {
-        let cases = corpus();
-        assert_eq!(cases.len(), 94);
-        let machine = Machine::new();
-        let escaped: Vec<&str> = cases
-            .iter()
-            .filter(|case| !machine.holds(case, Means::OneShot))
-            .map(|case| case.id.as_str())
-            .collect();
-        assert!(escaped.is_empty(), "{} of {} escaped: {escaped:?}", escaped.len(), cases.len());
+        every_attempt_is_held(Means::OneShot)
     });
+}
+
+// req: E2
+#[test]
+fn every_attempt_is_held_by_a_session() {
+    on_a_machine("escapes::every_attempt_is_held_by_a_session", || every_attempt_is_held(Means::Session));
+}
+
+fn every_attempt_is_held(means: Means) {
+    let cases = corpus();
+    assert_eq!(cases.len(), 94);
+    let machine = Machine::new();
+    let escaped = cases.iter().filter(|case| !machine.holds(case, means));
+    let escaped: Vec<&str> = escaped.map(|case| case.id.as_str()).collect();
+    assert!(escaped.is_empty(), "{} of {} escaped: {escaped:?}", escaped.len(), cases.len());
 }
 
 /// That a case is held proves something only where it would succeed otherwise.
@@ -138,7 +146,7 @@ fn supervise() {
             confinement.files.protected.clear();
         }
         Means::HostNetwork => confinement.network = Network::Host,
-        Means::OneShot | Means::Nothing => {}
+        Means::OneShot | Means::Session | Means::Nothing => {}
     }
     let tripwire = Tripwire::set(&confinement.files.writable).unwrap();
     let confined =
@@ -147,7 +155,12 @@ fn supervise() {
         0 => RunAs::User(Identity { uid: UID, gid: UID }),
         _ => RunAs::Caller,
     };
-    let running = launch::start(&confinement, &confined, run_as).unwrap_or_else(|error| panic!("{error}"));
+    let session = (means == Means::Session).then(|| Session::open(confinement.clone(), run_as).unwrap());
+    let running = match &session {
+        Some(session) => session.start(&confined),
+        None => launch::start(&confinement, &confined, run_as),
+    };
+    let running = running.unwrap_or_else(|error| panic!("{error}"));
     let Outcome { stdout, stderr, .. } = running.finish().unwrap_or_else(|error| panic!("{error}"));
     out.write_all(&stdout.bytes).unwrap();
     out.write_all(&stderr.bytes).unwrap();
@@ -260,7 +273,7 @@ impl Machine {
         let held = verify.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success();
         let word = if held { "held" } else { "ESCAPED" };
         println!("{:28} {word:8} {:?} {} ms", case.id, means, began.elapsed().as_millis());
-        if !held && means == Means::OneShot {
+        if !held && matches!(means, Means::OneShot | Means::Session) {
             println!(
                 "{}",
                 String::from_utf8_lossy(&fs::read(OUT).unwrap()).chars().take(600).collect::<String>()

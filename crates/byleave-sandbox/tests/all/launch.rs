@@ -11,7 +11,7 @@ use byleave_sandbox::plan::Command;
 
 use crate::user::unprivileged;
 
-fn confinement(workspace: &std::path::Path) -> Confinement {
+pub(crate) fn confinement(workspace: &std::path::Path) -> Confinement {
     let workspace = workspace.canonicalize().unwrap();
     Confinement {
         files: Files { cwd: workspace.clone(), writable: vec![workspace], ..Files::default() },
@@ -22,7 +22,7 @@ fn confinement(workspace: &std::path::Path) -> Confinement {
     }
 }
 
-fn bash(script: &str) -> Command {
+pub(crate) fn bash(script: &str) -> Command {
     Command { argv: vec!["bash".into(), "-c".into(), script.into()], stdin: Vec::new() }
 }
 
@@ -33,7 +33,7 @@ fn run(script: &str, change: impl Fn(&mut Confinement)) -> Outcome {
     launch::run(&confinement, &bash(script)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn text(printed: &launch::Printed) -> String {
+pub(crate) fn text(printed: &launch::Printed) -> String {
     String::from_utf8_lossy(&printed.bytes).into_owned()
 }
 

@@ -14,9 +14,13 @@ pub(crate) fn unprivileged(test: &str) -> bool {
     }
     assert!(std::env::var_os(AGAIN).is_none(), "still root");
     let mut again = Command::new("/proc/self/exe");
-    again.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(AGAIN, "1").env("TMPDIR", "/tmp");
+    again
+        .args(["--exact", test, "--nocapture", "--include-ignored", "--test-threads=1"])
+        .env(AGAIN, "1")
+        .env("TMPDIR", "/tmp");
     let ended = again.uid(UID).gid(UID).current_dir("/").output().unwrap();
     let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
+    println!("{told}");
     // A name with a mistake in it would run nothing, successfully.
     assert!(ended.status.success() && told.contains("1 passed"), "{test} as user {UID}: {told}");
     false

@@ -1,0 +1,53 @@
+//! What a launch costs beside a bare one, interleaved in one run:
+//! `cargo nextest run -p byleave-sandbox --run-ignored only cost:: --no-capture`.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use byleave_sandbox::launch::{self, RunAs, Session};
+
+use crate::launch::{bash, confinement};
+use crate::user::unprivileged;
+
+const ROUNDS: usize = 300;
+
+fn bare() {
+    let mut bare = Command::new("/bin/bash");
+    bare.args(["-c", "true"]).env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
+    assert!(bare.output().unwrap().status.success());
+}
+
+fn p50(times: &mut [Duration]) -> f64 {
+    times.sort_unstable();
+    times.get(times.len() / 2).unwrap().as_secs_f64() * 1e3
+}
+
+// req: E2
+#[test]
+#[ignore = "measures: wants the machine for itself"]
+fn launch_cost() {
+    if !unprivileged("cost::launch_cost") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let confinement = confinement(workspace.path());
+    let session = Session::open(confinement.clone(), RunAs::Caller).unwrap();
+    let command = bash("true");
+    let mut times: [Vec<Duration>; 3] = Default::default();
+    for _ in 0..ROUNDS {
+        let ways: [&dyn Fn(); 3] = [&bare, &|| drop(launch::run(&confinement, &command).unwrap()), &|| {
+            drop(session.start(&command).unwrap().finish().unwrap())
+        }];
+        for (way, times) in ways.iter().zip(&mut times) {
+            let began = Instant::now();
+            way();
+            times.push(began.elapsed());
+        }
+    }
+    let [bare, one_shot, session] = times.each_mut().map(|times| p50(times));
+    println!(
+        "bash -c true, p50 of {ROUNDS}: bare {bare:.2} ms, one-shot {one_shot:.2} ms ({:.2}), session {session:.2} ms ({:.2})",
+        one_shot / bare,
+        session / bare
+    );
+}
