@@ -184,6 +184,7 @@ impl Step {
 }
 
 /// Reads a plan in place. Every answer is `None` once the bytes make no sense.
+#[derive(Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }

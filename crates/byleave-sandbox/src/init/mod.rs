@@ -66,22 +66,28 @@ fn live() -> Result<Never, Fault> {
     close(PLAN).map_err(at(Step::Read))?;
     let mut plan = Reader::new(plan);
     let part = plan.part().ok_or(GARBLED)?;
+    let parked = plan.small().ok_or(GARBLED)?;
     identity(&mut plan, part)?;
     mount_all(&mut plan)?;
     if part == Part::Session {
-        return session::serve();
+        return if parked == 0 { session::serve() } else { session::park(&plan, parked) };
     }
     let command = Command::read(&mut plan).ok_or(GARBLED)?;
+    harden(&mut plan)?;
+    start(&command)
+}
+
+/// Gives up every power.
+fn harden(plan: &mut Reader<'_>) -> Result<(), Fault> {
     // The order matters: limits while there are powers to set them; powers before the filter, which refuses nothing that
     // dropping them needs; no new privileges before Landlock and the filter, which the kernel wants of the unprivileged.
-    limits(&mut plan)?;
+    limits(plan)?;
     capabilities().map_err(at(Step::Capabilities))?;
     prctl(PR_SET_NO_NEW_PRIVS, [1, 0, 0, 0]).map_err(at(Step::NoNewPrivileges))?;
-    landlock(&mut plan)?;
+    landlock(plan)?;
     sys::filter(plan.bytes().ok_or(GARBLED)?).map_err(at(Step::Filter))?;
     // From here on nothing inside can look at this process, which has the user's id as well.
-    prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(Step::Dumpable))?;
-    start(&command)
+    prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(Step::Dumpable)).map(drop)
 }
 
 /// One user and one group, each mapped to itself.

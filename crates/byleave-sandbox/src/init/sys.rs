@@ -394,6 +394,42 @@ pub(super) fn wait_for_either(first: i32, second: i32) -> Result<bool, Errno> {
     Ok(second.returned != 0)
 }
 
+/// Waits until the first has something to say or the second is cut off; whether the latter.
+pub(super) fn wait_or_hangup(first: i32, second: i32) -> Result<bool, Errno> {
+    const POLLIN: u64 = 1;
+    // `struct pollfd`: the descriptor, what is asked, what is answered; being cut off is answered unasked.
+    let asked = |fd: i32, events: u64| u64::from(fd.cast_unsigned()) | events << 32;
+    let mut both = [asked(first, POLLIN), asked(second, 0)];
+    ask!(number::PPOLL, [both.as_mut_ptr() as usize, 2, 0, 0, 0, 0])?;
+    let [_, second] = both;
+    Ok(second >> 48 != 0)
+}
+
+/// A counter as a descriptor.
+pub(super) fn counter() -> Result<i32, Errno> {
+    fd_of(numbers(number::EVENTFD2, [0, O_CLOEXEC, 0, 0, 0, 0])?)
+}
+
+/// Adds one to a counter.
+pub(super) fn count_one(counter: i32) -> Result<(), Errno> {
+    let one = 1u64;
+    ask!(number::WRITE, [fd_arg(counter), (&raw const one) as usize, size_of::<u64>(), 0, 0, 0]).map(drop)
+}
+
+/// Takes what a counter has come to.
+pub(super) fn count(counter: i32) -> u64 {
+    let mut count = 0u64;
+    match ask!(number::READ, [fd_arg(counter), (&raw mut count) as usize, size_of::<u64>(), 0, 0, 0]) {
+        Ok(_) => count,
+        Err(_) => 0,
+    }
+}
+
+/// The descriptor of this process, which is the first of its namespace.
+pub(super) fn own_descriptor() -> Result<i32, Errno> {
+    fd_of(numbers(number::PIDFD_OPEN, [1, 0, 0, 0, 0, 0])?)
+}
+
 /// Reads away what a descriptor has to say.
 pub(super) fn drain(fd: i32) {
     let mut buffer = [0u8; 1024];

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, pidfd_send_signal};
@@ -101,6 +102,9 @@ pub enum LaunchError {
         #[source]
         error: io::Error,
     },
+    /// A session does not answer.
+    #[error("cannot start the command: its session does not answer; open another")]
+    Silent,
     /// What the first process inside reports makes no sense.
     #[error("cannot tell how the command ended: the sandbox's report is garbled")]
     Garbled,
@@ -200,9 +204,20 @@ struct Process {
 }
 
 impl Process {
+    /// Waits until it has ended, and with it everything in its namespace.
+    fn wait(&self) -> Result<(), LaunchError> {
+        loop {
+            match poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], None) {
+                Err(rustix::io::Errno::INTR) => {}
+                waited => return waited.map(drop).map_err(ours("waiting for the command")),
+            }
+        }
+    }
+
+    /// Waits, and leaves nothing of it.
     fn reap(&self) -> Result<(), LaunchError> {
         if !self.child {
-            return Ok(());
+            return self.wait();
         }
         let error = io::Error::from_raw_os_error;
         sys::reap(&self.pidfd).map_err(|errno| ours("waiting for the sandbox")(error(errno)))

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -32,6 +33,7 @@ use crate::wire::REPORT_BYTES;
 pub struct Session {
     confinement: Confinement,
     run_as: RunAs,
+    parked: u32,
     place: Mutex<Place>,
 }
 
@@ -44,11 +46,11 @@ struct Place {
 }
 
 impl Session {
-    /// Makes the place.
-    pub fn open(confinement: Confinement, run_as: RunAs) -> Result<Self, LaunchError> {
+    /// Makes the place. So many first processes of commands wait ready in it; with none, each is started when it is asked for.
+    pub fn open(confinement: Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
         confinement.held_against(given)?;
-        let place = Mutex::new(Place::new(&confinement, run_as)?);
-        Ok(Self { confinement, run_as, place })
+        let place = Mutex::new(Place::new(&confinement, run_as, parked)?);
+        Ok(Self { confinement, run_as, parked, place })
     }
 
     /// Starts a command in it.
@@ -57,7 +59,7 @@ impl Session {
         let ends = Ends::new(&plan, command, self.confinement.limits.output)?;
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if covered(&self.confinement) != place.covered {
-            *place = Place::new(&self.confinement, self.run_as)?;
+            *place = Place::new(&self.confinement, self.run_as, self.parked)?;
         }
         let began = Instant::now();
         let pidfd = place.request(&ends, &plan)?;
@@ -74,11 +76,11 @@ fn covered(confinement: &Confinement) -> Vec<Option<(u64, u64)>> {
 }
 
 impl Place {
-    fn new(confinement: &Confinement, run_as: RunAs) -> Result<Self, LaunchError> {
+    fn new(confinement: &Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
         let covered = covered(confinement);
         // The command of this plan is never started.
         let nothing = Command { argv: vec!["/".into()], stdin: Vec::new() };
-        let plan = Plan::new(confinement, &nothing, identity(run_as)?, &ThisHost)?.for_session();
+        let plan = Plan::new(confinement, &nothing, identity(run_as)?, &ThisHost)?.for_session(parked);
         let written = carried::sealed(c"byleave-plan", &plan.encode())?;
         let (requests, inner) = leash()?;
         let null = fs::File::options()
@@ -111,6 +113,12 @@ impl Place {
         let mut message = [0u8; REPORT_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
+        // A session that says nothing is one that has come to harm.
+        let mut asked = [PollFd::new(&self.requests, PollFlags::IN)];
+        let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+        if poll(&mut asked, Some(&patience)).map_err(ours("waiting for the session"))? == 0 {
+            return Err(LaunchError::Silent);
+        }
         let length = loop {
             let mut parts = [rustix::io::IoSliceMut::new(&mut message)];
             match recvmsg(&self.requests, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {

@@ -10,6 +10,7 @@ impl Plan {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Writer { bytes: Vec::with_capacity(8192) };
         bytes.number(self.part as u64);
+        bytes.number(self.parked.into());
         bytes.number(self.identity.uid.into());
         bytes.number(self.identity.gid.into());
         bytes.count(self.mounts.len());

@@ -62,6 +62,8 @@ pub trait Host {
 pub struct Plan {
     /// How much of it is done.
     pub part: Part,
+    /// In a session: how many first processes of commands wait ready.
+    pub parked: u32,
     /// Who it is.
     pub identity: Identity,
     /// Whether it has a network of its own.
@@ -139,6 +141,7 @@ impl Plan {
         let variable = |(name, value): (&String, &String)| text(format!("{name}={value}"), "the environment");
         Ok(Self {
             part: Part::Whole,
+            parked: 0,
             identity,
             network_apart,
             mounts,
@@ -159,8 +162,9 @@ impl Plan {
 
 impl Plan {
     /// Of this plan, what makes the place that a session's commands run in.
-    pub(crate) fn for_session(mut self) -> Self {
+    pub(crate) fn for_session(mut self, parked: u32) -> Self {
         self.part = Part::Session;
+        self.parked = parked;
         self
     }
 

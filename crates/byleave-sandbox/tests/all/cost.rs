@@ -37,23 +37,29 @@ fn launch_cost() {
     let mut confinement = confinement(workspace.path());
     let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
     confinement.environment = environment.into_iter().collect();
-    let session = Session::open(confinement.clone(), RunAs::Caller).unwrap();
+    let session = Session::open(confinement.clone(), RunAs::Caller, 0).unwrap();
+    let pool = Session::open(confinement.clone(), RunAs::Caller, 3).unwrap();
     let command = bash("true");
-    let mut times: [Vec<Duration>; 3] = Default::default();
+    let mut times: [Vec<Duration>; 4] = Default::default();
     for _ in 0..ROUNDS {
-        let ways: [&dyn Fn(); 3] = [&bare, &|| drop(launch::run(&confinement, &command).unwrap()), &|| {
-            drop(session.start(&command).unwrap().finish().unwrap())
-        }];
+        let in_session = |session: &Session| drop(session.start(&command).unwrap().finish().unwrap());
+        let ways: [&dyn Fn(); 4] = [
+            &bare,
+            &|| drop(launch::run(&confinement, &command).unwrap()),
+            &|| in_session(&session),
+            &|| in_session(&pool),
+        ];
         for (way, times) in ways.iter().zip(&mut times) {
             let began = Instant::now();
             way();
             times.push(began.elapsed());
         }
     }
-    let [bare, one_shot, session] = times.each_mut().map(|times| p50(times));
+    let [bare, one_shot, session, pool] = times.each_mut().map(|times| p50(times));
     println!(
-        "bash -c true, p50 of {ROUNDS}: bare {bare:.2} ms, one-shot {one_shot:.2} ms ({:.2}), session {session:.2} ms ({:.2})",
+        "bash -c true, p50 of {ROUNDS}: bare {bare:.2} ms, one-shot {one_shot:.2} ms ({:.2}), session {session:.2} ms ({:.2}), pool {pool:.2} ms ({:.2})",
         one_shot / bare,
-        session / bare
+        session / bare,
+        pool / bare
     );
 }

@@ -49,6 +49,8 @@ fn corpus() -> Vec<Case> {
 enum Means {
     OneShot,
     Session,
+    /// A session with a first process that waits ready.
+    Pool,
     /// Without the file layer's masks, protections and the empty home directory.
     NoMasks,
     /// With the network of the machine.
@@ -57,7 +59,8 @@ enum Means {
 }
 
 impl Means {
-    const ALL: [Self; 5] = [Self::OneShot, Self::Session, Self::NoMasks, Self::HostNetwork, Self::Nothing];
+    const ALL: [Self; 6] =
+        [Self::OneShot, Self::Session, Self::Pool, Self::NoMasks, Self::HostNetwork, Self::Nothing];
 }
 
 // req: E2
@@ -72,6 +75,12 @@ fn every_attempt_is_held_by_a_one_shot_sandbox() {
 #[test]
 fn every_attempt_is_held_by_a_session() {
     on_a_machine("escapes::every_attempt_is_held_by_a_session", || every_attempt_is_held(Means::Session));
+}
+
+// req: E2
+#[test]
+fn every_attempt_is_held_by_a_pool() {
+    on_a_machine("escapes::every_attempt_is_held_by_a_pool", || every_attempt_is_held(Means::Pool));
 }
 
 fn every_attempt_is_held(means: Means) {
@@ -146,7 +155,7 @@ fn supervise() {
             confinement.files.protected.clear();
         }
         Means::HostNetwork => confinement.network = Network::Host,
-        Means::OneShot | Means::Session | Means::Nothing => {}
+        Means::OneShot | Means::Session | Means::Pool | Means::Nothing => {}
     }
     let tripwire = Tripwire::set(&confinement.files.writable).unwrap();
     let confined =
@@ -155,7 +164,12 @@ fn supervise() {
         0 => RunAs::User(Identity { uid: UID, gid: UID }),
         _ => RunAs::Caller,
     };
-    let session = (means == Means::Session).then(|| Session::open(confinement.clone(), run_as).unwrap());
+    let parked = match means {
+        Means::Session => Some(0),
+        Means::Pool => Some(2),
+        _ => None,
+    };
+    let session = parked.map(|parked| Session::open(confinement.clone(), run_as, parked).unwrap());
     let running = match &session {
         Some(session) => session.start(&confined),
         None => launch::start(&confinement, &confined, run_as),
@@ -273,7 +287,7 @@ impl Machine {
         let held = verify.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success();
         let word = if held { "held" } else { "ESCAPED" };
         println!("{:28} {word:8} {:?} {} ms", case.id, means, began.elapsed().as_millis());
-        if !held && matches!(means, Means::OneShot | Means::Session) {
+        if !held && matches!(means, Means::OneShot | Means::Session | Means::Pool) {
             println!(
                 "{}",
                 String::from_utf8_lossy(&fs::read(OUT).unwrap()).chars().take(600).collect::<String>()

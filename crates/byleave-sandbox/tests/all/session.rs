@@ -25,8 +25,8 @@ fn commands_of_a_session_share_a_place_and_no_processes() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let session =
-        Session::open(confinement(workspace.path()), RunAs::Caller).unwrap_or_else(|error| panic!("{error}"));
+    let session = Session::open(confinement(workspace.path()), RunAs::Caller, 0)
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(run(&session, "exit 7").status, Status::Exited(7));
     assert_eq!(seen(&session, "echo $$; ls -d /proc/[0-9]* | wc -l"), "2\n4\n", "init, bash, ls and wc");
     assert_eq!(seen(&session, "echo kept > /tmp/kept; ls /proc/self/fd"), "0\n1\n2\n3\n");
@@ -54,7 +54,7 @@ fn a_place_whose_mask_has_gone_stale_is_made_anew() {
     fs::write(root.join(".env"), "SECRET-1").unwrap();
     let mut confinement = confinement(&root);
     confinement.files.hidden.push(root.join(".env"));
-    let session = Session::open(confinement, RunAs::Caller).unwrap();
+    let session = Session::open(confinement, RunAs::Caller, 0).unwrap();
     assert!(!seen(&session, "cat .env").contains("SECRET"));
     fs::write(root.join("new"), "SECRET-2").unwrap();
     fs::rename(root.join("new"), root.join(".env")).unwrap();
@@ -68,7 +68,7 @@ fn many_commands_leave_nothing_behind() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let session = Session::open(confinement(workspace.path()), RunAs::Caller).unwrap();
+    let session = Session::open(confinement(workspace.path()), RunAs::Caller, 2).unwrap();
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
     run(&session, "true");
     let before = open();
@@ -85,7 +85,7 @@ fn many_commands_leave_nothing_behind() {
     assert!(!of_mine("4444"), "a process survived");
     let mut limited = confinement(workspace.path());
     limited.limits.wall = Duration::from_millis(300);
-    let session = Session::open(limited, RunAs::Caller).unwrap();
+    let session = Session::open(limited, RunAs::Caller, 0).unwrap();
     assert_eq!(run(&session, "sleep 4444").status, Status::Signalled(9));
     assert_eq!(run(&session, "echo on").status, Status::Exited(0));
 }
