@@ -9,10 +9,10 @@
 #[path = "mod.rs"]
 mod init;
 #[path = "../kernel.rs"]
-#[allow(dead_code, unused_imports, reason = "the launcher uses the rest")]
+#[expect(dead_code, unused_imports, reason = "the launcher uses the rest")]
 mod kernel;
 #[path = "../wire.rs"]
-#[allow(dead_code, reason = "the launcher uses the rest")]
+#[expect(dead_code, reason = "the launcher uses the rest")]
 mod wire;
 
 use core::arch::{asm, naked_asm};

@@ -43,6 +43,8 @@ struct Place {
     process: Process,
     requests: OwnedFd,
     covered: Vec<Option<(u64, u64)>>,
+    /// What every command has in common.
+    plan: Plan,
 }
 
 impl Session {
@@ -55,12 +57,12 @@ impl Session {
 
     /// Starts a command in it.
     pub fn start(&self, command: &Command) -> Result<Running, LaunchError> {
-        let plan = Plan::new(&self.confinement, command, identity(self.run_as)?, &ThisHost)?.for_command();
-        let ends = Ends::new(&plan, command, self.confinement.limits.output)?;
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if covered(&self.confinement) != place.covered {
             *place = Place::new(&self.confinement, self.run_as, self.parked)?;
         }
+        let plan = place.plan.with_command(&self.confinement, command)?;
+        let ends = Ends::new(&plan, command, self.confinement.limits.output)?;
         let began = Instant::now();
         let pidfd = place.request(&ends, &plan)?;
         drop(place);
@@ -91,7 +93,8 @@ impl Place {
         let given = [null.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
         let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as)?;
         drop(inner);
-        let place = Self { process: Process { pidfd, child: true }, requests, covered };
+        let common = plan.clone().for_command();
+        let place = Self { process: Process { pidfd, child: true }, requests, covered, plan: common };
         place.answered(&plan)?;
         Ok(place)
     }

@@ -132,12 +132,9 @@ impl Plan {
         let network_apart = confinement.network != Network::Host;
         let scratch_bytes = confinement.limits.tmp;
         let mounts = mounts::program(files, scratch_bytes, network_apart, host)?;
-        let program = command.argv.first().ok_or(PlanError::Empty)?;
         if host.kind(&files.cwd) != Some(Kind::Directory) {
             return Err(PlanError::Missing(files.cwd.clone()));
         }
-        let search =
-            confinement.environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
         let variable = |(name, value): (&String, &String)| text(format!("{name}={value}"), "the environment");
         Ok(Self {
             part: Part::Whole,
@@ -146,12 +143,8 @@ impl Plan {
             network_apart,
             mounts,
             cwd: text(&files.cwd, "the working directory")?,
-            programs: programs(program, search)?,
-            argv: command
-                .argv
-                .iter()
-                .map(|argument| text(argument, "an argument"))
-                .collect::<Result<_, _>>()?,
+            programs: programs(confinement, command)?,
+            argv: arguments(command)?,
             environment: confinement.environment.iter().map(variable).collect::<Result<_, _>>()?,
             limits: resources(&confinement.limits),
             landlock: landlock::rules(files, host)?,
@@ -174,10 +167,25 @@ impl Plan {
         self.mounts = mounts::processes();
         self
     }
+
+    /// This plan with another command.
+    pub(crate) fn with_command(
+        &self,
+        confinement: &Confinement,
+        command: &Command,
+    ) -> Result<Self, PlanError> {
+        Ok(Self { programs: programs(confinement, command)?, argv: arguments(command)?, ..self.clone() })
+    }
 }
 
-fn programs(program: &OsString, search: &str) -> Result<Vec<CString>, PlanError> {
+fn arguments(command: &Command) -> Result<Vec<CString>, PlanError> {
+    command.argv.iter().map(|argument| text(argument, "an argument")).collect()
+}
+
+fn programs(confinement: &Confinement, command: &Command) -> Result<Vec<CString>, PlanError> {
     let what = "the name of the program";
+    let program = command.argv.first().ok_or(PlanError::Empty)?;
+    let search = confinement.environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
     if program.is_empty() {
         return Err(PlanError::Empty);
     }

@@ -101,16 +101,17 @@ fn what_takes_too_long_is_killed_with_everything_it_started() {
     }
     let began = Instant::now();
     let many = "trap '' TERM; for i in $(seq 150); do setsid sleep 4242 & done; echo started; wait";
-    let outcome = run(many, |confinement| confinement.limits.wall = Duration::from_secs(2));
+    let outcome = run(many, |confinement| confinement.limits.wall = Duration::from_secs(4));
     assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), Some(Limit::Wall)));
     assert_eq!(text(&outcome.stdout), "started\n");
-    assert!(began.elapsed() < Duration::from_secs(10));
+    println!("killing 150 processes took {:?}", outcome.wall.saturating_sub(Duration::from_secs(4)));
+    assert!(began.elapsed() < Duration::from_secs(12));
     let spin = run("exec bash -c 'while :; do :; done'", |confinement| {
         confinement.limits.cpu = Duration::from_secs(1);
         confinement.limits.wall = Duration::from_secs(20);
     });
     assert_eq!((spin.status, spin.ended_by), (Status::Signalled(24), Some(Limit::Cpu)));
-    assert!(spin.cpu >= Duration::from_millis(900), "{:?}", spin.cpu);
+    assert!(spin.cpu >= Duration::from_millis(500), "{:?}", spin.cpu);
 }
 
 // req: E2
