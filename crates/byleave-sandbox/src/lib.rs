@@ -10,6 +10,19 @@
 //! weaker than it was asked for. The only crate with `unsafe`.
 
 pub mod confinement;
+pub mod filter;
 pub mod guarantee;
+// The program of the first process inside is built by the build script; here it is compiled to be looked at and tested.
+#[cfg(test)]
+#[expect(dead_code, reason = "its entry is in another program")]
+mod init;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the first process inside uses the rest"))]
+mod kernel;
+pub mod launch;
 pub mod limits;
 pub mod marked;
+pub mod plan;
+pub mod preset;
+mod sys;
+pub mod tripwire;
+pub mod wire;

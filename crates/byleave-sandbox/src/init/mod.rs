@@ -1,0 +1,310 @@
+//! The first process inside: builds the place by the plan, gives up every power, starts the command and ends with it.
+//!
+//! It has no heap, no environment and no libc. It must never start the command unless every step before succeeded, and never
+//! outlive the launcher: when the leash goes, it ends, and the kernel ends everything else in its namespace.
+
+mod digits;
+mod session;
+mod sys;
+
+use core::ffi::CStr;
+
+use self::digits::Digits;
+use crate::kernel::{
+    CLOSE_RANGE_CLOEXEC, EINVAL, ENOENT, Errno, close, close_from, drop_capabilities, dup3, exit, prctl,
+    signals_blocked,
+};
+use crate::wire::{
+    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, Reader, SLOTS, Step,
+};
+
+/// The descriptor that the plan is open on.
+const PLAN: i32 = 3;
+/// The descriptor that ends with the launcher, and that takes the reports.
+const LEASH: i32 = 4;
+/// What a process returns that did not come so far as to start the command.
+const EXIT_FAULT: usize = 125;
+
+const PR_SET_DUMPABLE: usize = 4;
+const PR_CAPBSET_DROP: usize = 24;
+const PR_SET_SECUREBITS: usize = 28;
+const PR_SET_NO_NEW_PRIVS: usize = 38;
+const PR_CAP_AMBIENT: usize = 47;
+const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
+/// No capabilities for root, none by changing the user, none raised again; each locked.
+const SECUREBITS: usize = 0b1110_1111;
+
+/// Where it went wrong, and the kernel's answer.
+struct Fault {
+    step: Step,
+    index: u32,
+    errno: Errno,
+}
+
+fn at(step: Step) -> impl Fn(Errno) -> Fault {
+    move |errno| Fault { step, index: 0, errno }
+}
+
+const GARBLED: Fault = Fault { step: Step::Read, index: 0, errno: EINVAL };
+
+/// Does everything, in order.
+pub(crate) fn run() -> ! {
+    let Err(fault) = live();
+    run_fault(&fault)
+}
+
+fn run_fault(fault: &Fault) -> ! {
+    report([REPORT_FAULT, fault.step as u32, fault.index, fault.errno.0.cast_unsigned()], 0);
+    exit(EXIT_FAULT)
+}
+
+/// What an enum without values says: this does not return but to say why it failed.
+enum Never {}
+
+fn live() -> Result<Never, Fault> {
+    let plan = sys::map(PLAN).map_err(at(Step::Read))?;
+    close(PLAN).map_err(at(Step::Read))?;
+    let mut plan = Reader::new(plan);
+    let part = plan.part().ok_or(GARBLED)?;
+    let parked = plan.small().ok_or(GARBLED)?;
+    identity(&mut plan, part)?;
+    mount_all(&mut plan)?;
+    if part == Part::Session {
+        return if parked == 0 { session::serve() } else { session::park(&plan, parked) };
+    }
+    let command = Command::read(&mut plan).ok_or(GARBLED)?;
+    harden(&mut plan)?;
+    start(&command)
+}
+
+/// Gives up every power.
+fn harden(plan: &mut Reader<'_>) -> Result<(), Fault> {
+    // The order matters: limits while there are powers to set them; powers before the filter, which refuses nothing that
+    // dropping them needs; no new privileges before Landlock and the filter, which the kernel wants of the unprivileged.
+    limits(plan)?;
+    capabilities().map_err(at(Step::Capabilities))?;
+    prctl(PR_SET_NO_NEW_PRIVS, [1, 0, 0, 0]).map_err(at(Step::NoNewPrivileges))?;
+    landlock(plan)?;
+    sys::filter(plan.bytes().ok_or(GARBLED)?).map_err(at(Step::Filter))?;
+    // From here on nothing inside can look at this process, which has the user's id as well.
+    prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(Step::Dumpable)).map(drop)
+}
+
+/// One user and one group, each mapped to itself.
+fn identity(plan: &mut Reader<'_>, part: Part) -> Result<(), Fault> {
+    let fault = at(Step::Identity);
+    let uid = plan.number().ok_or(GARBLED)?;
+    let gid = plan.number().ok_or(GARBLED)?;
+    if part == Part::Command {
+        return Ok(());
+    }
+    sys::write_file(c"/proc/self/setgroups", b"deny").map_err(&fault)?;
+    for (path, id) in [(c"/proc/self/gid_map", gid), (c"/proc/self/uid_map", uid)] {
+        let mut map = Digits::new();
+        map.number(id).byte(b' ').number(id).byte(b' ').number(1);
+        sys::write_file(path, map.bytes()).map_err(&fault)?;
+    }
+    Ok(())
+}
+
+fn mount_all(plan: &mut Reader<'_>) -> Result<(), Fault> {
+    let mut held = [-1i32; SLOTS];
+    for index in 0..plan.small().ok_or(GARBLED)? {
+        let op = plan.op().ok_or(GARBLED)?;
+        mount(&op, &mut held).map_err(|errno| Fault { step: Step::Mount, index, errno })?;
+    }
+    Ok(())
+}
+
+fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
+    let mut hold = |slot: u32, mount: i32| match held.get_mut(slot as usize) {
+        Some(hand) => {
+            *hand = mount;
+            Ok(())
+        }
+        None => Err(EINVAL),
+    };
+    match *op {
+        Op::Seclude => sys::make_private(),
+        Op::Hold { slot, path, depth, access } => hold(slot, sys::clone_tree(path, depth, access)?),
+        Op::Seal => sys::seal(),
+        Op::Scratch { slot, bytes, inodes, mode, access } => {
+            let (mut size, mut count, mut octal) = (Digits::new(), Digits::new(), Digits::new());
+            size.number(bytes);
+            count.number(inodes);
+            octal.octal(u64::from(mode));
+            let options = [
+                (c"size", Some(size.text())),
+                (c"nr_inodes", Some(count.text())),
+                (c"mode", Some(octal.text())),
+            ];
+            hold(slot, sys::new_mount(c"tmpfs", &options, access)?)
+        }
+        Op::Terminals { slot } => {
+            let options = [(c"ptmxmode", Some(c"0666")), (c"mode", Some(c"620")), (c"newinstance", None)];
+            hold(slot, sys::new_mount(c"devpts", &options, Access::Device)?)
+        }
+        Op::Processes { slot } => hold(slot, sys::new_mount(c"proc", &[], Access::Write)?),
+        Op::Attach { slot, path, missing } => {
+            let mount = held.get(slot as usize).copied().ok_or(EINVAL)?;
+            sys::attach(mount, path, missing)
+        }
+        Op::Link { path, to } => sys::link(path, to),
+        Op::Write { path, text } => sys::write_file(path, text.to_bytes()),
+        Op::Loopback => sys::loopback_up(),
+        Op::Hostname { name } => sys::hostname(name),
+    }
+}
+
+fn limits(plan: &mut Reader<'_>) -> Result<(), Fault> {
+    for index in 0..plan.small().ok_or(GARBLED)? {
+        let resource = plan.small().ok_or(GARBLED)?;
+        let (soft, hard) = (plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?);
+        sys::limit(resource, soft, hard).map_err(|errno| Fault { step: Step::Limits, index, errno })?;
+    }
+    Ok(())
+}
+
+fn capabilities() -> Result<(), Errno> {
+    prctl(PR_CAP_AMBIENT, [PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0])?;
+    // Every capability that this kernel knows: it says when there are no more.
+    let mut capability = 0;
+    loop {
+        match prctl(PR_CAPBSET_DROP, [capability, 0, 0, 0]) {
+            Ok(_) => capability += 1,
+            Err(EINVAL) if capability > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    prctl(PR_SET_SECUREBITS, [SECUREBITS, 0, 0, 0])?;
+    drop_capabilities()
+}
+
+fn landlock(plan: &mut Reader<'_>) -> Result<(), Fault> {
+    let size = plan.number().ok_or(GARBLED)?;
+    let attr = [plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?];
+    let rules = plan.small().ok_or(GARBLED)?;
+    let fault = at(Step::Landlock);
+    if size == 0 {
+        return Ok(());
+    }
+    let size = usize::try_from(size).map_err(|_| GARBLED)?;
+    let ruleset = sys::landlock_ruleset(&attr, size).map_err(&fault)?;
+    for index in 0..rules {
+        let (path, access) = (plan.text().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?);
+        sys::landlock_rule(ruleset, path, access).map_err(|errno| Fault {
+            step: Step::Landlock,
+            index: index + 1,
+            errno,
+        })?;
+    }
+    sys::landlock_enter(ruleset).map_err(&fault)
+}
+
+/// What to start, as the plan has it.
+struct Command<'a> {
+    cwd: &'a CStr,
+    programs: Strings<'a>,
+    arguments: Strings<'a>,
+    environment: Strings<'a>,
+}
+
+/// Strings as the kernel takes them: addresses, and a null at the end.
+struct Strings<'a> {
+    addresses: &'a [usize],
+}
+
+impl<'a> Strings<'a> {
+    fn read(plan: &mut Reader<'a>) -> Option<Self> {
+        let count = usize::try_from(plan.number()?).ok()?;
+        let addresses = sys::room(count.checked_add(1)?).ok()?;
+        for address in addresses.iter_mut().take(count) {
+            *address = plan.text()?.as_ptr() as usize;
+        }
+        Some(Self { addresses })
+    }
+
+    fn each(&self) -> impl Iterator<Item = &'a CStr> {
+        self.addresses.iter().filter(|address| **address != 0).map(|address| {
+            // SAFETY: the address of a string in the plan, which stays mapped.
+            unsafe { CStr::from_ptr(core::ptr::with_exposed_provenance(*address)) }
+        })
+    }
+}
+
+impl<'a> Command<'a> {
+    fn read(plan: &mut Reader<'a>) -> Option<Self> {
+        Some(Self {
+            cwd: plan.text()?,
+            programs: Strings::read(plan)?,
+            arguments: Strings::read(plan)?,
+            environment: Strings::read(plan)?,
+        })
+    }
+}
+
+/// Starts the command as the second process, so that it is not one whose signals are ignored, and ends with it.
+fn start(command: &Command<'_>) -> Result<Never, Fault> {
+    let fault = at(Step::Start);
+    signals_blocked(u64::MAX).map_err(&fault)?;
+    let children = sys::child_signals().map_err(&fault)?;
+    let started = sys::fork().map_err(&fault)?;
+    if started == 0 {
+        let Err(errno) = become_command(command);
+        report([REPORT_NOT_STARTED, 0, 0, errno.0.cast_unsigned()], 0);
+        exit(127);
+    }
+    // Its output ends when it and its children have closed it, not when we do.
+    let null = sys::null().map_err(&fault)?;
+    for standard in 0..3 {
+        dup3(null, standard, 0).map_err(&fault)?;
+    }
+    let mut micros = 0u64;
+    loop {
+        while let Some((pid, status, used)) = sys::reap() {
+            micros = micros.saturating_add(used);
+            if pid == started {
+                report([REPORT_ENDED, 0, 0, status.cast_unsigned()], micros);
+                exit(0);
+            }
+        }
+        // The launcher never writes: whatever happens on the leash is its end.
+        if sys::wait_for_either(children, LEASH).map_err(&fault)? {
+            exit(EXIT_FAULT);
+        }
+        sys::drain(children);
+    }
+}
+
+fn become_command(command: &Command<'_>) -> Result<Never, Errno> {
+    sys::new_session()?;
+    sys::change_directory(command.cwd)?;
+    sys::default_signals()?;
+    signals_blocked(0)?;
+    // Marked, not closed: the leash still takes the report when the command cannot be started.
+    close_from(3, CLOSE_RANGE_CLOEXEC)?;
+    let (argv, envp) = (command.arguments.addresses.as_ptr(), command.environment.addresses.as_ptr());
+    let mut refused = ENOENT;
+    for program in command.programs.each() {
+        // SAFETY: both arrays end with the null that `Strings::read` left room for.
+        match unsafe { sys::exec(program, argv, envp) } {
+            ENOENT => {}
+            errno => refused = errno,
+        }
+    }
+    Err(refused)
+}
+
+fn report(words: [u32; 4], number: u64) {
+    sys::tell(LEASH, &message(words, number));
+}
+
+fn message(words: [u32; 4], number: u64) -> [u8; REPORT_BYTES] {
+    let mut message = [0u8; REPORT_BYTES];
+    let (head, tail) = message.split_at_mut(16);
+    for (place, word) in head.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    tail.copy_from_slice(&number.to_le_bytes());
+    message
+}

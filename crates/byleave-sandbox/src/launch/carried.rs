@@ -1,0 +1,39 @@
+//! What the launcher carries within itself: the program of the first process inside, as a sealed file in memory.
+
+use std::ffi::CStr;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+
+use super::{LaunchError, ours};
+
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/byleave-init"));
+
+/// The program of the first process inside, written once.
+pub(super) fn program() -> Result<BorrowedFd<'static>, LaunchError> {
+    static WRITTEN: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(written) = WRITTEN.get() {
+        return Ok(written.as_fd());
+    }
+    // Another thread may have been quicker; then its file is as good.
+    let written = sealed(c"byleave-init", PROGRAM)?;
+    Ok(WRITTEN.get_or_init(|| written).as_fd())
+}
+
+/// A file in memory with this content, which nobody can change.
+pub(super) fn sealed(name: &CStr, content: &[u8]) -> Result<OwnedFd, LaunchError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = match memfd_create(name, flags | MemfdFlags::EXEC) {
+        // A kernel before 6.3, where every file in memory can be run.
+        Err(Errno::INVAL) => memfd_create(name, flags),
+        made => made,
+    };
+    let mut file = std::fs::File::from(file.map_err(ours("making a file in memory"))?);
+    file.write_all(content).map_err(ours("writing a file in memory"))?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals).map_err(ours("sealing a file in memory"))?;
+    Ok(file.into())
+}

@@ -1,0 +1,118 @@
+//! What the first process inside reports, and how it is told to people.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, recv};
+
+use super::{LaunchError, Status, ours};
+use crate::plan::Plan;
+use crate::wire::{Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, REPORT_READY, Step};
+
+/// What the first process inside was doing when it failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inside {
+    /// The step.
+    pub step: Option<Step>,
+    /// The mount that it was at.
+    pub mount: Option<Op<CString>>,
+}
+
+impl fmt::Display for Inside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = match self.step {
+            None | Some(Step::Read) => "reading the plan",
+            Some(Step::Identity) => "mapping the user",
+            Some(Step::Mount) => return mount_told(self.mount.as_ref(), f),
+            Some(Step::Limits) => "setting limits",
+            Some(Step::Capabilities) => "dropping capabilities",
+            Some(Step::NoNewPrivileges) => "giving up new privileges",
+            Some(Step::Landlock) => "applying Landlock",
+            Some(Step::Filter) => "installing the system call filter",
+            Some(Step::Dumpable) => "hiding its memory",
+            Some(Step::Start) => "starting the command",
+        };
+        f.write_str(told)
+    }
+}
+
+fn mount_told(mount: Option<&Op<CString>>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match mount {
+        None => f.write_str("mounting"),
+        Some(Op::Seclude) => f.write_str("making mounts private"),
+        Some(Op::Hold { path, .. }) => write!(f, "taking `{}` in hand", path.to_string_lossy()),
+        Some(Op::Seal) => f.write_str("making everything read-only"),
+        Some(Op::Scratch { .. }) => f.write_str("making an empty file system"),
+        Some(Op::Terminals { .. }) => f.write_str("making terminals"),
+        Some(Op::Processes { .. }) => f.write_str("mounting the processes"),
+        Some(Op::Attach { path, .. }) => write!(f, "putting something at `{}`", path.to_string_lossy()),
+        Some(Op::Link { path, .. }) => write!(f, "making the link `{}`", path.to_string_lossy()),
+        Some(Op::Write { path, .. }) => write!(f, "writing `{}`", path.to_string_lossy()),
+        Some(Op::Loopback) => f.write_str("starting the loopback"),
+        Some(Op::Hostname { .. }) => f.write_str("naming the host"),
+    }
+}
+
+/// Reads what was reported. `None` when it was killed before it could report.
+pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Duration)>, LaunchError> {
+    let mut ended = None;
+    loop {
+        let mut message = [0u8; REPORT_BYTES];
+        // All of it is there: who writes has ended.
+        match recv(leash, &mut message, RecvFlags::DONTWAIT) {
+            Ok((REPORT_BYTES, _)) => {}
+            Ok((0, _)) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNRESET) => return Ok(ended),
+            Ok(_) => return Err(LaunchError::Garbled),
+            Err(errno) => return Err(ours("reading what the sandbox reports")(errno)),
+        }
+        let [kind, step, index, errno] = words(&message);
+        let errno = errno.cast_signed();
+        match kind {
+            REPORT_FAULT => return Err(fault(step, index, errno, plan)),
+            REPORT_NOT_STARTED => ended = Some((Status::NotStarted(errno), Duration::ZERO)),
+            // Said by a process that did not become the command, it adds nothing.
+            REPORT_ENDED if ended.is_none() => ended = Some((status(errno), cpu(&message))),
+            _ => {}
+        }
+    }
+}
+
+/// Whether a session says that it is ready.
+pub(super) fn ready(message: &[u8; REPORT_BYTES], plan: &Plan) -> Result<(), LaunchError> {
+    match words(message) {
+        [REPORT_READY, ..] => Ok(()),
+        [REPORT_FAULT, step, index, errno] => Err(fault(step, index, errno.cast_signed(), plan)),
+        _ => Err(LaunchError::Garbled),
+    }
+}
+
+fn fault(step: u32, index: u32, errno: i32, plan: &Plan) -> LaunchError {
+    let step = Step::ALL.get(step as usize).copied();
+    let mount = plan.mounts.get(index as usize).filter(|_| step == Some(Step::Mount)).cloned();
+    LaunchError::Inside { inside: Inside { step, mount }, error: io::Error::from_raw_os_error(errno) }
+}
+
+fn words(message: &[u8; REPORT_BYTES]) -> [u32; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(message.as_chunks::<4>().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    words
+}
+
+fn cpu(message: &[u8; REPORT_BYTES]) -> Duration {
+    message
+        .last_chunk::<8>()
+        .map_or(Duration::ZERO, |micros| Duration::from_micros(u64::from_le_bytes(*micros)))
+}
+
+/// A status as `wait` has it.
+fn status(status: i32) -> Status {
+    match status & 0x7f {
+        0 => Status::Exited(status >> 8 & 0xff),
+        signal => Status::Signalled(signal),
+    }
+}

@@ -1,0 +1,79 @@
+//! Landlock: a second lock on what can be written, which holds even where a mount was forgotten.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use super::{Host, Kind, PlanError, path_text};
+use crate::confinement::Files;
+
+/// What may be done beneath which paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Landlock {
+    /// How many bytes of the following three numbers this kernel knows.
+    pub size: u64,
+    /// The operations on files that are refused unless a rule allows them.
+    pub files: u64,
+    /// What is kept within: signals, and local sockets without a path.
+    pub scoped: u64,
+    /// What is allowed.
+    pub rules: Vec<Rule>,
+}
+
+/// What may be done beneath one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The path, as it is inside.
+    pub path: CString,
+    /// The operations.
+    pub access: u64,
+}
+
+const EXECUTE: u64 = 1;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const MAKE_CHAR: u64 = 1 << 6;
+const MAKE_BLOCK: u64 = 1 << 11;
+const REFER: u64 = 1 << 13;
+const TRUNCATE: u64 = 1 << 14;
+const IOCTL_DEV: u64 = 1 << 15;
+const FIRST_VERSION: u64 = (1 << 13) - 1;
+const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
+/// What can be said of a file that is no directory.
+const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+
+/// The rules for these files: everything can be read, what is writable can be written. `None` without Landlock.
+pub(super) fn rules(files: &Files, host: &impl Host) -> Result<Option<Landlock>, PlanError> {
+    let version = host.landlock();
+    if version == 0 {
+        return Ok(None);
+    }
+    let mut all = FIRST_VERSION;
+    for (since, right) in [(2, REFER), (3, TRUNCATE), (5, IOCTL_DEV)] {
+        if version >= since {
+            all |= right;
+        }
+    }
+    let size = match version {
+        ..4 => 8,
+        4..6 => 16,
+        6.. => 24,
+    };
+    let rule = |path: &Path, access: u64| path_text(path).map(|path| Rule { path, access: access & all });
+    let mut rules = vec![
+        rule(Path::new("/"), READ)?,
+        rule(Path::new("/dev"), READ | WRITE_FILE | IOCTL_DEV)?,
+        rule(Path::new("/proc"), READ | WRITE_FILE)?,
+    ];
+    let no_devices = !(MAKE_CHAR | MAKE_BLOCK);
+    rules.push(rule(Path::new("/dev/shm"), no_devices)?);
+    let scratch = ["/tmp", "/var/tmp"].map(Path::new).into_iter().chain(files.home.as_deref());
+    for path in scratch.filter(|path| host.kind(path) == Some(Kind::Directory)) {
+        rules.push(rule(path, no_devices)?);
+    }
+    for path in &files.writable {
+        let of_its_kind = if host.kind(path) == Some(Kind::Directory) { u64::MAX } else { OF_A_FILE };
+        rules.push(rule(path, no_devices & of_its_kind)?);
+    }
+    Ok(Some(Landlock { size, files: all, scoped: if version >= 6 { 3 } else { 0 }, rules }))
+}

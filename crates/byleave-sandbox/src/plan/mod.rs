@@ -1,0 +1,242 @@
+//! The plan: a confinement and a command turned into exactly what the first process inside will do, step by step.
+//!
+//! Looks at what is where through [`Host`] and does nothing, so that its order can be tested without privileges.
+
+mod encode;
+mod landlock;
+mod mounts;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+pub use landlock::{Landlock, Rule};
+
+use crate::confinement::{Confinement, Network};
+use crate::filter::{self, Arch, TooFar};
+use crate::limits::Limits;
+use crate::wire::{Op, Part};
+
+/// A command: a program and its arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Command {
+    /// The program, then what it is given. Without a slash, the program is looked for in the confinement's `PATH`.
+    pub argv: Vec<OsString>,
+    /// What it can read from its standard input.
+    pub stdin: Vec<u8>,
+}
+
+/// The user and the group that a command runs as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A file, a socket, or what else there is.
+    File,
+}
+
+/// The machine as a plan needs to know it.
+pub trait Host {
+    /// What is at a path, without following a link at its end.
+    fn kind(&self, path: &Path) -> Option<Kind>;
+
+    /// The version of Landlock; zero without.
+    fn landlock(&self) -> u32;
+}
+
+/// What the first process inside will do, in the order of the fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How much of it is done.
+    pub part: Part,
+    /// In a session: how many first processes of commands wait ready.
+    pub parked: u32,
+    /// Who it is.
+    pub identity: Identity,
+    /// Whether it has a network of its own.
+    pub network_apart: bool,
+    /// What it mounts, in order.
+    pub mounts: Vec<Op<CString>>,
+    /// Where the command starts.
+    pub cwd: CString,
+    /// The places where the program may be; the first that can be run is.
+    pub programs: Vec<CString>,
+    /// What the program is given, its name first.
+    pub argv: Vec<CString>,
+    /// The environment of the program.
+    pub environment: Vec<CString>,
+    /// Limits: resource, value at which it is told, value that it cannot pass.
+    pub limits: Vec<(u32, u64, u64)>,
+    /// What may be done beneath which paths; `None` where the kernel has no Landlock.
+    pub landlock: Option<Landlock>,
+    /// The system call filter, as the kernel takes it.
+    pub filter: Vec<u8>,
+}
+
+/// Why there is no plan for a confinement.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A path is not absolute, or has `.` or `..` in it.
+    #[error("cannot confine to `{}`: the path is not absolute and resolved; resolve it first", .0.display())]
+    Unresolved(PathBuf),
+    /// A path is a symbolic link.
+    #[error("cannot confine to `{}`: it is a symbolic link; name what it leads to", .0.display())]
+    Link(PathBuf),
+    /// Something that has to be there is not.
+    #[error("cannot confine to `{}`: there is no such directory or file", .0.display())]
+    Missing(PathBuf),
+    /// A writable path would show the home directory, which is to be hidden.
+    #[error("cannot let the command write `{}`: the home directory lies in it, and is hidden; name a directory beneath the home directory", .0.display())]
+    ShowsHome(PathBuf),
+    /// A writable path would show all that is mounted.
+    #[error("cannot let the command write `{}`: it holds what the sandbox itself stands on; name a directory beneath it", .0.display())]
+    TooMuch(PathBuf),
+    /// Too many writable paths and toolchains.
+    #[error(
+        "cannot confine the command: more than {0} paths are writable or readable beneath the home directory; name those above them"
+    )]
+    TooMany(usize),
+    /// A zero byte in a path, an argument or the environment.
+    #[error("cannot run the command: a zero byte in {0}")]
+    ZeroByte(&'static str),
+    /// There is no command.
+    #[error("cannot run the command: it is empty")]
+    Empty,
+    /// The system call filter cannot be compiled.
+    #[error(transparent)]
+    Filter(#[from] TooFar),
+}
+
+impl Plan {
+    /// The plan for a command in a confinement on this host.
+    pub fn new(
+        confinement: &Confinement,
+        command: &Command,
+        identity: Identity,
+        host: &impl Host,
+    ) -> Result<Self, PlanError> {
+        let files = &confinement.files;
+        let network_apart = confinement.network != Network::Host;
+        let scratch_bytes = confinement.limits.tmp;
+        let mounts = mounts::program(files, scratch_bytes, network_apart, host)?;
+        if host.kind(&files.cwd) != Some(Kind::Directory) {
+            return Err(PlanError::Missing(files.cwd.clone()));
+        }
+        let variable = |(name, value): (&String, &String)| text(format!("{name}={value}"), "the environment");
+        Ok(Self {
+            part: Part::Whole,
+            parked: 0,
+            identity,
+            network_apart,
+            mounts,
+            cwd: text(&files.cwd, "the working directory")?,
+            programs: programs(confinement, command)?,
+            argv: arguments(command)?,
+            environment: confinement.environment.iter().map(variable).collect::<Result<_, _>>()?,
+            limits: resources(&confinement.limits),
+            landlock: landlock::rules(files, host)?,
+            filter: filter::compile(Arch::HERE)?.bytes(),
+        })
+    }
+}
+
+impl Plan {
+    /// Of this plan, what makes the place that a session's commands run in.
+    pub(crate) fn for_session(mut self, parked: u32) -> Self {
+        self.part = Part::Session;
+        self.parked = parked;
+        self
+    }
+
+    /// Of this plan, what is left to do for a command where the place stands: the processes that it sees are its own.
+    pub(crate) fn for_command(mut self) -> Self {
+        self.part = Part::Command;
+        self.mounts = mounts::processes();
+        self
+    }
+
+    /// This plan with another command.
+    pub(crate) fn with_command(
+        &self,
+        confinement: &Confinement,
+        command: &Command,
+    ) -> Result<Self, PlanError> {
+        Ok(Self { programs: programs(confinement, command)?, argv: arguments(command)?, ..self.clone() })
+    }
+}
+
+fn arguments(command: &Command) -> Result<Vec<CString>, PlanError> {
+    command.argv.iter().map(|argument| text(argument, "an argument")).collect()
+}
+
+fn programs(confinement: &Confinement, command: &Command) -> Result<Vec<CString>, PlanError> {
+    let what = "the name of the program";
+    let program = command.argv.first().ok_or(PlanError::Empty)?;
+    let search = confinement.environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
+    if program.is_empty() {
+        return Err(PlanError::Empty);
+    }
+    if program.as_bytes().contains(&b'/') {
+        return Ok(vec![text(program, what)?]);
+    }
+    // An empty or relative entry would mean the working directory, which the command can write.
+    let absolute = search.split(':').map(Path::new).filter(|directory| directory.is_absolute());
+    absolute.map(|directory| text(directory.join(program), what)).collect()
+}
+
+/// Limits that the kernel keeps for each process or for each user, by its own numbers.
+fn resources(limits: &Limits) -> Vec<(u32, u64, u64)> {
+    const CPU: u32 = 0;
+    const FILE: u32 = 1;
+    const DATA: u32 = 2;
+    const CORE: u32 = 4;
+    const PROCESSES: u32 = 6;
+    const DESCRIPTORS: u32 = 7;
+    const LOCKED: u32 = 8;
+    const QUEUES: u32 = 12;
+    let cpu = limits.cpu.as_secs().max(1);
+    let fixed = |resource, value| (resource, value, value);
+    vec![
+        // Told at the limit, killed a second later.
+        (CPU, cpu, cpu + 1),
+        fixed(FILE, limits.file),
+        fixed(DATA, limits.memory),
+        fixed(CORE, 0),
+        // The first process inside counts as well.
+        fixed(PROCESSES, u64::from(limits.pids) + 1),
+        fixed(DESCRIPTORS, 4096),
+        fixed(LOCKED, 64 << 10),
+        fixed(QUEUES, 0),
+    ]
+}
+
+fn text(text: impl Into<OsString>, what: &'static str) -> Result<CString, PlanError> {
+    CString::new(text.into().into_vec()).map_err(|_| PlanError::ZeroByte(what))
+}
+
+fn path_text(path: &Path) -> Result<CString, PlanError> {
+    text(path, "a path")
+}
+
+/// Refuses a path that does not say plainly where it leads.
+fn resolved(path: &Path) -> Result<(), PlanError> {
+    let plain = |component| matches!(component, Component::RootDir | Component::Normal(_));
+    if path.is_absolute() && path.components().all(plain) {
+        Ok(())
+    } else {
+        Err(PlanError::Unresolved(path.to_path_buf()))
+    }
+}

@@ -1,0 +1,308 @@
+//! The mount program: which file system the command finds.
+//!
+//! The order is the safety of it. What stays writable is taken in hand *before* everything is sealed; what is empty is put in
+//! place before what lies in it; what is protected comes after the writable that it lies in, and with it every directory on the
+//! way becomes a mount point, because a mount point cannot be renamed away; masks come last but for the processes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use super::{Host, Kind, PlanError, path_text, resolved, text};
+use crate::confinement::Files;
+use crate::wire::{Access, Depth, Missing, Op, SLOTS};
+
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Where others leave sockets, logs, disks and backups: hidden in every confinement, where they exist.
+const HIDDEN_EVERYWHERE: [&str; 10] = [
+    "/run",
+    "/mnt",
+    "/media",
+    "/boot",
+    "/srv",
+    "/lost+found",
+    "/var/log",
+    "/var/spool",
+    "/var/lib/docker",
+    "/var/lib/containers",
+];
+const INODES: u64 = 100_000;
+
+/// The steps that make these files, in order.
+pub(super) fn program(
+    files: &Files,
+    scratch_bytes: u64,
+    network_apart: bool,
+    host: &impl Host,
+) -> Result<Vec<Op<CString>>, PlanError> {
+    check(files, host)?;
+    let mut program = Program::new(files, host)?;
+    program.ops.push(Op::Seclude);
+    program.hold_devices()?;
+    program.hold_kept()?;
+    program.ops.push(Op::Seal);
+    program.devices()?;
+    program.scratch(files, scratch_bytes)?;
+    program.attach_kept()?;
+    program.protect(files)?;
+    program.hide()?;
+    program.finish(network_apart)?;
+    Ok(program.ops)
+}
+
+/// The steps that show a command its own processes.
+pub(super) fn processes() -> Vec<Op<CString>> {
+    vec![Op::Processes { slot: 0 }, Op::Attach { slot: 0, path: c"/proc".into(), missing: Missing::Fault }]
+}
+
+fn check(files: &Files, host: &impl Host) -> Result<(), PlanError> {
+    let named = [&files.home_readable, &files.writable, &files.hidden, &files.protected];
+    for path in named.into_iter().flatten().chain(&files.home).chain([&files.cwd]) {
+        resolved(path)?;
+        if host.kind(path) == Some(Kind::Link) {
+            return Err(PlanError::Link(path.clone()));
+        }
+    }
+    for path in &files.writable {
+        if host.kind(path).is_none() {
+            return Err(PlanError::Missing(path.clone()));
+        }
+        if files.home.as_ref().is_some_and(|home| home.starts_with(path)) {
+            return Err(PlanError::ShowsHome(path.clone()));
+        }
+        let ours = ["/dev", "/proc", "/sys", "/tmp", "/var/tmp"].map(Path::new);
+        let beneath_the_kernel = ["/dev", "/proc", "/sys"].iter().any(|place| path.starts_with(place));
+        if ours.iter().any(|place| place.starts_with(path)) || beneath_the_kernel {
+            return Err(PlanError::TooMuch(path.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// A tree that is seen inside as it is outside.
+struct Kept {
+    path: PathBuf,
+    access: Access,
+    kind: Kind,
+    slot: u32,
+}
+
+struct Program<'a, H> {
+    host: &'a H,
+    ops: Vec<Op<CString>>,
+    kept: Vec<Kept>,
+    /// What is emptied: beneath it only what is kept can be seen.
+    emptied: BTreeSet<PathBuf>,
+    /// What is covered once everything else is in place.
+    masked: BTreeMap<PathBuf, Kind>,
+}
+
+impl<'a, H: Host> Program<'a, H> {
+    fn new(files: &Files, host: &'a H) -> Result<Self, PlanError> {
+        let mut kept: BTreeMap<PathBuf, Access> = BTreeMap::new();
+        let readable = files.home_readable.iter().filter(|path| host.kind(path).is_some());
+        kept.extend(readable.map(|path| (path.clone(), Access::Read)));
+        kept.extend(files.writable.iter().map(|path| (path.clone(), Access::Write)));
+        // By path, so that what lies in another comes after it.
+        let kept: Vec<Kept> = (1u32..)
+            .zip(kept)
+            .filter_map(|(slot, (path, access))| Some(Kept { kind: host.kind(&path)?, path, access, slot }))
+            .collect();
+        if kept.len() + DEVICES.len() >= SLOTS - 1 {
+            return Err(PlanError::TooMany(SLOTS - DEVICES.len() - 2));
+        }
+        let mut emptied = BTreeSet::from(["/dev", "/tmp", "/var/tmp"].map(PathBuf::from));
+        emptied.extend(files.home.clone());
+        let mut masked = BTreeMap::new();
+        let everywhere = HIDDEN_EVERYWHERE.map(PathBuf::from).into_iter();
+        for path in
+            everywhere.filter(|path| host.kind(path) == Some(Kind::Directory)).chain(files.hidden.clone())
+        {
+            match host.kind(&path) {
+                // What holds something that is kept is emptied around it.
+                Some(Kind::Directory) if kept.iter().any(|kept| kept.path.starts_with(&path)) => {
+                    emptied.insert(path);
+                }
+                Some(kind) => {
+                    masked.insert(path, kind);
+                }
+                None => {}
+            }
+        }
+        emptied.retain(|path| host.kind(path) == Some(Kind::Directory));
+        Ok(Self { host, ops: Vec::new(), kept, emptied, masked })
+    }
+
+    fn hold(&mut self, slot: u32, path: &Path, depth: Depth, access: Access) -> Result<(), PlanError> {
+        self.ops.push(Op::Hold { slot, path: path_text(path)?, depth, access });
+        Ok(())
+    }
+
+    fn attach(&mut self, slot: u32, path: &Path, missing: Missing) -> Result<(), PlanError> {
+        self.ops.push(Op::Attach { slot, path: path_text(path)?, missing });
+        Ok(())
+    }
+
+    /// Whether what is at a path outside is there inside as well, before masks.
+    fn shown(&self, path: &Path) -> bool {
+        let depth = |path: &Path| path.components().count();
+        let above = |candidate: &&Path| path.starts_with(candidate);
+        let emptied = self.emptied.iter().map(PathBuf::as_path).filter(above).map(depth).max();
+        let kept = self.kept.iter().map(|kept| kept.path.as_path()).filter(above).map(depth).max();
+        kept >= emptied
+    }
+
+    fn hold_devices(&mut self) -> Result<(), PlanError> {
+        for (slot, device) in device_slots() {
+            self.hold(slot, &Path::new("/dev").join(device), Depth::One, Access::Device)?;
+        }
+        Ok(())
+    }
+
+    fn hold_kept(&mut self) -> Result<(), PlanError> {
+        let kept: Vec<_> = self.kept.iter().map(|kept| (kept.slot, kept.path.clone(), kept.access)).collect();
+        kept.iter().try_for_each(|(slot, path, access)| self.hold(*slot, path, Depth::All, *access))
+    }
+
+    fn empty(&mut self, path: &Path, bytes: u64, mode: u32, access: Access) -> Result<(), PlanError> {
+        self.ops.push(Op::Scratch { slot: 0, bytes, inodes: INODES, mode, access });
+        self.attach(0, path, Missing::MakeDirectory)
+    }
+
+    fn devices(&mut self) -> Result<(), PlanError> {
+        self.empty(Path::new("/dev"), 64 << 10, 0o755, Access::Device)?;
+        for (slot, device) in device_slots() {
+            self.attach(slot, &Path::new("/dev").join(device), Missing::MakeFile)?;
+        }
+        for (path, to) in [
+            ("/dev/fd", "/proc/self/fd"),
+            ("/dev/stdin", "/proc/self/fd/0"),
+            ("/dev/stdout", "/proc/self/fd/1"),
+            ("/dev/stderr", "/proc/self/fd/2"),
+            ("/dev/ptmx", "pts/ptmx"),
+        ] {
+            self.ops.push(Op::Link { path: text(path, "a path")?, to: text(to, "a path")? });
+        }
+        self.empty(Path::new("/dev/shm"), 64 << 20, 0o1777, Access::Write)?;
+        self.ops.push(Op::Terminals { slot: 0 });
+        self.attach(0, Path::new("/dev/pts"), Missing::MakeDirectory)
+    }
+
+    /// What is emptied, from the outside in. Both temporary directories are one, so that their limit is one.
+    fn scratch(&mut self, files: &Files, bytes: u64) -> Result<(), PlanError> {
+        let (tmp, var_tmp) = (Path::new("/tmp"), Path::new("/var/tmp"));
+        let emptied: Vec<PathBuf> = self.emptied.iter().cloned().collect();
+        for path in emptied {
+            if path == Path::new("/dev") || path == var_tmp {
+                continue;
+            }
+            let holder = |other: &PathBuf| *other != path && path.starts_with(other);
+            let (bytes, mode) = match () {
+                () if path == tmp => (bytes, 0o1777),
+                () if files.home.as_ref() == Some(&path) => (bytes, 0o700),
+                () => (64 << 10, 0o755),
+            };
+            // Inside something that is emptied itself, a directory that only holds what is kept is made on the way.
+            if self.emptied.iter().any(holder) && files.home.as_ref() != Some(&path) {
+                continue;
+            }
+            self.empty(&path, bytes, mode, Access::Write)?;
+        }
+        if self.emptied.contains(var_tmp) {
+            self.hold(0, tmp, Depth::One, Access::Write)?;
+            self.attach(0, var_tmp, Missing::Fault)?;
+        }
+        Ok(())
+    }
+
+    fn attach_kept(&mut self) -> Result<(), PlanError> {
+        let kept: Vec<_> = self.kept.iter().map(|kept| (kept.slot, kept.path.clone(), kept.kind)).collect();
+        for (slot, path, kind) in kept {
+            let in_scratch = path.parent().is_some_and(|parent| !self.shown(parent));
+            let missing = match kind {
+                _ if !in_scratch => Missing::Fault,
+                Kind::Directory => Missing::MakeDirectory,
+                Kind::File | Kind::Link => Missing::MakeFile,
+            };
+            self.attach(slot, &path, missing)?;
+        }
+        Ok(())
+    }
+
+    /// Protected paths and, writable as before, every directory between them and the writable path that they lie in.
+    fn protect(&mut self, files: &Files) -> Result<(), PlanError> {
+        let mut points: BTreeMap<PathBuf, Access> = BTreeMap::new();
+        for path in files.protected.iter().filter(|path| self.host.kind(path).is_some() && self.shown(path)) {
+            let Some(root) = files.writable.iter().filter(|root| path.starts_with(root)).max() else {
+                continue;
+            };
+            points.insert(path.clone(), Access::Read);
+            for above in path.ancestors().skip(1).take_while(|above| above != root && above.starts_with(root))
+            {
+                points.entry(above.to_path_buf()).or_insert(Access::Write);
+            }
+        }
+        for (path, access) in &points {
+            let held = |above: &Path| points.get(above) == Some(&Access::Read);
+            if path.ancestors().skip(1).any(held) {
+                continue;
+            }
+            self.hold(0, path, Depth::All, *access)?;
+            self.attach(0, path, Missing::Fault)?;
+        }
+        Ok(())
+    }
+
+    /// Covers what is hidden: one empty directory for all directories, `/dev/null` without its device for all files.
+    fn hide(&mut self) -> Result<(), PlanError> {
+        let mut empty: Option<PathBuf> = None;
+        let masked: Vec<_> = self.masked.iter().map(|(path, kind)| (path.clone(), *kind)).collect();
+        for (path, kind) in masked {
+            let covered = |above: &Path| self.masked.get(above) == Some(&Kind::Directory);
+            if !self.shown(&path) || path.ancestors().skip(1).any(covered) {
+                continue;
+            }
+            match (kind, &empty) {
+                (Kind::Directory, None) => {
+                    self.ops.push(Op::Scratch {
+                        slot: 0,
+                        bytes: 4096,
+                        inodes: 1,
+                        mode: 0,
+                        access: Access::Mask,
+                    });
+                    empty = Some(path.clone());
+                }
+                (Kind::Directory, Some(first)) => {
+                    let first = first.clone();
+                    self.hold(0, &first, Depth::One, Access::Mask)?;
+                }
+                (Kind::File | Kind::Link, _) => {
+                    self.hold(0, Path::new("/dev/null"), Depth::One, Access::Mask)?;
+                }
+            }
+            self.attach(0, &path, Missing::Fault)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, network_apart: bool) -> Result<(), PlanError> {
+        self.ops.extend(processes());
+        // No namespaces within these, even if a way past the filter were found.
+        for limit in ["user", "net"] {
+            let path = text(format!("/proc/sys/user/max_{limit}_namespaces"), "a path")?;
+            self.ops.push(Op::Write { path, text: c"0".into() });
+        }
+        if network_apart {
+            self.ops.push(Op::Loopback);
+        }
+        self.ops.push(Op::Hostname { name: c"sandbox".into() });
+        Ok(())
+    }
+}
+
+/// The hands that hold devices: the last ones.
+fn device_slots() -> impl Iterator<Item = (u32, &'static str)> {
+    let last = u32::try_from(SLOTS - 1).unwrap_or_default();
+    DEVICES.iter().zip(0u32..).map(move |(device, at)| (last - at, *device))
+}

@@ -1,0 +1,238 @@
+//! The plan's order, on a host that is only told of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
+
+use super::*;
+use crate::confinement::Files;
+use crate::wire::{Access, Missing, Reader};
+
+struct Told(BTreeMap<PathBuf, Kind>);
+
+impl Host for Told {
+    fn kind(&self, path: &Path) -> Option<Kind> {
+        self.0.get(path).copied()
+    }
+
+    fn landlock(&self) -> u32 {
+        7
+    }
+}
+
+/// A directory ends with a slash, a link with an at sign; those above are there as well.
+fn host(paths: &[&str]) -> Told {
+    let mut told = BTreeMap::new();
+    for path in ["/dev/", "/tmp/", "/var/tmp/", "/run/", "/mnt/", "/proc/", "/var/log/"].iter().chain(paths) {
+        let kind = match path.as_bytes().last() {
+            Some(b'/') => Kind::Directory,
+            Some(b'@') => Kind::Link,
+            _ => Kind::File,
+        };
+        let path = PathBuf::from(path.trim_end_matches(['/', '@']));
+        for above in path.ancestors().skip(1) {
+            told.insert(above.to_path_buf(), Kind::Directory);
+        }
+        told.insert(path, kind);
+    }
+    Told(told)
+}
+
+fn files() -> Files {
+    let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
+    Files {
+        cwd: "/home/me/ws".into(),
+        home: Some("/home/me".into()),
+        home_readable: paths(&["/home/me/.cargo", "/home/me/.rustup"]),
+        writable: paths(&["/home/me/ws"]),
+        hidden: paths(&[
+            "/home/me/.ssh",
+            "/home/me/.cargo/credentials.toml",
+            "/home/me/ws/.env",
+            "/home/other",
+        ]),
+        protected: paths(&["/home/me/ws/.git/hooks", "/home/me/ws/.git/config", "/home/me/ws/.vscode"]),
+    }
+}
+
+fn usual() -> Told {
+    host(&[
+        "/home/me/.cargo/credentials.toml",
+        "/home/me/.ssh/",
+        "/home/me/ws/.git/hooks/",
+        "/home/me/ws/.git/config",
+        "/home/me/ws/.env",
+        "/home/other/",
+    ])
+}
+
+fn confinement(files: Files) -> Confinement {
+    Confinement {
+        files,
+        network: Network::Off,
+        environment: BTreeMap::from([("PATH".into(), "/usr/bin:relative::/bin".into())]),
+        limits: Limits::default(),
+        waived: BTreeSet::new(),
+    }
+}
+
+fn plan(files: Files, host: &Told) -> Result<Plan, PlanError> {
+    let command = Command { argv: vec!["bash".into(), "-c".into(), "true".into()], stdin: Vec::new() };
+    Plan::new(&confinement(files), &command, Identity { uid: 1000, gid: 100 }, host)
+}
+
+fn at(plan: &Plan, want: impl Fn(&Op<CString>) -> bool) -> usize {
+    plan.mounts.iter().position(want).expect("a step")
+}
+
+fn last(plan: &Plan, want: impl Fn(&Op<CString>) -> bool) -> usize {
+    plan.mounts.iter().rposition(want).expect("a step")
+}
+
+fn attached(path: &'static CStr) -> impl Fn(&Op<CString>) -> bool {
+    move |op| matches!(op, Op::Attach { path: at, .. } if at.as_c_str() == path)
+}
+
+fn held(want_path: &'static CStr, want: Access) -> impl Fn(&Op<CString>) -> bool {
+    move |op| matches!(op, Op::Hold { path, access, .. } if path.as_c_str() == want_path && *access == want)
+}
+
+// req: E2
+#[test]
+fn the_order_of_mounts_is_the_safety_of_it() {
+    let plan = plan(files(), &usual()).unwrap();
+    let seal = at(&plan, |op| *op == Op::Seal);
+    assert_eq!(at(&plan, |op| *op == Op::Seclude), 0);
+    // What stays writable is in hand before everything is sealed.
+    assert!(at(&plan, held(c"/home/me/ws", Access::Write)) < seal);
+    assert!(at(&plan, held(c"/home/me/.cargo", Access::Read)) < seal);
+    assert!(at(&plan, held(c"/dev/null", Access::Device)) < seal);
+    // What is emptied comes before what lies in it.
+    let (home, ws) = (at(&plan, attached(c"/home/me")), at(&plan, attached(c"/home/me/ws")));
+    assert!(seal < home && home < ws);
+    // What is protected comes after the writable that it lies in, and what is on the way before it.
+    let git = at(&plan, attached(c"/home/me/ws/.git"));
+    assert!(ws < git && git < at(&plan, attached(c"/home/me/ws/.git/config")));
+    assert!(git < at(&plan, attached(c"/home/me/ws/.git/hooks")));
+    assert!(at(&plan, held(c"/home/me/ws/.git", Access::Write)) < git);
+    assert!(at(&plan, held(c"/home/me/ws/.git/config", Access::Read)) > git);
+    // Masks come after all of them, and the processes after the masks.
+    let mask = at(&plan, attached(c"/home/me/ws/.env"));
+    assert!(mask > last(&plan, attached(c"/home/me/ws/.git/hooks")));
+    let proc = at(&plan, attached(c"/proc"));
+    for path in [c"/home/me/.cargo/credentials.toml", c"/home/other", c"/run", c"/mnt", c"/var/log"] {
+        let mask = at(&plan, attached(path));
+        assert!(git < mask && mask < proc, "{path:?}");
+    }
+    let mounts = |op: &Op<CString>| matches!(op, Op::Attach { .. } | Op::Hold { .. } | Op::Scratch { .. });
+    assert_eq!(last(&plan, mounts), proc, "the processes come last");
+}
+
+// req: E2
+#[test]
+fn every_directory_between_the_writable_and_the_protected_is_a_mount_point() {
+    let mut files = files();
+    files.protected = vec!["/home/me/ws/a/b/c/config".into()];
+    let plan = plan(files, &host(&["/home/me/ws/a/b/c/config"])).unwrap();
+    let points = [
+        c"/home/me/ws",
+        c"/home/me/ws/a",
+        c"/home/me/ws/a/b",
+        c"/home/me/ws/a/b/c",
+        c"/home/me/ws/a/b/c/config",
+    ];
+    let places: Vec<usize> = points.into_iter().map(|point| at(&plan, attached(point))).collect();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+// req: E2
+#[test]
+fn what_is_not_there_is_not_mounted_and_what_has_to_be_there_is_an_error() {
+    let plan_of_usual = plan(files(), &usual()).unwrap();
+    let names = |plan: &Plan, path: &CStr| plan.mounts.iter().any(|op| attached_any(op, path));
+    // No `.rustup`, no `.vscode`; `.ssh` went with the home directory.
+    for path in [c"/home/me/.rustup", c"/home/me/ws/.vscode", c"/home/me/.ssh"] {
+        assert!(!names(&plan_of_usual, path), "{path:?}");
+    }
+    let case = |change: &dyn Fn(&mut Files), host: &Told| {
+        let mut files = files();
+        change(&mut files);
+        plan(files, host).unwrap_err()
+    };
+    assert_eq!(
+        case(&|files| files.writable.push("/nowhere".into()), &usual()),
+        PlanError::Missing("/nowhere".into())
+    );
+    assert_eq!(case(&|files| files.cwd = "/nowhere".into(), &usual()), PlanError::Missing("/nowhere".into()));
+    assert_eq!(
+        case(&|files| files.writable = vec!["/home".into()], &usual()),
+        PlanError::ShowsHome("/home".into())
+    );
+    assert_eq!(
+        case(&|files| files.writable = vec!["/home/me".into()], &usual()),
+        PlanError::ShowsHome("/home/me".into())
+    );
+    assert_eq!(
+        case(&|files| files.writable = vec!["/tmp".into()], &usual()),
+        PlanError::TooMuch("/tmp".into())
+    );
+    assert_eq!(
+        case(&|files| files.hidden = vec!["/home/me/ws/../x".into()], &usual()),
+        PlanError::Unresolved("/home/me/ws/../x".into())
+    );
+    assert_eq!(
+        case(&|files| files.hidden = vec!["secret".into()], &usual()),
+        PlanError::Unresolved("secret".into())
+    );
+    let link = host(&["/home/me/ws/.env@"]);
+    assert_eq!(case(&|_| {}, &link), PlanError::Link("/home/me/ws/.env".into()));
+}
+
+fn attached_any(op: &Op<CString>, path: &CStr) -> bool {
+    matches!(op, Op::Attach { path: at, .. } if at.as_c_str() == path)
+}
+
+// req: E2
+#[test]
+fn a_workspace_in_a_place_that_is_emptied_gets_a_place_of_its_own_in_it() {
+    for (workspace, emptied) in [("/tmp/ws", c"/tmp"), ("/run/user/ws", c"/run"), ("/mnt/disk/ws", c"/mnt")] {
+        let files = Files { cwd: workspace.into(), writable: vec![workspace.into()], ..Files::default() };
+        let plan = plan(files, &host(&[&format!("{workspace}/")])).unwrap();
+        let place = plan.mounts.iter().find_map(|op| match op {
+            Op::Attach { path, missing, .. } if path.to_bytes() == workspace.as_bytes() => Some(*missing),
+            _ => None,
+        });
+        assert_eq!(place, Some(Missing::MakeDirectory), "{workspace}");
+        let attached_at = at(&plan, |op| attached_any(op, &CString::new(workspace).unwrap()));
+        assert!(last(&plan, attached(emptied)) < attached_at, "{workspace}: nothing covers it afterwards");
+    }
+}
+
+// req: E2
+#[test]
+fn a_program_is_never_looked_for_in_the_working_directory() {
+    let plan = plan(files(), &usual()).unwrap();
+    assert_eq!(plan.programs, [c"/usr/bin/bash".into(), CString::from(c"/bin/bash")]);
+}
+
+// req: E2
+#[test]
+fn what_is_written_is_what_is_read() {
+    let plan = plan(files(), &usual()).unwrap();
+    let bytes = plan.encode();
+    let mut reader = Reader::new(&bytes);
+    assert_eq!((reader.part(), reader.number()), (Some(Part::Whole), Some(0)));
+    assert_eq!((reader.number(), reader.number()), (Some(1000), Some(100)));
+    let count = reader.small().unwrap();
+    let read: Vec<Op<&CStr>> = (0..count).map(|_| reader.op().unwrap()).collect();
+    assert_eq!(read.len(), plan.mounts.len());
+    for (read, written) in read.iter().zip(&plan.mounts) {
+        assert_eq!(format!("{read:?}"), format!("{written:?}"));
+    }
+    assert_eq!(reader.text(), Some(plan.cwd.as_c_str()));
+    // Cut anywhere, it makes no sense, and nothing is read past the end.
+    for length in 0..64 {
+        let mut cut = Reader::new(&bytes[..length]);
+        while cut.number().is_some() {}
+        assert_eq!(cut.text(), None);
+    }
+}

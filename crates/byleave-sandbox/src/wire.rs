@@ -1,0 +1,280 @@
+//! The words in which a plan crosses to the first process inside: one mount operation after the other, and how to read them.
+//!
+//! Shared by the launcher, which writes, and by that process, which has no heap and reads in place. Never depends on `std`.
+
+use core::ffi::CStr;
+
+/// What may be done through a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read and run.
+    Read,
+    /// Read, run and write.
+    Write,
+    /// Read and write a device.
+    Device,
+    /// Nothing that matters: for what covers something else.
+    Mask,
+}
+
+/// How far down a tree is cloned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// This one mount.
+    One,
+    /// With every mount beneath it.
+    All,
+}
+
+/// What to do when the place for a mount does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Stop.
+    Fault,
+    /// Make a directory, and those above it. Only ever used beneath a mount of our own.
+    MakeDirectory,
+    /// Make an empty file, and the directories above it. Only ever used beneath a mount of our own.
+    MakeFile,
+}
+
+/// One step of the mount program. `P` is a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op<P> {
+    /// Nothing that is mounted from here on is seen outside, and the other way round.
+    Seclude,
+    /// Takes a clone of a tree in hand.
+    Hold {
+        /// The hand.
+        slot: u32,
+        /// The tree; symbolic links on the way are refused.
+        path: P,
+        /// How far down.
+        depth: Depth,
+        /// What may be done through the clone.
+        access: Access,
+    },
+    /// Everything that is mounted now can be read and not written.
+    Seal,
+    /// Takes a new, empty file system in memory in hand.
+    Scratch {
+        /// The hand.
+        slot: u32,
+        /// How much fits in.
+        bytes: u64,
+        /// How many files fit in.
+        inodes: u64,
+        /// The mode of its top directory.
+        mode: u32,
+        /// What may be done through it.
+        access: Access,
+    },
+    /// Takes new pseudo-terminals in hand.
+    Terminals {
+        /// The hand.
+        slot: u32,
+    },
+    /// Takes the processes of this namespace, as files, in hand.
+    Processes {
+        /// The hand.
+        slot: u32,
+    },
+    /// Puts what is in hand in its place; symbolic links on the way are refused.
+    Attach {
+        /// The hand.
+        slot: u32,
+        /// The place.
+        path: P,
+        /// What if there is no such place.
+        missing: Missing,
+    },
+    /// Makes a symbolic link.
+    Link {
+        /// Where.
+        path: P,
+        /// Where it leads.
+        to: P,
+    },
+    /// Writes to a file of the kernel.
+    Write {
+        /// Which.
+        path: P,
+        /// What.
+        text: P,
+    },
+    /// Starts the loopback interface.
+    Loopback,
+    /// Names the host.
+    Hostname {
+        /// The name.
+        name: P,
+    },
+}
+
+/// How much of a plan is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// The place alone: commands are asked for later, over the leash.
+    Session,
+    /// A command in a place that stands.
+    Command,
+}
+
+/// How many descriptors come with the request for a command: what it has as standard streams, its plan, its leash.
+pub const REQUESTED: usize = 5;
+
+/// How many hands there are.
+pub const SLOTS: usize = 256;
+
+/// One message about what happened, from inside: a kind and four numbers.
+pub const REPORT_BYTES: usize = 24;
+
+/// The first process could not do a step: which, which part of it, and the kernel's answer.
+pub const REPORT_FAULT: u32 = 1;
+/// The command could not be started: the kernel's answer.
+pub const REPORT_NOT_STARTED: u32 = 2;
+/// The command is over: its status, and the processor time of everything that was waited for.
+pub const REPORT_ENDED: u32 = 3;
+
+/// The place of a session stands, or a command in it has been started, in which case its descriptor comes along.
+pub const REPORT_READY: u32 = 4;
+
+/// The steps of the first process, as it reports them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Step {
+    /// Reading the plan.
+    Read,
+    /// Mapping the user and the group.
+    Identity,
+    /// The mount program.
+    Mount,
+    /// Resource limits.
+    Limits,
+    /// Dropping capabilities.
+    Capabilities,
+    /// Giving up new privileges.
+    NoNewPrivileges,
+    /// Landlock.
+    Landlock,
+    /// The system call filter.
+    Filter,
+    /// Hiding its own memory.
+    Dumpable,
+    /// Starting the command.
+    Start,
+}
+
+impl Step {
+    /// All of them, in the order of their numbers, which is the order in which they are done.
+    pub const ALL: [Self; 10] = [
+        Self::Read,
+        Self::Identity,
+        Self::Mount,
+        Self::Limits,
+        Self::Capabilities,
+        Self::NoNewPrivileges,
+        Self::Landlock,
+        Self::Filter,
+        Self::Dumpable,
+        Self::Start,
+    ];
+}
+
+/// Reads a plan in place. Every answer is `None` once the bytes make no sense.
+#[derive(Clone)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of these bytes.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> Option<u64> {
+        let (number, rest) = self.rest.split_first_chunk::<8>()?;
+        self.rest = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    /// The next number, of 32 bits.
+    pub fn small(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
+    /// The next bytes.
+    pub fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (bytes, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(bytes)
+    }
+
+    /// The next string.
+    pub fn text(&mut self) -> Option<&'a CStr> {
+        CStr::from_bytes_with_nul(self.bytes()?).ok()
+    }
+
+    /// The next step of the mount program.
+    pub fn op(&mut self) -> Option<Op<&'a CStr>> {
+        Some(match self.number()? {
+            0 => Op::Seclude,
+            1 => Op::Hold {
+                slot: self.small()?,
+                path: self.text()?,
+                depth: if self.number()? == 0 { Depth::One } else { Depth::All },
+                access: self.access()?,
+            },
+            2 => Op::Seal,
+            3 => Op::Scratch {
+                slot: self.small()?,
+                bytes: self.number()?,
+                inodes: self.number()?,
+                mode: self.small()?,
+                access: self.access()?,
+            },
+            4 => Op::Terminals { slot: self.small()? },
+            5 => Op::Processes { slot: self.small()? },
+            6 => Op::Attach { slot: self.small()?, path: self.text()?, missing: self.missing()? },
+            8 => Op::Link { path: self.text()?, to: self.text()? },
+            9 => Op::Write { path: self.text()?, text: self.text()? },
+            10 => Op::Loopback,
+            11 => Op::Hostname { name: self.text()? },
+            _ => return None,
+        })
+    }
+
+    /// How much is to be done.
+    pub fn part(&mut self) -> Option<Part> {
+        Some(match self.number()? {
+            0 => Part::Whole,
+            1 => Part::Session,
+            2 => Part::Command,
+            _ => return None,
+        })
+    }
+
+    fn access(&mut self) -> Option<Access> {
+        Some(match self.number()? {
+            0 => Access::Read,
+            1 => Access::Write,
+            2 => Access::Device,
+            3 => Access::Mask,
+            _ => return None,
+        })
+    }
+
+    fn missing(&mut self) -> Option<Missing> {
+        Some(match self.number()? {
+            0 => Missing::Fault,
+            1 => Missing::MakeDirectory,
+            2 => Missing::MakeFile,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! The launcher: how commands end, what they find, and that nothing is left of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use byleave_sandbox::confinement::{Confinement, Files, Network};
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_sandbox::launch::{self, LaunchError, Outcome, RunAs, Status};
+use byleave_sandbox::limits::{Limit, Limits};
+use byleave_sandbox::plan::Command;
+
+use crate::user::unprivileged;
+
+pub(crate) fn confinement(workspace: &std::path::Path) -> Confinement {
+    let workspace = workspace.canonicalize().unwrap();
+    Confinement {
+        files: Files { cwd: workspace.clone(), writable: vec![workspace], ..Files::default() },
+        network: Network::Off,
+        environment: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
+        limits: Limits::default(),
+        waived: BTreeSet::from([Guarantee::MemoryLimited]),
+    }
+}
+
+pub(crate) fn bash(script: &str) -> Command {
+    Command { argv: vec!["bash".into(), "-c".into(), script.into()], stdin: Vec::new() }
+}
+
+fn run(script: &str, change: impl Fn(&mut Confinement)) -> Outcome {
+    let workspace = tempfile::tempdir().unwrap();
+    let mut confinement = confinement(workspace.path());
+    change(&mut confinement);
+    launch::run(&confinement, &bash(script)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub(crate) fn text(printed: &launch::Printed) -> String {
+    String::from_utf8_lossy(&printed.bytes).into_owned()
+}
+
+// req: E2
+#[test]
+fn root_is_refused_unless_told_whom_to_run_as() {
+    if rustix::process::geteuid().as_raw() != 0 {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let refused = launch::run(&confinement(workspace.path()), &bash("true")).unwrap_err();
+    assert!(matches!(refused, LaunchError::Root), "{refused}");
+    let identity = byleave_sandbox::plan::Identity { uid: crate::user::UID, gid: crate::user::UID };
+    std::os::unix::fs::chown(workspace.path(), Some(identity.uid), Some(identity.gid)).unwrap();
+    let running =
+        launch::start(&confinement(workspace.path()), &bash("id -u; touch here"), RunAs::User(identity));
+    let outcome = running.unwrap_or_else(|error| panic!("{error}")).finish().unwrap();
+    assert_eq!(text(&outcome.stdout), "61001\n", "{}", text(&outcome.stderr));
+    assert!(workspace.path().join("here").exists());
+}
+
+// req: E7
+#[test]
+fn what_cannot_be_given_in_full_is_refused_before_anything_runs() {
+    let workspace = tempfile::tempdir().unwrap();
+    if !unprivileged("launch::what_cannot_be_given_in_full_is_refused_before_anything_runs") {
+        return;
+    }
+    let mut confinement = confinement(workspace.path());
+    confinement.waived.clear();
+    let refused = launch::run(&confinement, &bash("true")).unwrap_err();
+    assert!(refused.to_string().contains("memory-limited"), "{refused}");
+}
+
+// req: E2
+#[test]
+fn a_command_ends_as_it_ends_and_its_output_is_kept_up_to_the_limit() {
+    if !unprivileged("launch::a_command_ends_as_it_ends_and_its_output_is_kept_up_to_the_limit") {
+        return;
+    }
+    let outcome = run("echo out; echo err >&2; exit 7", |_| {});
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(7), "out\n"));
+    assert_eq!((text(&outcome.stderr).as_str(), outcome.ended_by), ("err\n", None));
+    assert_eq!(run("kill -SEGV $$", |_| {}).status, Status::Signalled(11));
+    // A program that is its own process one would ignore its own SIGTERM.
+    assert_eq!(run("kill $$; sleep 5", |_| {}).status, Status::Signalled(15));
+    let flood = run("head -c 3000000 /dev/zero", |confinement| confinement.limits.output = 1000);
+    assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped), (1000, 2_999_000));
+    let workspace = tempfile::tempdir().unwrap();
+    let nothing = Command { argv: vec!["no-such-program".into()], stdin: Vec::new() };
+    let outcome = launch::run(&confinement(workspace.path()), &nothing).unwrap();
+    assert_eq!(outcome.status, Status::NotStarted(2));
+    let cat = Command { argv: vec!["cat".into()], stdin: vec![b'x'; 300_000] };
+    let outcome = launch::run(&confinement(workspace.path()), &cat).unwrap();
+    assert_eq!(outcome.stdout.bytes, cat.stdin);
+    // Ignored signals are not passed on: a Rust program ignores SIGPIPE.
+    assert_eq!(text(&run("yes | head -1; echo ${PIPESTATUS[0]}", |_| {}).stdout), "y\n141\n");
+}
+
+// req: E2
+#[test]
+fn what_takes_too_long_is_killed_with_everything_it_started() {
+    if !unprivileged("launch::what_takes_too_long_is_killed_with_everything_it_started") {
+        return;
+    }
+    let began = Instant::now();
+    let many = "trap '' TERM; for i in $(seq 150); do setsid sleep 4242 & done; echo started; wait";
+    let outcome = run(many, |confinement| confinement.limits.wall = Duration::from_secs(4));
+    assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), Some(Limit::Wall)));
+    assert_eq!(text(&outcome.stdout), "started\n");
+    println!("killing 150 processes took {:?}", outcome.wall.saturating_sub(Duration::from_secs(4)));
+    assert!(began.elapsed() < Duration::from_secs(12));
+    let spin = run("exec bash -c 'while :; do :; done'", |confinement| {
+        confinement.limits.cpu = Duration::from_secs(1);
+        confinement.limits.wall = Duration::from_secs(20);
+    });
+    assert_eq!((spin.status, spin.ended_by), (Status::Signalled(24), Some(Limit::Cpu)));
+    assert!(spin.cpu >= Duration::from_millis(500), "{:?}", spin.cpu);
+}
+
+// req: E2
+#[test]
+fn a_command_finds_itself_alone() {
+    if !unprivileged("launch::a_command_finds_itself_alone") {
+        return;
+    }
+    let seen = |script: &str| text(&run(script, |_| {}).stdout);
+    assert_eq!(seen("env | grep -v -e ^PWD= -e ^SHLVL= -e ^_="), "PATH=/usr/bin:/bin\n");
+    assert_eq!(seen("ls /proc/self/fd"), "0\n1\n2\n3\n", "3 is `ls` looking");
+    assert_eq!(seen("cat /proc/1/environ 2>&1 | wc -c; ls -d /proc/[0-9]* | wc -l").lines().count(), 2);
+    assert_eq!(seen("hostname; ls /tmp /run 2>/dev/null | wc -l").lines().next(), Some("sandbox"));
+    assert_eq!(seen("echo $$"), "2\n", "never the first process");
+    assert_eq!(seen("ls /sys/class/net >/dev/null; grep -c : /proc/net/dev"), "1\n", "the loopback alone");
+    assert_eq!(seen("touch x /tmp/y /dev/shm/z && echo ok; touch /etc/x 2>/dev/null || echo no"), "ok\nno\n");
+}
+
+// req: E2
+#[test]
+fn a_dropped_command_leaves_nothing_running() {
+    if !unprivileged("launch::a_dropped_command_leaves_nothing_running") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let running = launch::start(&confinement(workspace.path()), &bash("sleep 4343"), RunAs::Caller).unwrap();
+    let stopper = running.stopper().unwrap();
+    drop(running);
+    stopper.stop().expect("that it is over already is no error");
+    let running = launch::start(&confinement(workspace.path()), &bash("sleep 4343"), RunAs::Caller).unwrap();
+    let stopper = running.stopper().unwrap();
+    let ender = std::thread::spawn(move || stopper.stop());
+    let outcome = running.finish().unwrap();
+    ender.join().unwrap().unwrap();
+    assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), None));
+}

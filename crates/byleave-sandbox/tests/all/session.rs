@@ -1,0 +1,91 @@
+//! Sessions: many commands in one place, each alone with its processes.
+
+use std::fs;
+use std::time::Duration;
+
+use byleave_sandbox::launch::{Outcome, RunAs, Session, Status};
+
+use crate::launch::{bash, confinement, text};
+use crate::user::unprivileged;
+
+fn run(session: &Session, script: &str) -> Outcome {
+    let running = session.start(&bash(script)).unwrap_or_else(|error| panic!("{error}"));
+    running.finish().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn seen(session: &Session, script: &str) -> String {
+    let outcome = run(session, script);
+    text(&outcome.stdout) + &text(&outcome.stderr)
+}
+
+// req: E2
+#[test]
+fn commands_of_a_session_share_a_place_and_no_processes() {
+    if !unprivileged("session::commands_of_a_session_share_a_place_and_no_processes") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let session = Session::open(confinement(workspace.path()), RunAs::Caller, 0)
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(run(&session, "exit 7").status, Status::Exited(7));
+    assert_eq!(seen(&session, "echo $$; ls -d /proc/[0-9]* | wc -l"), "2\n4\n", "init, bash, ls and wc");
+    assert_eq!(seen(&session, "echo kept > /tmp/kept; ls /proc/self/fd"), "0\n1\n2\n3\n");
+    assert_eq!(
+        seen(&session, "cat /tmp/kept; cat /proc/1/environ | wc -c"),
+        "kept\n0\ncat: /proc/1/environ: Permission denied\n"
+    );
+    // A server of one command is reached by another while it runs, and is gone with it.
+    let server = "python3 -c 'import socket\ns = socket.create_server((\"127.0.0.1\", 7000))\nopen(\"up\", \"w\").close()\nwhile True: s.accept()[0].send(b\"served\")'";
+    let server = session.start(&bash(server)).unwrap();
+    let client = "until [ -e up ]; do :; done; exec 3<>/dev/tcp/127.0.0.1/7000; head -c 6 <&3";
+    assert_eq!(seen(&session, client), "served");
+    drop(server);
+    assert_ne!(run(&session, "exec 3<>/dev/tcp/127.0.0.1/7000").status, Status::Exited(0));
+}
+
+// req: E2
+#[test]
+fn a_place_whose_mask_has_gone_stale_is_made_anew() {
+    if !unprivileged("session::a_place_whose_mask_has_gone_stale_is_made_anew") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let root = workspace.path().canonicalize().unwrap();
+    fs::write(root.join(".env"), "SECRET-1").unwrap();
+    let mut confinement = confinement(&root);
+    confinement.files.hidden.push(root.join(".env"));
+    let session = Session::open(confinement, RunAs::Caller, 0).unwrap();
+    assert!(!seen(&session, "cat .env").contains("SECRET"));
+    fs::write(root.join("new"), "SECRET-2").unwrap();
+    fs::rename(root.join("new"), root.join(".env")).unwrap();
+    assert!(!seen(&session, "cat .env").contains("SECRET"), "an editor saved it, and the mask is lifted");
+}
+
+// req: E2
+#[test]
+fn many_commands_leave_nothing_behind() {
+    if !unprivileged("session::many_commands_leave_nothing_behind") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let session = Session::open(confinement(workspace.path()), RunAs::Caller, 2).unwrap();
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    run(&session, "true");
+    let before = open();
+    for _ in 0..200 {
+        assert_eq!(run(&session, "sleep 4444 & true").status, Status::Exited(0));
+    }
+    assert_eq!(open(), before, "descriptors");
+    let of_mine = |needle: &str| {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let mut commands =
+            processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+        commands.any(|command| command.contains(needle))
+    };
+    assert!(!of_mine("4444"), "a process survived");
+    let mut limited = confinement(workspace.path());
+    limited.limits.wall = Duration::from_millis(300);
+    let session = Session::open(limited, RunAs::Caller, 0).unwrap();
+    assert_eq!(run(&session, "sleep 4444").status, Status::Signalled(9));
+    assert_eq!(run(&session, "echo on").status, Status::Exited(0));
+}

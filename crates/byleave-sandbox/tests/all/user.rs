@@ -1,0 +1,27 @@
+//! Another user: root is refused by the sandbox, so a test that root runs begins again as somebody else.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// A user that is nobody on any machine.
+pub(crate) const UID: u32 = 61_001;
+const AGAIN: &str = "BYLEAVE_TEST_AGAIN";
+
+/// Whether this process may try the sandbox. As root it runs the test again as another user, and returns false.
+pub(crate) fn unprivileged(test: &str) -> bool {
+    if rustix::process::geteuid().as_raw() != 0 {
+        return true;
+    }
+    assert!(std::env::var_os(AGAIN).is_none(), "still root");
+    let mut again = Command::new("/proc/self/exe");
+    again
+        .args(["--exact", test, "--nocapture", "--include-ignored", "--test-threads=1"])
+        .env(AGAIN, "1")
+        .env("TMPDIR", "/tmp");
+    let ended = again.uid(UID).gid(UID).current_dir("/").output().unwrap();
+    let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
+    println!("{told}");
+    // A name with a mistake in it would run nothing, successfully.
+    assert!(ended.status.success() && told.contains("1 passed"), "{test} as user {UID}: {told}");
+    false
+}
