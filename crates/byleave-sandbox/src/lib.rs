@@ -12,3 +12,4 @@
 pub mod confinement;
 pub mod guarantee;
 pub mod limits;
+pub mod net;
