@@ -2,6 +2,8 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
     clippy::indexing_slicing,
     clippy::string_slice,
     reason = "tests"

@@ -1,6 +1,8 @@
 //! The network: real sockets on loopback, a real `curl`, and hostile clients byte by byte.
 
+mod cost;
 mod hostile;
+mod namespace;
 mod proxy;
 mod tls;
 mod world;
