@@ -319,6 +319,14 @@ fn written(request: &Request, upstream: &Upstream, path: &str, added: &[&Credent
     out
 }
 
+/// How far the body of a request was sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    NotYet,
+    Partly,
+    Whole,
+}
+
 async fn both_ways(
     client: &mut Line,
     upstream: &mut Line,
@@ -334,16 +342,20 @@ async fn both_ways(
     let receiving = receive(&mut upstream.reader, &mut client.writer, request, bounds, entry, answered);
     tokio::pin!(sending, receiving);
     // An answer may come before the whole body is sent, and then the rest of the body is nobody's.
-    let mut sent = false;
+    let mut sent = Sent::NotYet;
     loop {
         tokio::select! {
-            done = &mut sending, if !sent => {
-                done?;
-                sent = true;
-            }
+            done = &mut sending, if sent == Sent::NotYet => match done {
+                Ok(()) => sent = Sent::Whole,
+                // A host that has heard enough closes, and its answer says why.
+                Err(fault) if matches!(fault.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+                    sent = Sent::Partly;
+                }
+                Err(fault) => return Err(fault),
+            },
             after = &mut receiving => {
                 let after = after?;
-                return Ok(if sent { after } else { After::Close });
+                return Ok(if sent == Sent::Whole { after } else { After::Close });
             }
         }
     }

@@ -38,7 +38,8 @@ pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Who judges which hosts may be reached. Hosts come in their usual spelling: lower case, punycode, no dot at the end.
 pub trait Doorkeeper: Send + Sync {
-    /// Judges a host by its name or, where the command wanted an address, by that address. Performs nothing.
+    /// Judges a host by its name or, where the command wanted an address, by that address. Performs nothing. Whatever is
+    /// granted here, an address outside the public internet needs its net opened in [`Reachable`] as well.
     fn judge(&self, host: &str, port: u16) -> Judgement;
 
     /// Asks a person about this host, for this call; `Err` says why not. Asked once a call for each host and port.

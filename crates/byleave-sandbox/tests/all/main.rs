@@ -3,7 +3,6 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stdout,
     clippy::indexing_slicing,
     clippy::string_slice,
     reason = "tests"

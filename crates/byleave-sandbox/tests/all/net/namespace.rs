@@ -2,6 +2,7 @@
 //!
 //! Needs unprivileged user namespaces, `unshare`, `ip`, `mount` and `curl`; where they are missing it fails, and says so.
 
+use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, UdpSocket};
@@ -13,13 +14,15 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use byleave_sandbox::net::policy::Door;
 use byleave_sandbox::net::serve::{Sockets, serve};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use tokio::io::AsyncWriteExt as _;
 
-use super::world::{Keeper, Server, door};
+use super::world::{Keeper, Names, Proxy, Server, door, text};
 
 const MEETING: &str = "BYLEAVE_TEST_MEETING";
 const PORT: &str = "BYLEAVE_TEST_PORT";
@@ -64,21 +67,12 @@ async fn sockets_made_in_an_empty_namespace_are_the_only_way_out_of_it() {
 /// What the commands inside said, and what was decided outside.
 fn run_inside(server: &Server) -> (Vec<String>, Vec<String>) {
     let place = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     std::fs::write(place.path().join("resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
     let meeting = place.path().join("meeting");
     let listener = UnixListener::bind(&meeting).unwrap();
     std::fs::set_permissions(&meeting, std::fs::Permissions::from_mode(0o777)).unwrap();
-    // The binary of the tests may lie where nobody else can read.
-    let own = place.path().join("inside");
-    std::fs::copy(std::env::current_exe().unwrap(), &own).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net", "--mount"]).arg(&own);
-    command.args(["--exact", "net::namespace::inside", "--ignored", "--nocapture"]);
-    command.env(MEETING, &meeting).env(PORT, server.port.to_string()).current_dir(place.path());
-    if rustix::process::geteuid().is_root() {
-        command.uid(NOBODY).gid(NOBODY);
-    }
+    let mut command = in_namespace(place.path(), "net::namespace::inside");
+    command.env(MEETING, &meeting).env(PORT, server.port.to_string());
     let mut child = command.spawn().expect("this test needs `unshare`");
     listener.set_nonblocking(true).unwrap();
     let mut stream = loop {
@@ -109,6 +103,69 @@ fn run_inside(server: &Server) -> (Vec<String>, Vec<String>) {
     (said.lines().map(str::to_owned).collect(), told.collect())
 }
 
+/// Another test of this binary, as an unprivileged user in namespaces of its own.
+fn in_namespace(place: &Path, test: &str) -> Command {
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
+    // The binary of the tests may lie where nobody else can read.
+    let own = place.join("inside");
+    std::fs::copy(std::env::current_exe().unwrap(), &own).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "--mount"]).arg(&own);
+    command.args(["--exact", test, "--ignored", "--nocapture"]).current_dir(place);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
+}
+
+// req: E7
+#[test]
+fn public_addresses_of_this_machine_and_ports_of_the_web_are_guarded() {
+    let place = tempfile::tempdir().unwrap();
+    let output = in_namespace(place.path(), "net::namespace::inside_with_a_public_address").output();
+    let output = output.expect("this test needs `unshare`");
+    assert!(output.status.success(), "needs user namespaces for an unprivileged user: {output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+}
+
+/// In a namespace an address of the public internet can be ours, and ports 80 and 443 can be had.
+#[tokio::test]
+#[ignore = "run by the test above, in a namespace"]
+async fn inside_with_a_public_address() {
+    run("ip", &["link", "set", "lo", "up"]);
+    run("ip", &["address", "add", "11.22.33.44/32", "dev", "lo"]);
+    let answers = HashMap::from([("a.example", vec![vec!["11.22.33.44".parse().unwrap()]])]);
+    let names = Arc::new(Names { answers, ..Names::default() });
+    let proxy = Proxy::before(Door::new(Arc::new(Keeper::granting(&["a.example"]))).with_resolver(names));
+    let listener = tokio::net::TcpListener::bind("0.0.0.0:80").await.unwrap();
+    let answer = proxy.told("GET http://a.example/ HTTP/1.1\r\n\r\n").await;
+    assert!(answer.contains("x-byleave-refusal: address-of-this-machine"), "{answer}");
+    let (mut stream, _) = listener.accept().await.unwrap();
+    assert_eq!(text(&mut stream).await, "", "connected to, and told nothing");
+
+    // Whoever waits behind a port of the web for anything but the web hears nothing, even if it speaks first.
+    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let secure = tokio::net::TcpListener::bind("127.0.0.1:443").await.unwrap();
+    for (port, listener) in [(80, &listener), (443, &secure)] {
+        for said in
+            [&b"SSH-2.0-x\r\n"[..], b"\x80\x2e\x01\x03\x01", b"\0\0\0\x08\x04\xd2\x16\x2f", b"GET /\r\n"]
+        {
+            let mut tunnel = proxy.tunnel("a.example", port).await;
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(b"speaks first").await.unwrap();
+            tunnel.write_all(said).await.unwrap();
+            let answer = text(&mut tunnel).await;
+            assert!(answer.contains("x-byleave-refusal: other-protocol"), "{port} {said:?} {answer}");
+            assert!(!answer.contains("speaks first"), "{port} {said:?} {answer}");
+            assert_eq!(text(&mut stream).await, "");
+        }
+    }
+}
+
 fn received(stream: &UnixStream) -> Vec<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -126,9 +183,6 @@ fn received(stream: &UnixStream) -> Vec<OwnedFd> {
 fn inside() {
     let meeting = std::env::var_os(MEETING).expect("started by the other test");
     let port: u16 = std::env::var(PORT).unwrap().parse().unwrap();
-    let run = |program: &str, arguments: &[&str]| {
-        assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
-    };
     run("ip", &["link", "set", "lo", "up"]);
     run("ip", &["route", "add", "local", "198.18.0.0/15", "dev", "lo"]);
     run("mount", &["--bind", "resolv.conf", "/etc/resolv.conf"]);

@@ -55,14 +55,23 @@ async fn a_refusal_says_what_why_and_its_code() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_are_counted_both_ways_and_bodies_arrive_whole() {
     let body = "x".repeat(300_000);
-    let server = Server::answering(format!("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n{body}")).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let whole = listener.local_addr().unwrap().port();
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n{body}");
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut came = Vec::new();
+        while came.iter().filter(|byte| **byte == b'x').count() < 100_000 {
+            stream.read_buf(&mut came).await.unwrap();
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    });
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n1\r\n\n\r\n0\r\nTrailer: x\r\n\r\n";
     let in_chunks = Server::answering(chunked).await;
-    let closing = Server::answering("HTTP/1.0 200 OK\r\n\r\nhel").await;
     let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
     let at = format!("http://{}", proxy.at);
     let url = |port: u16| format!("http://a.example:{port}/");
-    let got = curl(&["-x", &at, "--data-binary", &body[..100_000], &url(server.port)]).await;
+    let got = curl(&["-x", &at, "--data-binary", &body[..100_000], &url(whole)]).await;
     assert_eq!(said(&got).len(), 300_000);
     assert_eq!(
         said(
@@ -70,7 +79,6 @@ async fn bytes_are_counted_both_ways_and_bodies_arrive_whole() {
         ),
         "hello\nhello\n"
     );
-    drop(closing);
     let decisions = proxy.serving.close().await;
     let first = &decisions[0];
     assert!(first.given && first.way == Way::Http);
@@ -165,6 +173,25 @@ async fn a_protocol_in_which_the_server_speaks_first_passes_on_a_port_of_its_own
     tunnel.write_all(b"helo there").await.unwrap();
     tunnel.shutdown().await.unwrap();
     assert_eq!(text(&mut tunnel).await, "HELO THERE");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_refuses_an_upload_halfway_is_heard() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 100]).await.unwrap();
+        stream.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        text(&mut stream).await;
+    });
+    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let mut stream = proxy.connect().await;
+    let head = format!("POST http://a.example:{port}/ HTTP/1.1\r\nContent-Length: 999999999\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&[b'x'; 100_000]).await.unwrap();
+    let answer = text(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 413 Too Large\r\n"), "{answer}");
 }
 
 #[tokio::test]
