@@ -13,6 +13,7 @@
 pub mod address;
 pub mod credential;
 mod dns;
+pub mod doors;
 mod head;
 mod hello;
 mod http;

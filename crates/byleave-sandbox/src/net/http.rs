@@ -40,6 +40,11 @@ impl Said {
         }
     }
 
+    pub(crate) fn no_pass() -> Self {
+        let text = "blocked by policy: the connection shows no pass of a running call: use the proxy variables as they are";
+        Self { status: "407 Proxy Authentication Required", code: "no-pass", text: text.to_owned() }
+    }
+
     pub(crate) fn unconnected(why: &Unconnected) -> Self {
         let text = why.to_string();
         match why {
@@ -69,9 +74,14 @@ impl Said {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let (status, code, text) = (self.status, self.code, &self.text);
         let length = text.len().saturating_add(1);
+        let challenge = if self.status.starts_with("407") {
+            "proxy-authenticate: Basic realm=\"byleave\"\r\n"
+        } else {
+            ""
+        };
         format!(
             "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\nx-byleave-refusal: {code}\r\n\
-             content-length: {length}\r\nconnection: close\r\n\r\n{text}\n"
+             {challenge}content-length: {length}\r\nconnection: close\r\n\r\n{text}\n"
         )
         .into_bytes()
     }
@@ -87,7 +97,7 @@ pub(crate) struct Aim {
 /// Serves requests to one host that was granted, until either end closes.
 pub(crate) async fn serve_pinned(door: &Door, client: &mut Line, mut upstream: Upstream) -> io::Result<()> {
     loop {
-        let request = match next_request(door, client).await? {
+        let request = match next_request(door.bounds(), client).await? {
             Some(request) => request,
             None => return Ok(()),
         };
@@ -95,6 +105,7 @@ pub(crate) async fn serve_pinned(door: &Door, client: &mut Line, mut upstream: U
             Ok(path) => path,
             Err(refusal) => {
                 upstream.entry.refuse(&refusal.to_string());
+                drop(upstream);
                 return client.close_with(&Said::unconnected(&refusal.into()).bytes()).await;
             }
         };
@@ -147,8 +158,7 @@ pub(crate) async fn serve_named(
 }
 
 /// Reads the next request; `None` if there is none, or it got its answer already.
-pub(crate) async fn next_request(door: &Door, client: &mut Line) -> io::Result<Option<Request>> {
-    let bounds = door.bounds();
+pub(crate) async fn next_request(bounds: &Bounds, client: &mut Line) -> io::Result<Option<Request>> {
     let head = client.reader.head(bounds.head_bytes_max, bounds.idle_timeout, bounds.head_timeout).await;
     let said = match head {
         Ok(head) => match Request::read(&head) {

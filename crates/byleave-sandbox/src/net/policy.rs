@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
 use super::address::Reachable;
 use super::credential::{Credential, CredentialFlaw, Over};
@@ -112,6 +112,7 @@ pub struct Door {
     interception: Option<Arc<Interception>>,
     log: Log,
     judged: Mutex<Judged>,
+    shut: watch::Sender<bool>,
 }
 
 /// A judgement that is made once, however many wait for it.
@@ -151,6 +152,7 @@ impl Door {
             credentials: Vec::new(),
             interception: None,
             judged: Mutex::default(),
+            shut: watch::Sender::new(false),
         }
     }
 
@@ -199,6 +201,22 @@ impl Door {
     /// How many decisions found no room among the others.
     pub fn decisions_left_out(&self) -> u64 {
         self.log.left_out()
+    }
+
+    /// Lets nothing more through, and ends what is open.
+    pub(crate) fn shut(&self) {
+        self.shut.send_replace(true);
+    }
+
+    /// Does this as long as the door is open.
+    pub(crate) async fn while_open(&self, work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+        let mut shut = self.shut.subscribe();
+        tokio::select! {
+            biased;
+            // The other end of this is in the door itself: it cannot be gone.
+            _ = shut.wait_for(|shut| *shut) => Ok(()),
+            done = work => done,
+        }
     }
 
     pub(crate) fn bounds(&self) -> &Bounds {

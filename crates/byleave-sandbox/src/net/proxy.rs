@@ -9,6 +9,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use super::credential::Over;
+use super::doors::{self, Doors};
+use super::head::Request;
 use super::http::{self, After, Said, Upstream};
 use super::line::Line;
 use super::log::Way;
@@ -16,25 +18,34 @@ use super::policy::{Door, shortened, spelled};
 use super::{socks, tunnel};
 
 /// Serves one connection to the proxy.
-pub(crate) async fn serve(door: &Door, stream: TcpStream) -> io::Result<()> {
+pub(crate) async fn serve(doors: &Doors, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut client = Line::tcp(stream);
-    let bounds = door.bounds();
+    let bounds = doors.bounds();
     match tokio::time::timeout(bounds.idle_timeout, client.reader.more()).await {
         Ok(read) => read?,
         Err(_) => return Ok(()),
     };
-    match client.reader.held().first() {
-        None => Ok(()),
-        Some(&socks::VERSION) => {
-            let wanted = tokio::time::timeout(bounds.head_timeout, socks::wanted(&mut client)).await;
-            match wanted.unwrap_or(Ok(None))? {
-                Some((host, port)) => by_socks(door, client, &host, port).await,
-                None => Ok(()),
-            }
-        }
-        Some(_) => by_http(door, client).await,
+    if client.reader.held().first() == Some(&socks::VERSION) {
+        let wanted = tokio::time::timeout(bounds.head_timeout, socks::wanted(&mut client)).await;
+        let Some(wanted) = wanted.unwrap_or(Ok(None))? else { return Ok(()) };
+        return match doors.shown(wanted.pass.as_deref()) {
+            Some(door) => door.while_open(by_socks(&door, client, &wanted.host, wanted.port)).await,
+            None => client.close_with(&socks::no_pass()).await,
+        };
     }
+    let Some(first) = http::next_request(bounds, &mut client).await? else { return Ok(()) };
+    let pass = pass(&first);
+    match doors.shown(pass.as_deref()) {
+        Some(door) => door.while_open(by_http(&door, client, first, pass)).await,
+        None => client.close_with(&Said::no_pass().bytes()).await,
+    }
+}
+
+/// The pass that a request shows.
+fn pass(request: &Request) -> Option<Vec<u8>> {
+    let shown = request.headers.iter().find(|header| header.name == "proxy-authorization")?;
+    Some(doors::pass_of(&shown.value))
 }
 
 async fn by_socks(door: &Door, mut client: Line, host: &str, port: u16) -> io::Result<()> {
@@ -47,9 +58,14 @@ async fn by_socks(door: &Door, mut client: Line, host: &str, port: u16) -> io::R
     }
 }
 
-async fn by_http(door: &Door, mut client: Line) -> io::Result<()> {
+async fn by_http(door: &Door, mut client: Line, first: Request, shown: Option<Vec<u8>>) -> io::Result<()> {
     let mut kept = None;
-    while let Some(request) = http::next_request(door, &mut client).await? {
+    let mut next = Some(first);
+    while let Some(request) = next {
+        // One connection, one call: what began for one does not go on for another.
+        if pass(&request) != shown {
+            return client.close_with(&Said::no_pass().bytes()).await;
+        }
         if request.method == "CONNECT" {
             drop(kept);
             return by_connect(door, client, &request.target).await;
@@ -57,6 +73,7 @@ async fn by_http(door: &Door, mut client: Line) -> io::Result<()> {
         if http::serve_named(door, &mut client, &request, &mut kept).await? == After::Close {
             return Ok(());
         }
+        next = http::next_request(door.bounds(), &mut client).await?;
     }
     Ok(())
 }

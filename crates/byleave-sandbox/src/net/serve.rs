@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::doors::Doors;
 use super::log::Decision;
-use super::policy::Door;
 use super::proxy;
 use super::transparent::{self, Names};
 
@@ -29,19 +29,19 @@ pub struct Sockets {
 /// The sockets being served. Dropped or closed, every connection is ended.
 #[derive(Debug)]
 pub struct Serving {
-    door: Arc<Door>,
+    doors: Arc<Doors>,
     tasks: JoinSet<()>,
 }
 
-/// Serves the sockets through this door. Must be called within a tokio runtime.
-pub fn serve(sockets: Sockets, names: &Arc<Names>, door: Arc<Door>) -> io::Result<Serving> {
+/// Serves the sockets through these doors. Must be called within a tokio runtime.
+pub fn serve(sockets: Sockets, names: &Arc<Names>, doors: Arc<Doors>) -> io::Result<Serving> {
     let mut tasks = JoinSet::new();
-    let permits = Arc::new(Semaphore::new(door.bounds().connections_max));
+    let permits = Arc::new(Semaphore::new(doors.bounds().connections_max));
     if let Some(listener) = sockets.proxy {
-        let door = Arc::clone(&door);
+        let doors = Arc::clone(&doors);
         let each = move |stream| {
-            let door = Arc::clone(&door);
-            async move { proxy::serve(&door, stream).await }
+            let doors = Arc::clone(&doors);
+            async move { proxy::serve(&doors, stream).await }
         };
         tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), each));
     }
@@ -49,32 +49,36 @@ pub fn serve(sockets: Sockets, names: &Arc<Names>, door: Arc<Door>) -> io::Resul
     for listener in sockets.transparent {
         let port = listener.local_addr()?.port();
         ports.push(port);
-        let (door, names) = (Arc::clone(&door), Arc::clone(names));
+        let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
         let each = move |stream| {
-            let (door, names) = (Arc::clone(&door), Arc::clone(&names));
-            async move { transparent::serve(&door, &names, stream).await }
+            let (door, names) = (doors.otherwise(), Arc::clone(&names));
+            async move {
+                // Nobody can show a pass here.
+                let Some(door) = door else { return Ok(()) };
+                door.while_open(transparent::serve(&door, &names, stream)).await
+            }
         };
         tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), each));
     }
     if let Some(socket) = sockets.lookups {
         socket.set_nonblocking(true)?;
         let socket = tokio::net::UdpSocket::from_std(socket)?;
-        let (door, names) = (Arc::clone(&door), Arc::clone(names));
-        tasks.spawn(async move { transparent::answer(&door, &names, &socket, &ports).await });
+        let (door, names) = (doors.otherwise(), Arc::clone(names));
+        tasks.spawn(async move { transparent::answer(door.as_deref(), &names, &socket, &ports).await });
     }
-    Ok(Serving { door, tasks })
+    Ok(Serving { doors, tasks })
 }
 
 impl Serving {
-    /// What was wanted so far, and what was given.
+    /// What was wanted so far without a pass, and what was given; the rest is with the passes.
     pub fn decisions(&self) -> Vec<Decision> {
-        self.door.decisions()
+        self.doors.otherwise().map(|door| door.decisions()).unwrap_or_default()
     }
 
-    /// Ends every connection, and says what was wanted and what was given.
+    /// Ends every connection, and says what was wanted without a pass and what was given.
     pub async fn close(mut self) -> Vec<Decision> {
         self.tasks.shutdown().await;
-        self.door.decisions()
+        self.decisions()
     }
 }
 

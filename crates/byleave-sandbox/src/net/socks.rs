@@ -1,35 +1,52 @@
-//! SOCKS5: the wish for a host, without any of its own authentication; only to connect.
+//! SOCKS5: the wish for a host, with a pass where its name and password go; only to connect.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::line::{Line, malformed};
+use super::line::{Line, Reader, malformed};
 use super::refusal::Unconnected;
 
 /// The first byte of SOCKS5.
 pub(crate) const VERSION: u8 = 5;
 
+const PASSWORD: u8 = 2;
 const SUCCEEDED: u8 = 0;
 const NOT_ALLOWED: u8 = 2;
 const UNREACHABLE: u8 = 4;
 const NO_SUCH_COMMAND: u8 = 7;
 const NO_SUCH_ADDRESS: u8 = 8;
 
-/// Reads which host and port is wanted; `None` if something else is, and was answered.
-pub(crate) async fn wanted(client: &mut Line) -> io::Result<Option<(String, u16)>> {
+/// What is wanted by SOCKS.
+pub(crate) struct Wanted {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// The pass that was shown.
+    pub(crate) pass: Option<Vec<u8>>,
+}
+
+/// Reads what is wanted; `None` if it is something else than to connect, and was answered.
+pub(crate) async fn wanted(client: &mut Line) -> io::Result<Option<Wanted>> {
     let reader = &mut client.reader;
     if reader.read_u8().await? != VERSION {
         return Err(malformed("not SOCKS5"));
     }
     let mut methods = vec![0; usize::from(reader.read_u8().await?)];
     reader.read_exact(&mut methods).await?;
-    if !methods.contains(&0) {
+    // Whoever offers a name and password has one to show.
+    let pass = if methods.contains(&PASSWORD) {
+        client.writer.write_all(&[VERSION, PASSWORD]).await?;
+        let pass = password(reader).await?;
+        client.writer.write_all(&[1, 0]).await?;
+        Some(pass)
+    } else if methods.contains(&0) {
+        client.writer.write_all(&[VERSION, 0]).await?;
+        None
+    } else {
         client.close_with(&[VERSION, 0xff]).await?;
         return Ok(None);
-    }
-    client.writer.write_all(&[VERSION, 0]).await?;
+    };
     let mut head = [0; 4];
     reader.read_exact(&mut head).await?;
     let [version, command, _, kind] = head;
@@ -55,7 +72,24 @@ pub(crate) async fn wanted(client: &mut Line) -> io::Result<Option<(String, u16)
         client.close_with(&reply(NO_SUCH_COMMAND)).await?;
         return Ok(None);
     }
-    Ok(Some((host, port)))
+    Ok(Some(Wanted { host, port, pass }))
+}
+
+/// The password that is shown; the name beside it says nothing.
+async fn password(reader: &mut Reader) -> io::Result<Vec<u8>> {
+    if reader.read_u8().await? != 1 {
+        return Err(malformed("not a name and password of SOCKS5"));
+    }
+    let mut name = vec![0; usize::from(reader.read_u8().await?)];
+    reader.read_exact(&mut name).await?;
+    let mut password = vec![0; usize::from(reader.read_u8().await?)];
+    reader.read_exact(&mut password).await?;
+    Ok(password)
+}
+
+/// The answer to who shows no pass of a running call.
+pub(crate) fn no_pass() -> [u8; 10] {
+    reply(NOT_ALLOWED)
 }
 
 /// The answer to a wish that was granted.

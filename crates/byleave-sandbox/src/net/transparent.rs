@@ -82,7 +82,7 @@ pub(crate) async fn serve(door: &Door, names: &Names, stream: TcpStream) -> io::
 }
 
 /// Answers lookups until it is stopped.
-pub(crate) async fn answer(door: &Door, names: &Names, socket: &UdpSocket, ports: &[u16]) {
+pub(crate) async fn answer(door: Option<&Door>, names: &Names, socket: &UdpSocket, ports: &[u16]) {
     let mut query = vec![0; 4096];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut query).await else {
@@ -99,7 +99,8 @@ pub(crate) async fn answer(door: &Door, names: &Names, socket: &UdpSocket, ports
     }
 }
 
-fn found(door: &Door, names: &Names, ports: &[u16], wanted: &str) -> Answer {
+fn found(door: Option<&Door>, names: &Names, ports: &[u16], wanted: &str) -> Answer {
+    let Some(door) = door else { return Answer::Refused };
     let judged = spelled(wanted).and_then(|name| door.might_pass(&name, ports).map(|()| name));
     match judged {
         Ok(name) => names.address(&name).map_or(Answer::Failed, Answer::Found),

@@ -42,6 +42,7 @@ pub(crate) async fn run(door: &Door, mut client: Line, mut upstream: Upstream) -
         Spoken::Other if web => {
             let refusal = Refusal::OtherProtocol { host: upstream.host.clone(), port: upstream.port };
             upstream.entry.refuse(&refusal.to_string());
+            drop(upstream);
             client.close_with(&Said::unconnected(&refusal.into()).bytes()).await
         }
         Spoken::Other => relay(&mut client, &mut upstream.line, &upstream.entry, bounds.idle_timeout).await,
@@ -96,7 +97,7 @@ async fn tls(door: &Door, mut client: Line, mut upstream: Upstream) -> io::Resul
     let bounds = door.bounds();
     let hello = match hello(&mut client.reader, &upstream.host, bounds).await? {
         Ok(hello) => hello,
-        Err(refusal) => return refused(&mut client, &upstream.entry, &refusal).await,
+        Err(refusal) => return refused(&mut client, upstream, &refusal).await,
     };
     let added = door.credentials().iter().any(|one| one.fits(&upstream.host, upstream.port, Over::Tls));
     if added {
@@ -119,13 +120,14 @@ async fn tls(door: &Door, mut client: Line, mut upstream: Upstream) -> io::Resul
         }
     };
     match unless_silent(both, &entry, bounds.idle_timeout).await? {
-        Some(refusal) => refused(&mut client, &entry, &refusal).await,
+        Some(refusal) => refused(&mut client, upstream, &refusal).await,
         None => Ok(()),
     }
 }
 
-async fn refused(client: &mut Line, entry: &Entry, refusal: &Refusal) -> io::Result<()> {
-    entry.refuse(&refusal.to_string());
+async fn refused(client: &mut Line, upstream: Upstream, refusal: &Refusal) -> io::Result<()> {
+    upstream.entry.refuse(&refusal.to_string());
+    drop(upstream);
     client.close_with(&ALERT).await
 }
 

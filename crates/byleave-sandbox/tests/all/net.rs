@@ -3,6 +3,7 @@
 mod cost;
 mod hostile;
 mod namespace;
+mod passes;
 mod proxy;
 mod tls;
 mod world;

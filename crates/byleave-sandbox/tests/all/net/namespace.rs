@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use byleave_sandbox::net::doors::Doors;
 use byleave_sandbox::net::policy::Door;
 use byleave_sandbox::net::serve::{Sockets, serve};
 use rustix::net::{
@@ -94,7 +95,9 @@ fn run_inside(server: &Server) -> (Vec<String>, Vec<String>) {
         transparent: fds.map(TcpListener::from).collect(),
     };
     assert_eq!(sockets.transparent.len(), 2);
-    let serving = serve(sockets, &Arc::default(), Arc::new(door(Keeper::granting(&["a.example"])))).unwrap();
+    let serving =
+        serve(sockets, &Arc::default(), Doors::one(Arc::new(door(Keeper::granting(&["a.example"])))))
+            .unwrap();
     stream.write_all(b"!").unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();

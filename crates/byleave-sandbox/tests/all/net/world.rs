@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use byleave_sandbox::net::address::Reachable;
+use byleave_sandbox::net::doors::Doors;
 use byleave_sandbox::net::policy::{Door, Doorkeeper, Judgement, Later, Resolver};
 use byleave_sandbox::net::serve::{Serving, Sockets, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -86,7 +87,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let sockets = Sockets { proxy: Some(listener), ..Sockets::default() };
-        let serving = serve(sockets, &Arc::default(), Arc::new(door)).unwrap();
+        let serving = serve(sockets, &Arc::default(), Doors::one(Arc::new(door))).unwrap();
         Self { at, serving }
     }
 
