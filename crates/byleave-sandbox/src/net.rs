@@ -25,5 +25,6 @@ mod proxy;
 pub mod refusal;
 pub mod serve;
 mod socks;
+mod spelling;
 pub mod transparent;
 mod tunnel;

@@ -61,7 +61,7 @@ impl Credential {
         value: impl Into<Vec<u8>>,
     ) -> Result<Self, CredentialFlaw> {
         let value = Zeroizing::new(value.into());
-        let host = super::policy::spelled(host)?;
+        let host = super::spelling::spelled(host)?;
         let header = header.to_ascii_lowercase();
         if !super::head::is_token(header.as_bytes()) || READ_BY_US.contains(&header.as_str()) {
             return Err(CredentialFlaw::Header(header));

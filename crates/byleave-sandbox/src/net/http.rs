@@ -12,8 +12,9 @@ use super::credential::{Credential, Over};
 use super::head::{Framing, Header, Request, Response, Version};
 use super::line::{Chunks, Line, NoHead, Reader, Writer, malformed, unless_silent};
 use super::log::{Entry, Way};
-use super::policy::{Bounds, Door, spelled};
+use super::policy::{Bounds, Door};
 use super::refusal::{Refusal, Unconnected};
+use super::spelling::{shortened, spelled};
 
 /// A host that was granted, and the line to it.
 pub(crate) struct Upstream {
@@ -191,7 +192,7 @@ fn aim(request: &Request) -> Result<Aim, Flaw> {
         .ok_or(Flaw::Malformed("this is a proxy: ask for `http://host/path`, or use CONNECT"))?;
     let (host, port) = host_and_port(authority, 80).ok_or(Flaw::Malformed("its host cannot be read"))?;
     let refused = |host: &str, refusal| Flaw::Refused { host: host.to_owned(), port, refusal };
-    let host = spelled(host).map_err(|refusal| refused(&super::policy::shortened(host), refusal))?;
+    let host = spelled(host).map_err(|refusal| refused(&shortened(host), refusal))?;
     if let Some(said) = request.host().map_err(Flaw::Malformed)? {
         same_host(&host, port, said).map_err(|refusal| refused(&host, refusal))?;
     }
@@ -199,10 +200,7 @@ fn aim(request: &Request) -> Result<Aim, Flaw> {
 }
 
 fn pinned_path(request: &Request, upstream: &Upstream) -> Result<String, Refusal> {
-    let other = |said: &str| Refusal::OtherHost {
-        granted: upstream.host.clone(),
-        said: super::policy::shortened(said),
-    };
+    let other = |said: &str| Refusal::OtherHost { granted: upstream.host.clone(), said: shortened(said) };
     if request.method == "CONNECT" {
         return Err(other(&request.target));
     }
@@ -246,7 +244,7 @@ pub(crate) fn host_and_port(authority: &str, otherwise: u16) -> Option<(&str, u1
 }
 
 fn same_host(granted: &str, port: u16, said: &str) -> Result<(), Refusal> {
-    let other = || Refusal::OtherHost { granted: granted.to_owned(), said: super::policy::shortened(said) };
+    let other = || Refusal::OtherHost { granted: granted.to_owned(), said: shortened(said) };
     let (host, said_port) = host_and_port(said, port).ok_or_else(other)?;
     let host = spelled(host).map_err(|_| other())?;
     if host == granted && said_port == port { Ok(()) } else { Err(other()) }

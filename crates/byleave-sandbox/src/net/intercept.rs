@@ -17,8 +17,6 @@ use rustls::{ClientConfig, ServerConfig};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::credential::Over;
-use super::http::Upstream;
 use super::line::Line;
 use super::log::locked;
 
@@ -73,19 +71,19 @@ impl Interception {
     /// Opens TLS at both ends; the ClientHello is still held and names the host.
     pub(crate) async fn open(
         &self,
+        host: &str,
         client: Line,
-        upstream: Upstream,
+        upstream: Line,
         whole: Duration,
-    ) -> io::Result<(Line, Upstream)> {
+    ) -> io::Result<(Line, Line)> {
         let opening = async {
-            let Upstream { host, port, line, entry, .. } = upstream;
-            let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
-            let behind = tokio::io::join(line.reader, line.writer);
+            let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+            let behind = tokio::io::join(upstream.reader, upstream.writer);
             let behind = TlsConnector::from(Arc::clone(&self.towards)).connect(name, behind).await?;
-            let config = self.config(&host).map_err(io::Error::other)?;
+            let config = self.config(host).map_err(io::Error::other)?;
             let before = tokio::io::join(client.reader, client.writer);
             let before = TlsAcceptor::from(config).accept(before).await?;
-            Ok((Line::of(before), Upstream { host, port, over: Over::Tls, line: Line::of(behind), entry }))
+            Ok((Line::of(before), Line::of(behind)))
         };
         tokio::time::timeout(whole, opening).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }

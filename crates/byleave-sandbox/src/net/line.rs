@@ -183,6 +183,7 @@ impl Reader {
             }
             let held = self.held();
             to.write_all(held).await?;
+            to.flush().await?;
             let copied = held.len();
             count(copied);
             self.consume(copied);
@@ -199,6 +200,8 @@ impl Reader {
         let mut left = length;
         while left > 0 {
             if self.held().is_empty() {
+                // Whoever waits for what comes next waits for what came.
+                to.flush().await?;
                 self.need_more().await?;
             }
             let part = usize::try_from(left).unwrap_or(usize::MAX).min(self.held().len());
@@ -220,6 +223,7 @@ impl Reader {
         count: impl Fn(usize),
     ) -> io::Result<()> {
         loop {
+            to.flush().await?;
             let line = self.line(1024).await?;
             let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
             let hex = !digits.is_empty() && digits.len() < 16 && digits.iter().all(u8::is_ascii_hexdigit);

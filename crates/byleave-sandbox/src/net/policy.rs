@@ -21,6 +21,7 @@ use super::credential::{Credential, CredentialFlaw, Over};
 use super::intercept::Interception;
 use super::log::{Decision, Entry, Log, Way, locked};
 use super::refusal::{Refusal, Unconnected};
+use super::spelling::{shortened, spelled};
 
 /// What is judged about a host, before anybody is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -316,21 +317,25 @@ impl Door {
         if checked.is_empty() {
             return Err(Refusal::NotGlobal { host: host.to_owned(), address: first }.into());
         }
-        let connecting = self.connect(host, port, &checked);
-        tokio::time::timeout(self.bounds.connect_timeout, connecting)
-            .await
-            .map_err(|_| failed("it did not answer in time".to_owned()))?
+        self.connect(host, port, &checked).await
     }
 
     async fn connect(&self, host: &str, port: u16, checked: &[IpAddr]) -> Result<TcpStream, Unconnected> {
         let failed =
             |fault: io::Error| Unconnected::Failed { host: host.to_owned(), port, why: fault.to_string() };
+        // An address that is silent leaves time for the others.
+        let each = self.bounds.connect_timeout / u32::try_from(checked.len()).unwrap_or(1).max(1);
         let mut why = String::new();
         for address in checked {
-            let stream = match TcpStream::connect(SocketAddr::new(*address, port)).await {
-                Ok(stream) => stream,
-                Err(fault) => {
+            let connecting = TcpStream::connect(SocketAddr::new(*address, port));
+            let stream = match tokio::time::timeout(each, connecting).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(fault)) => {
                     why = fault.to_string();
+                    continue;
+                }
+                Err(_) => {
+                    "it did not answer in time".clone_into(&mut why);
                     continue;
                 }
             };
@@ -345,31 +350,4 @@ impl Door {
         }
         Err(Unconnected::Failed { host: host.to_owned(), port, why })
     }
-}
-
-/// A host in its usual spelling; refuses what could be an address to one reader and a name to another.
-pub(crate) fn spelled(host: &str) -> Result<String, Refusal> {
-    let no_host = || Refusal::NoHost(shortened(host));
-    if host.len() > 255 {
-        return Err(no_host());
-    }
-    let name = byleave_core::host::normal(host).ok_or_else(no_host)?;
-    if name.parse::<IpAddr>().is_ok() {
-        return Ok(name);
-    }
-    // `010.0.0.1`, `1.2.3.4.5`: no top-level domain is a number, and resolvers do not agree on what that is.
-    let last = name.rsplit('.').next().unwrap_or_default();
-    let numeric = last.bytes().all(|byte| byte.is_ascii_digit())
-        || last.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    if numeric || name.len() > 253 || name.split('.').any(|label| label.len() > 63) {
-        Err(no_host())
-    } else {
-        Ok(name)
-    }
-}
-
-/// Text from inside, short enough for a line and harmless to print.
-pub(crate) fn shortened(text: &str) -> String {
-    let shown: String = text.chars().take(80).flat_map(char::escape_default).collect();
-    if text.chars().count() > 80 { format!("{shown}…") } else { shown }
 }

@@ -14,7 +14,8 @@ use super::head::Request;
 use super::http::{self, After, Said, Upstream};
 use super::line::Line;
 use super::log::Way;
-use super::policy::{Door, shortened, spelled};
+use super::policy::Door;
+use super::spelling::{shortened, spelled};
 use super::{socks, tunnel};
 
 /// Serves one connection to the proxy.

@@ -14,8 +14,9 @@ use tokio::net::{TcpStream, UdpSocket};
 use super::dns::{self, Answer};
 use super::line::Line;
 use super::log::{Way, locked};
-use super::policy::{Door, shortened, spelled};
+use super::policy::Door;
 use super::refusal::{Refusal, Unconnected};
+use super::spelling::{shortened, spelled};
 use super::{http, proxy, tunnel};
 
 /// The first address that is given out; the ones before it stay free.

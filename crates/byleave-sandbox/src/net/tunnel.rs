@@ -11,8 +11,9 @@ use super::hello::{self, HANDSHAKE, Hello, Reading};
 use super::http::{self, Said, Upstream};
 use super::line::{Line, Reader, Writer, relay, unless_silent};
 use super::log::Entry;
-use super::policy::{Bounds, Door, spelled};
+use super::policy::{Bounds, Door};
 use super::refusal::Refusal;
+use super::spelling::{shortened, spelled};
 
 /// What is spoken in a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +104,10 @@ async fn tls(door: &Door, mut client: Line, mut upstream: Upstream) -> io::Resul
     if added {
         // A door with a credential for TLS has an interception: without one it cannot be made.
         let Some(interception) = door.interception() else { return Ok(()) };
-        let entry = Arc::clone(&upstream.entry);
-        let opened = interception.open(client, upstream, bounds.head_timeout).await;
-        let (mut client, upstream) = opened.inspect_err(|fault| entry.note(&fault.to_string()))?;
+        let Upstream { host, port, line, entry, .. } = upstream;
+        let opened = interception.open(&host, client, line, bounds.head_timeout).await;
+        let (mut client, line) = opened.inspect_err(|fault| entry.note(&fault.to_string()))?;
+        let upstream = Upstream { host, port, over: Over::Tls, line, entry };
         return http::serve_pinned(door, &mut client, upstream).await;
     }
     let (host, entry) = (upstream.host.clone(), Arc::clone(&upstream.entry));
@@ -202,9 +204,7 @@ fn named(hello: &Hello, host: &str) -> Result<(), Refusal> {
         None if host.parse::<std::net::IpAddr>().is_ok() => Ok(()),
         None => Err(Refusal::NoServerName(host.to_owned())),
         Some(said) if spelled(said).is_ok_and(|said| said == host) => Ok(()),
-        Some(said) => {
-            Err(Refusal::OtherServerName { granted: host.to_owned(), said: super::policy::shortened(said) })
-        }
+        Some(said) => Err(Refusal::OtherServerName { granted: host.to_owned(), said: shortened(said) }),
     }
 }
 

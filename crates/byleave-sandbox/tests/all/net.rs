@@ -2,6 +2,7 @@
 
 mod cost;
 mod hostile;
+mod lookups;
 mod namespace;
 mod passes;
 mod proxy;
