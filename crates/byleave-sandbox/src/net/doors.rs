@@ -18,6 +18,10 @@ use super::policy::{Bounds, Door};
 /// The name beside a pass, where a protocol wants one.
 const USER: &str = "call";
 
+/// Connections of a whole session at the same time: more than of one call, so that no call takes them all, and few enough
+/// for the supervisor's descriptors.
+const SESSION_CONNECTIONS_MAX: usize = 320;
+
 /// The doors that are open.
 #[derive(Debug, Default)]
 pub struct Doors {
@@ -47,7 +51,8 @@ impl Doors {
 
     /// Doors for those who show a pass, and this one, if any, for lookups and connections that cannot show one.
     pub fn by_pass(otherwise: Option<Arc<Door>>) -> Arc<Self> {
-        Arc::new(Self { otherwise, ..Self::default() })
+        let bounds = Bounds { connections_max: SESSION_CONNECTIONS_MAX, ..Bounds::default() };
+        Arc::new(Self { otherwise, bounds, ..Self::default() })
     }
 
     /// Opens a door for one call.

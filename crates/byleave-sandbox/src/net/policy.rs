@@ -10,6 +10,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -70,7 +71,8 @@ impl Resolver for SystemResolver {
 /// How much of the network one call may use up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections at the same time; more wait.
+    /// Connections at the same time; more wait, or are closed where other calls would wait with them. Each takes two
+    /// descriptors of the supervisor.
     pub connections_max: usize,
     /// The bytes of a head of HTTP, or of a ClientHello.
     pub head_bytes_max: usize,
@@ -91,7 +93,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            connections_max: 256,
+            connections_max: 128,
             head_bytes_max: 64 << 10,
             head_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(300),
@@ -114,6 +116,7 @@ pub struct Door {
     log: Log,
     judged: Mutex<Judged>,
     shut: watch::Sender<bool>,
+    open: AtomicUsize,
 }
 
 /// A judgement that is made once, however many wait for it.
@@ -123,6 +126,22 @@ type Judging = OnceCell<Result<(), Refusal>>;
 struct Judged {
     hosts: HashMap<(String, u16), Arc<Judging>>,
     questions: usize,
+}
+
+/// One of those that are counted, as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn among(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Door {
@@ -154,6 +173,7 @@ impl Door {
             interception: None,
             judged: Mutex::default(),
             shut: watch::Sender::new(false),
+            open: AtomicUsize::new(0),
         }
     }
 
@@ -209,8 +229,12 @@ impl Door {
         self.shut.send_replace(true);
     }
 
-    /// Does this as long as the door is open.
+    /// Does this as long as the door is open, if not too many are doing so.
     pub(crate) async fn while_open(&self, work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+        let _one = Counted::among(&self.open);
+        if self.open.load(Ordering::Relaxed) > self.bounds.connections_max {
+            return Err(io::Error::other("too many connections of one call"));
+        }
         let mut shut = self.shut.subscribe();
         tokio::select! {
             biased;

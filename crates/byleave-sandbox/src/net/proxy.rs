@@ -23,7 +23,8 @@ pub(crate) async fn serve(doors: &Doors, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut client = Line::tcp(stream);
     let bounds = doors.bounds();
-    match tokio::time::timeout(bounds.idle_timeout, client.reader.more()).await {
+    // Until it shows whose it is, a connection may not linger.
+    match tokio::time::timeout(bounds.head_timeout, client.reader.more()).await {
         Ok(read) => read?,
         Err(_) => return Ok(()),
     };

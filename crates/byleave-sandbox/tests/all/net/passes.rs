@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use byleave_sandbox::net::doors::{Doors, Pass};
+use byleave_sandbox::net::policy::Bounds;
 use byleave_sandbox::net::serve::{Serving, Sockets, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -47,6 +48,9 @@ async fn each_call_goes_through_its_own_door_and_nobody_through_none() {
         (format!("socks5h://call:@{at}"), "a", false),
     ] {
         for tunnel in ["--proxytunnel", "--http1.1"] {
+            // `git` asks without a pass first, and shows it when told to.
+            let got = curl(&["-x", &proxy, "--proxy-anyauth", tunnel, &url(host)]).await;
+            assert_eq!(said(&got) == "hello\n", reached, "{proxy} {host} {got:?}");
             let got = curl(&["-x", &proxy, tunnel, &url(host)]).await;
             assert_eq!(said(&got) == "hello\n", reached, "{proxy} {host} {got:?}");
         }
@@ -61,7 +65,7 @@ async fn each_call_goes_through_its_own_door_and_nobody_through_none() {
     };
     assert_eq!(
         (hosts(&one, true), hosts(&two, true)),
-        (vec!["a.example".to_owned(); 4], vec!["b.example".to_owned(); 2])
+        (vec!["a.example".to_owned(); 8], vec!["b.example".to_owned(); 4])
     );
     assert!(hosts(&one, false).iter().all(|host| host == "b.example"));
     assert!(
@@ -123,4 +127,27 @@ async fn a_connection_does_not_change_its_call() {
     let answer = text(&mut stream).await;
     assert_eq!(answer.matches("hello\n").count(), 1, "{answer}");
     assert!(answer.contains("HTTP/1.1 407"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_takes_every_connection_takes_only_its_own() {
+    let server = Server::hello().await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let doors = Doors::by_pass(None);
+    let sockets = Sockets { proxy: Some(listener), ..Sockets::default() };
+    let _serving = serve(sockets, &Arc::default(), Arc::clone(&doors)).unwrap();
+    let few = Bounds { connections_max: 3, ..Bounds::default() };
+    let greedy = doors.open(door(Keeper::granting(&["a.example"])).with_bounds(few)).unwrap();
+    let other = doors.open(door(Keeper::granting(&["b.example"]))).unwrap();
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let (stream, status) = tunnel(at, &text_of(&greedy, at), "a.example", server.port).await;
+        assert_eq!(status, "HTTP/1.1 200");
+        held.push(stream);
+    }
+    let got = curl(&["-x", &greedy.proxy_url(at), &format!("http://a.example:{}/", server.port)]).await;
+    assert!(!got.status.success(), "{got:?}");
+    let got = curl(&["-x", &other.proxy_url(at), &format!("http://b.example:{}/", server.port)]).await;
+    assert_eq!(said(&got), "hello\n");
 }
