@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::credential::Over;
+use super::head::is_token;
 use super::hello::{self, HANDSHAKE, Hello, Reading};
 use super::http::{self, Said, Upstream};
 use super::line::{Line, Reader, Writer, relay, unless_silent};
@@ -23,6 +24,11 @@ enum Spoken {
     Other,
     Nothing,
 }
+
+/// The longest word that could be a method.
+const METHOD_BYTES_MAX: usize = 64;
+/// How many bytes are waited for until the first line ends.
+const FIRST_LINE_BYTES_MAX: usize = 8 << 10;
 
 /// "Access denied", fatal: what TLS has to say in place of a reason.
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
@@ -53,10 +59,8 @@ pub(crate) async fn run(door: &Door, mut client: Line, mut upstream: Upstream) -
 /// Listens who speaks first, and what. The bytes stay held.
 async fn spoken(client: &mut Reader, upstream: &mut Reader, web: bool) -> io::Result<Spoken> {
     loop {
-        match heard(client.held()) {
-            Some(spoken) => return Ok(spoken),
-            None if client.held().len() > 8 << 10 => return Ok(Spoken::Other),
-            None => {}
+        if let Some(spoken) = heard(client.held()) {
+            return Ok(spoken);
         }
         if web {
             if client.more().await? == 0 {
@@ -77,21 +81,30 @@ async fn spoken(client: &mut Reader, upstream: &mut Reader, web: bool) -> io::Re
 }
 
 /// What these first bytes of a client are; `None` where more are needed.
+///
+/// Lenient where servers are: whatever one of them could take for a request is one, and is then read strictly.
 fn heard(bytes: &[u8]) -> Option<Spoken> {
     if *bytes.first()? == HANDSHAKE {
         return Some(Spoken::Tls);
     }
-    // Servers skip empty lines before a request: so do we in telling that it is one. Reading it then refuses them.
-    let line = bytes.trim_ascii_start();
-    let first = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    if first.iter().any(|byte| *byte != b'\r' && *byte != b'\t' && !(32..127).contains(byte)) {
+    let blank = |byte: &u8| matches!(byte, 9..=13 | 28..=32);
+    let begun = bytes.iter().position(|byte| !blank(byte));
+    let line = begun.and_then(|begun| bytes.get(begun..)).unwrap_or_default();
+    let word = line.split(blank).next().unwrap_or_default();
+    if word.len() > METHOD_BYTES_MAX || !word.is_empty() && !is_token(word) {
         return Some(Spoken::Other);
     }
-    if first.len() == line.len() {
-        return None;
+    let whole = line.iter().position(|byte| *byte == b'\n');
+    let first = whole.and_then(|end| line.get(..end));
+    match first {
+        Some(first) if first.to_ascii_uppercase().windows(5).any(|five| five == b"HTTP/") => {
+            Some(Spoken::Http)
+        }
+        Some(_) => Some(Spoken::Other),
+        // A first line without an end: whoever reads it strictly says so.
+        None if bytes.len() > FIRST_LINE_BYTES_MAX => Some(Spoken::Http),
+        None => None,
     }
-    let version = first.trim_ascii_end().rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-    Some(if version.to_ascii_uppercase().starts_with(b"HTTP/") { Spoken::Http } else { Spoken::Other })
 }
 
 async fn tls(door: &Door, mut client: Line, mut upstream: Upstream) -> io::Result<()> {
@@ -222,6 +235,13 @@ mod tests {
             (b"\r\n \nGET / HTTP/1.1\n", Some(Spoken::Http)),
             (b"get / http/1.0 \r\n", Some(Spoken::Http)),
             (b"PRI * HTTP/2.0\r\n", Some(Spoken::Http)),
+            (b"\x0bGET\x0c/\tHTTP/1.1\n", Some(Spoken::Http)),
+            (b"GET /\xc3\xa9\x01\0 HTTP/1.1\n", Some(Spoken::Http)),
+            (b"GET / HTTP/1.1 x\r\n", Some(Spoken::Http)),
+            (&[b"GET /", &[b'x'; 9_000][..]].concat(), Some(Spoken::Http)),
+            (&[b'x'; 70], Some(Spoken::Other)),
+            (b"AMQP\0\0\x09\x01", Some(Spoken::Other)),
+            (b"*1\r\n$4\r\nPING\r\n", Some(Spoken::Other)),
             (b"SSH-2.0-x\r\n", Some(Spoken::Other)),
             (b"\x00\x00\x00\x08", Some(Spoken::Other)),
             (b"\x16", Some(Spoken::Tls)),

@@ -50,6 +50,10 @@ async fn a_request_in_a_tunnel_is_for_the_host_of_the_tunnel() {
         "GET / HTTP/1.1 \r\nHost: b.example\r\n\r\n".to_owned(),
         "GET / HTTP/1.1\r\nHost: a.example\r\nX: y\rHost: b.example\r\n\r\n".to_owned(),
         "GET / HTTP/1.1\r\nHost: a.example\r\n Host: b.example\r\n\r\n".to_owned(),
+        "\u{b}GET\t/ HTTP/1.1\r\nHost: b.example\r\n\r\n".to_owned(),
+        "GET /\u{e9}\u{1}\0 HTTP/1.1\r\nHost: b.example\r\n\r\n".to_owned(),
+        format!("GET /{} HTTP/1.1\r\nHost: b.example\r\n\r\n", "x".repeat(9_000)),
+        format!("GET /{} HTTP/1.1\r\nHost: b.example\r\n\r\n", "x".repeat(90_000)),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
     ] {
         let mut tunnel = proxy.tunnel("a.example", port).await;
@@ -57,7 +61,7 @@ async fn a_request_in_a_tunnel_is_for_the_host_of_the_tunnel() {
         tunnel.shutdown().await.unwrap();
         let answer = text(&mut tunnel).await;
         // A head without an end has no answer.
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 40"), "{request:?} {answer}");
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{:.80} {answer}", request);
     }
     assert_eq!(server.seen(), "");
 }
