@@ -20,6 +20,7 @@ mod http;
 pub mod intercept;
 mod line;
 pub mod log;
+mod mask;
 pub mod policy;
 mod proxy;
 pub mod refusal;

@@ -12,6 +12,7 @@ use super::credential::{Credential, Over};
 use super::head::{Framing, Header, Request, Response, Version};
 use super::line::{Chunks, Line, NoHead, Reader, Writer, malformed, unless_silent};
 use super::log::{Entry, Way};
+use super::mask::Masked;
 use super::policy::{Bounds, Door};
 use super::refusal::{Refusal, Unconnected};
 use super::spelling::{shortened, spelled};
@@ -23,6 +24,23 @@ pub(crate) struct Upstream {
     pub(crate) over: Over,
     pub(crate) line: Line,
     pub(crate) entry: Arc<Entry>,
+}
+
+impl Upstream {
+    /// The credentials that are added on the way to it.
+    fn added<'a>(&self, door: &'a Door) -> Vec<&'a Credential> {
+        door.credentials().iter().filter(|one| one.fits(&self.host, self.port, self.over)).collect()
+    }
+
+    /// The same, with what was added covered where it is sent back.
+    fn masked(mut self, door: &Door) -> Self {
+        let added = self.added(door);
+        if !added.is_empty() {
+            let masked = Masked::new(self.line.reader, added.iter().map(|one| one.expose()));
+            self.line.reader = Reader::new(Box::new(masked));
+        }
+        self
+    }
 }
 
 /// An answer of our own.
@@ -96,7 +114,8 @@ pub(crate) struct Aim {
 }
 
 /// Serves requests to one host that was granted, until either end closes.
-pub(crate) async fn serve_pinned(door: &Door, client: &mut Line, mut upstream: Upstream) -> io::Result<()> {
+pub(crate) async fn serve_pinned(door: &Door, client: &mut Line, upstream: Upstream) -> io::Result<()> {
+    let mut upstream = upstream.masked(door);
     loop {
         let request = match next_request(door.bounds(), client).await? {
             Some(request) => request,
@@ -144,7 +163,8 @@ pub(crate) async fn serve_named(
                 over: Over::Plain,
                 line: Line::tcp(passage.stream),
                 entry: passage.entry,
-            },
+            }
+            .masked(door),
             Err(why) => {
                 client.close_with(&Said::unconnected(&why).bytes()).await?;
                 return Ok(After::Close);
@@ -269,11 +289,7 @@ async fn exchange(
     request: &Request,
     path: &str,
 ) -> io::Result<After> {
-    let added: Vec<&Credential> = door
-        .credentials()
-        .iter()
-        .filter(|one| one.fits(&upstream.host, upstream.port, upstream.over))
-        .collect();
+    let added = upstream.added(door);
     if request.method == "TRACE" && !added.is_empty() {
         upstream.entry.refuse(&Refusal::Trace.to_string());
         client.close_with(&Said::unconnected(&Refusal::Trace.into()).bytes()).await?;
@@ -308,11 +324,16 @@ fn written(request: &Request, upstream: &Upstream, path: &str, added: &[&Credent
     };
     let host = if upstream.port == usual { host } else { format!("{host}:{}", upstream.port) };
     Header::write("host", host.as_bytes(), &mut out);
-    let replaced = |header: &Header| added.iter().any(|one| one.header() == header.name);
+    // What is compressed cannot be looked through for what was added.
+    let plainly = |header: &Header| header.name == "accept-encoding" && !added.is_empty();
+    let replaced = |header: &Header| plainly(header) || added.iter().any(|one| one.header() == header.name);
     let travelling =
         request.headers.iter().filter(|header| header.name != "host" && header.travels(&request.headers));
     for header in travelling.filter(|header| !replaced(header)) {
         Header::write(&header.name, &header.value, &mut out);
+    }
+    if !added.is_empty() {
+        Header::write("accept-encoding", b"identity", &mut out);
     }
     for one in added {
         Header::write(one.header(), one.expose(), &mut out);

@@ -149,6 +149,34 @@ async fn a_credential_is_added_outside_and_is_nowhere_inside() {
     assert!(!log.contains("hunter2") && log.contains("credential: true"), "{log}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_credential_that_a_host_sends_back_is_covered() {
+    let body = "you sent Bearer hunter2";
+    let echo = format!("HTTP/1.1 200 OK\r\nX-Seen: hunter2\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let server = Server::answering(echo).await;
+    let port = server.port;
+    let credential =
+        Credential::new("a.example", port, Over::Plain, "Authorization", "Bearer hunter2").unwrap();
+    let granting = door(Keeper::granting(&["a.example"]));
+    let proxy = Proxy::before(granting.with_credentials(vec![credential], None).unwrap());
+    let by_name = format!(
+        "GET http://a.example:{port}/ HTTP/1.1\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
+    );
+    let answer = proxy.told(by_name).await;
+    assert!(
+        answer.contains("x-seen: *******\r\n") && answer.ends_with("you sent Bearer *******"),
+        "{answer}"
+    );
+    let mut tunnel = proxy.tunnel("a.example", port).await;
+    tunnel.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").await.unwrap();
+    let answer = text(&mut tunnel).await;
+    assert!(answer.ends_with("you sent Bearer *******"), "{answer}");
+    assert!(
+        server.seen().matches("authorization: Bearer hunter2").count() == 2
+            && !server.seen().contains("gzip")
+    );
+}
+
 #[tokio::test]
 async fn a_credential_for_tls_without_anybody_to_open_it_is_no_door() {
     let credential = Credential::new("a.example", 443, Over::Tls, "Authorization", "x").unwrap();
