@@ -374,6 +374,8 @@ async fn both_ways(
     let mut sent = Sent::NotYet;
     loop {
         tokio::select! {
+            // In this order: an answer that is there already must not hide that the body is sent.
+            biased;
             done = &mut sending, if sent == Sent::NotYet => match done {
                 Ok(()) => sent = Sent::Whole,
                 // A host that has heard enough closes, and its answer says why.
