@@ -21,6 +21,7 @@ mod kernel;
 pub mod launch;
 pub mod limits;
 pub mod marked;
+pub mod net;
 pub mod plan;
 pub mod preset;
 mod sys;

@@ -1,8 +1,18 @@
-//! What the sandbox holds, with a real kernel. Needs user namespaces for the unprivileged; run by root, it becomes another user.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+//! What the sandbox holds, with a real kernel and real sockets. Needs user namespaces for the unprivileged; run by root, it becomes
+//! another user.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod cost;
 mod escapes;
 mod launch;
+mod net;
 mod session;
 mod user;

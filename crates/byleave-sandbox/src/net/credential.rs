@@ -1,0 +1,125 @@
+//! Credentials: added by the proxy on the way to one host, so that they never are inside.
+//!
+//! A credential does not print itself, is in no log, and is wiped when dropped. A header of the same name that comes from
+//! inside is taken away.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use super::refusal::Refusal;
+
+/// What a credential travels in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// TLS, which the proxy opens and makes anew.
+    Tls,
+    /// Plain HTTP: whoever is on the line reads it. For networks of one's own.
+    Plain,
+}
+
+/// A header that is added to every request to one host and port.
+#[derive(Clone)]
+pub struct Credential {
+    host: String,
+    port: u16,
+    over: Over,
+    header: String,
+    value: Zeroizing<Vec<u8>>,
+}
+
+/// Why a credential cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialFlaw {
+    /// Its host cannot be one.
+    #[error("cannot use the credential: {0}")]
+    Host(#[from] Refusal),
+    /// The header is not one that a proxy may set.
+    #[error("cannot add header `{0}`: it is no name of a header, or it says how the message is read")]
+    Header(String),
+    /// The value would end the header.
+    #[error("cannot add the credential for `{0}`: its value has a byte that no header may have")]
+    Value(String),
+    /// It travels in TLS, which nobody opens.
+    #[error(
+        "cannot add the credential for `{0}`: it travels in TLS, and there is no interception to add it there"
+    )]
+    NoInterception(String),
+}
+
+/// Headers that say where a message goes or ends; a credential in one of them would be a way to smuggle.
+const READ_BY_US: [&str; 8] =
+    ["host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect"];
+
+impl Credential {
+    /// A header for requests to this host and port.
+    pub fn new(
+        host: &str,
+        port: u16,
+        over: Over,
+        header: &str,
+        value: impl Into<Vec<u8>>,
+    ) -> Result<Self, CredentialFlaw> {
+        let value = Zeroizing::new(value.into());
+        let host = super::spelling::spelled(host)?;
+        let header = header.to_ascii_lowercase();
+        if !super::head::is_token(header.as_bytes()) || READ_BY_US.contains(&header.as_str()) {
+            return Err(CredentialFlaw::Header(header));
+        }
+        if value.iter().any(|byte| *byte < b' ' || *byte == 0x7f) {
+            return Err(CredentialFlaw::Value(host));
+        }
+        Ok(Self { host, port, over, header, value })
+    }
+
+    /// Whether it is for this host, port and kind of line.
+    pub(crate) fn fits(&self, host: &str, port: u16, over: Over) -> bool {
+        self.over == over && self.port == port && self.host == host
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(crate) fn over(&self) -> Over {
+        self.over
+    }
+
+    pub(crate) fn header(&self) -> &str {
+        &self.header
+    }
+
+    /// The value itself; a call worth searching for in a review.
+    pub(crate) fn expose(&self) -> &[u8] {
+        &self.value
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credential({}: … for {}:{})", self.header, self.host, self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_does_not_print_itself_and_cannot_change_the_message() {
+        let made = |header, value: &str| Credential::new("A.example.", 443, Over::Tls, header, value);
+        let credential = made("Authorization", "Bearer hunter2").unwrap();
+        assert_eq!(format!("{credential:?}"), "Credential(authorization: … for a.example:443)");
+        for (header, value) in [
+            ("Host", "x"),
+            ("Transfer-Encoding", "chunked"),
+            ("a b", "x"),
+            ("", "x"),
+            ("x-key", "a\r\nhost: b"),
+        ] {
+            let flaw = made(header, value).unwrap_err();
+            assert!(!flaw.to_string().contains("host: b"), "{flaw}");
+        }
+        assert!(Credential::new("010.0.0.1", 443, Over::Tls, "x", "x").is_err());
+    }
+}

@@ -1,0 +1,493 @@
+//! Requests in plain HTTP: each one is read, held against what was granted, and written anew.
+//!
+//! Also the second and the hundredth on a kept connection. A request never goes to a host that it does not name, and what
+//! goes out is what we understood of it, never the bytes that came.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt as _;
+
+use super::credential::{Credential, Over};
+use super::head::{Framing, Header, Request, Response, Version};
+use super::line::{Chunks, Line, NoHead, Reader, Writer, malformed, unless_silent};
+use super::log::{Entry, Way};
+use super::mask::Masked;
+use super::policy::{Bounds, Door};
+use super::refusal::{Refusal, Unconnected};
+use super::spelling::{shortened, spelled};
+
+/// A host that was granted, and the line to it.
+pub(crate) struct Upstream {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) over: Over,
+    pub(crate) line: Line,
+    pub(crate) entry: Arc<Entry>,
+}
+
+impl Upstream {
+    /// The credentials that are added on the way to it.
+    fn added<'a>(&self, door: &'a Door) -> Vec<&'a Credential> {
+        door.credentials().iter().filter(|one| one.fits(&self.host, self.port, self.over)).collect()
+    }
+
+    /// The same, with what was added covered where it is sent back.
+    fn masked(mut self, door: &Door) -> Self {
+        let added = self.added(door);
+        if !added.is_empty() {
+            let masked = Masked::new(self.line.reader, added.iter().map(|one| one.expose()));
+            self.line.reader = Reader::new(Box::new(masked));
+        }
+        self
+    }
+}
+
+/// An answer of our own.
+pub(crate) struct Said {
+    status: &'static str,
+    code: &'static str,
+    text: String,
+}
+
+impl Said {
+    pub(crate) fn malformed(flaw: &str) -> Self {
+        Self {
+            status: "400 Bad Request",
+            code: "malformed",
+            text: format!("cannot read the request: {flaw}"),
+        }
+    }
+
+    pub(crate) fn no_pass() -> Self {
+        let text = "blocked by policy: the connection shows no pass of a running call: use the proxy variables as they are";
+        Self { status: "407 Proxy Authentication Required", code: "no-pass", text: text.to_owned() }
+    }
+
+    pub(crate) fn unconnected(why: &Unconnected) -> Self {
+        let text = why.to_string();
+        match why {
+            Unconnected::Refused(refusal) => Self { status: "403 Forbidden", code: refusal.code(), text },
+            Unconnected::Failed { .. } => Self { status: "502 Bad Gateway", code: "unreachable", text },
+        }
+    }
+
+    pub(crate) fn no_head(why: &NoHead) -> Option<Self> {
+        let (status, text) = match why {
+            NoHead::Closed | NoHead::Broken(_) => return None,
+            NoHead::TooLong => ("431 Request Header Fields Too Large", "the head of the request is too long"),
+            NoHead::TooSlow => ("408 Request Timeout", "the head of the request took too long"),
+        };
+        Some(Self { status, code: "malformed", text: text.to_owned() })
+    }
+
+    fn broken(fault: &io::Error) -> Self {
+        Self {
+            status: "502 Bad Gateway",
+            code: "unreachable",
+            text: format!("the host did not answer well: {fault}"),
+        }
+    }
+
+    /// The bytes of it, as the last on a connection.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let (status, code, text) = (self.status, self.code, &self.text);
+        let length = text.len().saturating_add(1);
+        let challenge = if self.status.starts_with("407") {
+            "proxy-authenticate: Basic realm=\"byleave\"\r\n"
+        } else {
+            ""
+        };
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\nx-byleave-refusal: {code}\r\n\
+             {challenge}content-length: {length}\r\nconnection: close\r\n\r\n{text}\n"
+        )
+        .into_bytes()
+    }
+}
+
+/// Where a request of the proxy goes.
+pub(crate) struct Aim {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    path: String,
+}
+
+/// Serves requests to one host that was granted, until either end closes.
+pub(crate) async fn serve_pinned(door: &Door, client: &mut Line, upstream: Upstream) -> io::Result<()> {
+    let mut upstream = upstream.masked(door);
+    loop {
+        let request = match next_request(door.bounds(), client).await? {
+            Some(request) => request,
+            None => return Ok(()),
+        };
+        let path = match pinned_path(&request, &upstream) {
+            Ok(path) => path,
+            Err(refusal) => {
+                upstream.entry.refuse(&refusal.to_string());
+                drop(upstream);
+                return client.close_with(&Said::unconnected(&refusal.into()).bytes()).await;
+            }
+        };
+        if exchange(door, client, &mut upstream, &request, &path).await? != After::KeepBoth {
+            return Ok(());
+        }
+    }
+}
+
+/// Serves one request that names its host in full. Keeps the line to a host for the next request to it.
+pub(crate) async fn serve_named(
+    door: &Door,
+    client: &mut Line,
+    request: &Request,
+    kept: &mut Option<Upstream>,
+) -> io::Result<After> {
+    let aim = match aim(request) {
+        Ok(aim) => aim,
+        Err(Flaw::Malformed(flaw)) => {
+            client.close_with(&Said::malformed(flaw).bytes()).await?;
+            return Ok(After::Close);
+        }
+        Err(Flaw::Refused { host, port, refusal }) => {
+            door.refused(&host, port, Way::Http, &refusal);
+            client.close_with(&Said::unconnected(&refusal.into()).bytes()).await?;
+            return Ok(After::Close);
+        }
+    };
+    let mut upstream = match reused(door, kept, &aim).await {
+        Some(upstream) => upstream,
+        None => match door.enter(&aim.host, aim.port, Way::Http).await {
+            Ok(passage) => Upstream {
+                host: aim.host.clone(),
+                port: aim.port,
+                over: Over::Plain,
+                line: Line::tcp(passage.stream),
+                entry: passage.entry,
+            }
+            .masked(door),
+            Err(why) => {
+                client.close_with(&Said::unconnected(&why).bytes()).await?;
+                return Ok(After::Close);
+            }
+        },
+    };
+    let after = exchange(door, client, &mut upstream, request, &aim.path).await?;
+    if after == After::KeepBoth {
+        *kept = Some(upstream);
+    }
+    Ok(after)
+}
+
+/// Reads the next request; `None` if there is none, or it got its answer already.
+pub(crate) async fn next_request(bounds: &Bounds, client: &mut Line) -> io::Result<Option<Request>> {
+    let head = client.reader.head(bounds.head_bytes_max, bounds.idle_timeout, bounds.head_timeout).await;
+    let said = match head {
+        Ok(head) => match Request::read(&head) {
+            Ok(request) => return Ok(Some(request)),
+            Err(flaw) => Said::malformed(flaw),
+        },
+        Err(why) => match Said::no_head(&why) {
+            Some(said) => said,
+            None => return Ok(None),
+        },
+    };
+    client.close_with(&said.bytes()).await?;
+    Ok(None)
+}
+
+async fn reused(door: &Door, kept: &mut Option<Upstream>, aim: &Aim) -> Option<Upstream> {
+    let mut upstream = kept.take().filter(|kept| kept.host == aim.host && kept.port == aim.port)?;
+    // Judged again: what was granted for one request could be revoked before the next.
+    (door.judge(&aim.host, aim.port).await.is_ok() && upstream.line.reader.is_quiet().await)
+        .then_some(upstream)
+}
+
+pub(crate) enum Flaw {
+    Malformed(&'static str),
+    Refused { host: String, port: u16, refusal: Refusal },
+}
+
+fn aim(request: &Request) -> Result<Aim, Flaw> {
+    let (authority, path) = absolute(&request.target)
+        .ok_or(Flaw::Malformed("this is a proxy: ask for `http://host/path`, or use CONNECT"))?;
+    let (host, port) = host_and_port(authority, 80).ok_or(Flaw::Malformed("its host cannot be read"))?;
+    let refused = |host: &str, refusal| Flaw::Refused { host: host.to_owned(), port, refusal };
+    let host = spelled(host).map_err(|refusal| refused(&shortened(host), refusal))?;
+    if let Some(said) = request.host().map_err(Flaw::Malformed)? {
+        same_host(&host, port, said).map_err(|refusal| refused(&host, refusal))?;
+    }
+    Ok(Aim { host, port, path })
+}
+
+fn pinned_path(request: &Request, upstream: &Upstream) -> Result<String, Refusal> {
+    let other = |said: &str| Refusal::OtherHost { granted: upstream.host.clone(), said: shortened(said) };
+    if request.method == "CONNECT" {
+        return Err(other(&request.target));
+    }
+    match request.host() {
+        Ok(Some(said)) => same_host(&upstream.host, upstream.port, said)?,
+        Ok(None) => {}
+        Err(_) => return Err(other("two hosts at once")),
+    }
+    if request.target.starts_with('/') || request.target == "*" {
+        return Ok(request.target.clone());
+    }
+    let (authority, path) = absolute(&request.target).ok_or_else(|| other(&request.target))?;
+    same_host(&upstream.host, upstream.port, authority)?;
+    Ok(path)
+}
+
+/// The authority and the path of `http://authority/path`; a name and password before the host are nobody's business.
+fn absolute(target: &str) -> Option<(&str, String)> {
+    let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
+    let rest = target.strip_prefix(scheme)?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end)?;
+    let path = path.split('#').next().unwrap_or_default();
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    (!authority.contains(['@', '\\'])).then_some((authority, path))
+}
+
+/// Splits a host from its port.
+pub(crate) fn host_and_port(authority: &str, otherwise: u16) -> Option<(&str, u16)> {
+    let split = match authority.rfind(']') {
+        Some(end) => {
+            let (host, rest) = authority.split_at_checked(end.checked_add(1)?)?;
+            if rest.is_empty() { None } else { Some((host, rest.strip_prefix(':')?)) }
+        }
+        None => authority.split_once(':'),
+    };
+    let Some((host, port)) = split else { return Some((authority, otherwise)) };
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = port.parse().ok().filter(|port| digits && *port != 0)?;
+    Some((host, port))
+}
+
+fn same_host(granted: &str, port: u16, said: &str) -> Result<(), Refusal> {
+    let other = || Refusal::OtherHost { granted: granted.to_owned(), said: shortened(said) };
+    let (host, said_port) = host_and_port(said, port).ok_or_else(other)?;
+    let host = spelled(host).map_err(|_| other())?;
+    if host == granted && said_port == port { Ok(()) } else { Err(other()) }
+}
+
+/// What becomes of the two lines after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Both go on.
+    KeepBoth,
+    /// The client's goes on.
+    KeepClient,
+    /// Neither does.
+    Close,
+}
+
+/// Sends a request and brings its answer back.
+async fn exchange(
+    door: &Door,
+    client: &mut Line,
+    upstream: &mut Upstream,
+    request: &Request,
+    path: &str,
+) -> io::Result<After> {
+    let added = upstream.added(door);
+    if request.method == "TRACE" && !added.is_empty() {
+        upstream.entry.refuse(&Refusal::Trace.to_string());
+        client.close_with(&Said::unconnected(&Refusal::Trace.into()).bytes()).await?;
+        return Ok(After::Close);
+    }
+    if !added.is_empty() {
+        upstream.entry.credential_added();
+    }
+    let head = written(request, upstream, path, &added);
+    let entry = Arc::clone(&upstream.entry);
+    let bounds = door.bounds();
+    let mut answered = false;
+    let both = both_ways(client, &mut upstream.line, &head, request, bounds, &entry, &mut answered);
+    match unless_silent(both, &entry, bounds.idle_timeout).await {
+        Ok(after) => Ok(after),
+        Err(fault) if answered => Err(fault),
+        Err(fault) => {
+            client.close_with(&Said::broken(&fault).bytes()).await?;
+            Ok(After::Close)
+        }
+    }
+}
+
+/// The head of the request as it goes out.
+fn written(request: &Request, upstream: &Upstream, path: &str, added: &[&Credential]) -> Vec<u8> {
+    let mut out = format!("{} {path} HTTP/1.1\r\n", request.method).into_bytes();
+    let host =
+        if upstream.host.contains(':') { format!("[{}]", upstream.host) } else { upstream.host.clone() };
+    let usual = match upstream.over {
+        Over::Plain => 80,
+        Over::Tls => 443,
+    };
+    let host = if upstream.port == usual { host } else { format!("{host}:{}", upstream.port) };
+    Header::write("host", host.as_bytes(), &mut out);
+    // What is compressed cannot be looked through for what was added.
+    let plainly = |header: &Header| header.name == "accept-encoding" && !added.is_empty();
+    let replaced = |header: &Header| plainly(header) || added.iter().any(|one| one.header() == header.name);
+    let travelling =
+        request.headers.iter().filter(|header| header.name != "host" && header.travels(&request.headers));
+    for header in travelling.filter(|header| !replaced(header)) {
+        Header::write(&header.name, &header.value, &mut out);
+    }
+    if !added.is_empty() {
+        Header::write("accept-encoding", b"identity", &mut out);
+    }
+    for one in added {
+        Header::write(one.header(), one.expose(), &mut out);
+    }
+    // `GET` without a body says nothing of its length; whoever said 0 may need it said.
+    if request.framing != Framing::Sized(0)
+        || request.headers.iter().any(|header| header.name == "content-length")
+    {
+        request.framing.write(&mut out);
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// How far the body of a request was sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    NotYet,
+    Partly,
+    Whole,
+}
+
+async fn both_ways(
+    client: &mut Line,
+    upstream: &mut Line,
+    head: &[u8],
+    request: &Request,
+    bounds: &Bounds,
+    entry: &Entry,
+    answered: &mut bool,
+) -> io::Result<After> {
+    upstream.writer.write_all(head).await?;
+    entry.count_sent(head.len());
+    let sending = send_body(&mut client.reader, &mut upstream.writer, request.framing, bounds, entry);
+    let receiving = receive(&mut upstream.reader, &mut client.writer, request, bounds, entry, answered);
+    tokio::pin!(sending, receiving);
+    // An answer may come before the whole body is sent, and then the rest of the body is nobody's.
+    let mut sent = Sent::NotYet;
+    loop {
+        tokio::select! {
+            // In this order: an answer that is there already must not hide that the body is sent.
+            biased;
+            done = &mut sending, if sent == Sent::NotYet => match done {
+                Ok(()) => sent = Sent::Whole,
+                // A host that has heard enough closes, and its answer says why.
+                Err(fault) if matches!(fault.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+                    sent = Sent::Partly;
+                }
+                Err(fault) => return Err(fault),
+            },
+            after = &mut receiving => {
+                let after = after?;
+                return Ok(if sent == Sent::Whole { after } else { After::Close });
+            }
+        }
+    }
+}
+
+async fn send_body(
+    from: &mut Reader,
+    to: &mut Writer,
+    framing: Framing,
+    bounds: &Bounds,
+    entry: &Entry,
+) -> io::Result<()> {
+    let count = |bytes| entry.count_sent(bytes);
+    match framing {
+        Framing::Sized(length) => from.copy_sized(to, length, count).await?,
+        Framing::Chunked => from.copy_chunked(to, Chunks::Kept, bounds.head_bytes_max, count).await?,
+        Framing::UntilClosed => return Err(malformed("a request has no end")),
+    }
+    to.flush().await
+}
+
+async fn receive(
+    from: &mut Reader,
+    to: &mut Writer,
+    request: &Request,
+    bounds: &Bounds,
+    entry: &Entry,
+    answered: &mut bool,
+) -> io::Result<After> {
+    let (response, framing, keeps) = loop {
+        let head = from.head(bounds.head_bytes_max, bounds.idle_timeout, bounds.head_timeout).await;
+        let head = head.map_err(|why| match why {
+            NoHead::Closed => malformed("it closed the connection without an answer"),
+            NoHead::TooLong => malformed("the head of its answer is too long"),
+            NoHead::TooSlow => malformed("the head of its answer took too long"),
+            NoHead::Broken(fault) => fault,
+        })?;
+        entry.count_received(head.len());
+        let response = Response::read(&head).map_err(malformed)?;
+        match response.status {
+            // Nothing was asked for that could be switched to: whoever switches all the same would leave HTTP behind.
+            101 => return Err(malformed("it switched to another protocol unasked")),
+            100..=199 if request.version == Version::Zero => {}
+            100..=199 => {
+                *answered = true;
+                to.write_all(&passed_on(&response, Framing::UntilClosed, true)).await?;
+                to.flush().await?;
+            }
+            _ => {
+                let silent = request.method == "HEAD" || matches!(response.status, 204 | 304);
+                let framing = if silent { Framing::Sized(0) } else { response.framing };
+                let readable = request.version == Version::One || framing != Framing::Chunked;
+                let keeps = request.keeps_alive() && readable && framing != Framing::UntilClosed;
+                break (response, framing, keeps);
+            }
+        }
+    };
+    *answered = true;
+    let silent = request.method == "HEAD" || matches!(response.status, 204 | 304);
+    let told = match framing {
+        Framing::Chunked if request.version == Version::Zero => Framing::UntilClosed,
+        _ if silent => Framing::UntilClosed,
+        framing => framing,
+    };
+    let mut head = passed_on(&response, told, keeps);
+    if silent {
+        // What the body would have been is for the client to know.
+        head.truncate(head.len().saturating_sub(2));
+        let lengths = response.headers.iter().filter(|header| header.name == "content-length");
+        for length in lengths.filter(|_| response.status != 204).take(1) {
+            Header::write("content-length", &length.value, &mut head);
+        }
+        head.extend_from_slice(b"\r\n");
+    }
+    to.write_all(&head).await?;
+    let count = |bytes| entry.count_received(bytes);
+    match framing {
+        Framing::Sized(length) => from.copy_sized(to, length, count).await?,
+        Framing::Chunked => {
+            let chunks = if request.version == Version::One { Chunks::Kept } else { Chunks::Dropped };
+            from.copy_chunked(to, chunks, bounds.head_bytes_max, count).await?;
+        }
+        Framing::UntilClosed => from.copy_all(to, count).await?,
+    }
+    to.flush().await?;
+    Ok(match (keeps, response.keeps_alive(framing)) {
+        (false, _) => After::Close,
+        (true, true) => After::KeepBoth,
+        (true, false) => After::KeepClient,
+    })
+}
+
+fn passed_on(response: &Response, framing: Framing, keeps: bool) -> Vec<u8> {
+    let mut out = format!("HTTP/1.1 {} {}\r\n", response.status, response.reason).into_bytes();
+    for header in response.headers.iter().filter(|header| header.travels(&response.headers)) {
+        Header::write(&header.name, &header.value, &mut out);
+    }
+    framing.write(&mut out);
+    if !keeps {
+        Header::write("connection", b"close", &mut out);
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}

@@ -1,0 +1,110 @@
+//! SOCKS5: the wish for a host, with a pass where its name and password go; only to connect.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::line::{Line, Reader, malformed};
+use super::refusal::Unconnected;
+
+/// The first byte of SOCKS5.
+pub(crate) const VERSION: u8 = 5;
+
+const PASSWORD: u8 = 2;
+const SUCCEEDED: u8 = 0;
+const NOT_ALLOWED: u8 = 2;
+const UNREACHABLE: u8 = 4;
+const NO_SUCH_COMMAND: u8 = 7;
+const NO_SUCH_ADDRESS: u8 = 8;
+
+/// What is wanted by SOCKS.
+pub(crate) struct Wanted {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// The pass that was shown.
+    pub(crate) pass: Option<Vec<u8>>,
+}
+
+/// Reads what is wanted; `None` if it is something else than to connect, and was answered.
+pub(crate) async fn wanted(client: &mut Line) -> io::Result<Option<Wanted>> {
+    let reader = &mut client.reader;
+    if reader.read_u8().await? != VERSION {
+        return Err(malformed("not SOCKS5"));
+    }
+    let mut methods = vec![0; usize::from(reader.read_u8().await?)];
+    reader.read_exact(&mut methods).await?;
+    // Whoever offers a name and password has one to show.
+    let pass = if methods.contains(&PASSWORD) {
+        client.writer.write_all(&[VERSION, PASSWORD]).await?;
+        let pass = password(reader).await?;
+        client.writer.write_all(&[1, 0]).await?;
+        Some(pass)
+    } else if methods.contains(&0) {
+        client.writer.write_all(&[VERSION, 0]).await?;
+        None
+    } else {
+        client.close_with(&[VERSION, 0xff]).await?;
+        return Ok(None);
+    };
+    let mut head = [0; 4];
+    reader.read_exact(&mut head).await?;
+    let [version, command, _, kind] = head;
+    if version != VERSION {
+        return Err(malformed("not SOCKS5"));
+    }
+    let host = match kind {
+        1 => Ipv4Addr::from_bits(reader.read_u32().await?).to_string(),
+        4 => Ipv6Addr::from_bits(reader.read_u128().await?).to_string(),
+        3 => {
+            let mut name = vec![0; usize::from(reader.read_u8().await?)];
+            reader.read_exact(&mut name).await?;
+            // What is no text is no host, and is refused as such by its name.
+            String::from_utf8(name).unwrap_or_else(|_| "\u{0}".to_owned())
+        }
+        _ => {
+            client.close_with(&reply(NO_SUCH_ADDRESS)).await?;
+            return Ok(None);
+        }
+    };
+    let port = reader.read_u16().await?;
+    if command != 1 || port == 0 {
+        client.close_with(&reply(NO_SUCH_COMMAND)).await?;
+        return Ok(None);
+    }
+    Ok(Some(Wanted { host, port, pass }))
+}
+
+/// The password that is shown; the name beside it says nothing.
+async fn password(reader: &mut Reader) -> io::Result<Vec<u8>> {
+    if reader.read_u8().await? != 1 {
+        return Err(malformed("not a name and password of SOCKS5"));
+    }
+    let mut name = vec![0; usize::from(reader.read_u8().await?)];
+    reader.read_exact(&mut name).await?;
+    let mut password = vec![0; usize::from(reader.read_u8().await?)];
+    reader.read_exact(&mut password).await?;
+    Ok(password)
+}
+
+/// The answer to who shows no pass of a running call.
+pub(crate) fn no_pass() -> [u8; 10] {
+    reply(NOT_ALLOWED)
+}
+
+/// The answer to a wish that was granted.
+pub(crate) fn given() -> [u8; 10] {
+    reply(SUCCEEDED)
+}
+
+/// The answer to a wish that was not.
+pub(crate) fn unconnected(why: &Unconnected) -> [u8; 10] {
+    reply(match why {
+        Unconnected::Refused(_) => NOT_ALLOWED,
+        Unconnected::Failed { .. } => UNREACHABLE,
+    })
+}
+
+const fn reply(code: u8) -> [u8; 10] {
+    [VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
+}

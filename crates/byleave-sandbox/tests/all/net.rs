@@ -1,0 +1,10 @@
+//! The network: real sockets on loopback, a real `curl`, and hostile clients byte by byte.
+
+mod cost;
+mod hostile;
+mod lookups;
+mod namespace;
+mod passes;
+mod proxy;
+mod tls;
+mod world;

@@ -1,0 +1,209 @@
+//! What the tests of the network need: a keeper, a resolver, servers that remember, and the proxy before them.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use byleave_sandbox::net::address::Reachable;
+use byleave_sandbox::net::doors::Doors;
+use byleave_sandbox::net::policy::{Door, Doorkeeper, Judgement, Later, Resolver};
+use byleave_sandbox::net::serve::{Serving, Sockets, serve};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Grants what it was told to, on every port; asks about what it was told to ask.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    pub(crate) granted: Vec<&'static str>,
+    pub(crate) asks: Vec<&'static str>,
+    /// What a person says to a question.
+    pub(crate) says: Option<&'static str>,
+    pub(crate) asked: Mutex<Vec<String>>,
+}
+
+impl Keeper {
+    pub(crate) fn granting(granted: &[&'static str]) -> Self {
+        Self { granted: granted.to_vec(), ..Self::default() }
+    }
+}
+
+impl Doorkeeper for Keeper {
+    fn judge(&self, host: &str, _port: u16) -> Judgement {
+        if self.granted.contains(&host) {
+            Judgement::Granted
+        } else if self.asks.contains(&"*") || self.asks.contains(&host) {
+            Judgement::Ask
+        } else {
+            Judgement::Refused("no rule allows it".to_owned())
+        }
+    }
+
+    fn ask<'a>(&'a self, host: &'a str, _port: u16) -> Later<'a, Result<(), String>> {
+        Box::pin(async move {
+            self.asked.lock().unwrap().push(host.to_owned());
+            self.says.map_or(Ok(()), |why| Err(why.to_owned()))
+        })
+    }
+}
+
+/// Every name is at 127.0.0.1, unless it was told otherwise; then the answers are gone through, one a lookup.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) answers: HashMap<&'static str, Vec<Vec<IpAddr>>>,
+    pub(crate) lookups: AtomicUsize,
+}
+
+impl Resolver for Names {
+    fn resolve<'a>(&'a self, name: &'a str) -> Later<'a, io::Result<Vec<IpAddr>>> {
+        let nth = self.lookups.fetch_add(1, Ordering::SeqCst);
+        let found = match self.answers.get(name) {
+            Some(answers) => answers[nth % answers.len()].clone(),
+            None => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        };
+        Box::pin(async move { Ok(found) })
+    }
+}
+
+/// A door for tests: names lead to loopback, and loopback may be reached.
+pub(crate) fn door(keeper: Keeper) -> Door {
+    door_of(Arc::new(keeper))
+}
+
+pub(crate) fn door_of(keeper: Arc<Keeper>) -> Door {
+    Door::new(keeper).with_resolver(Arc::new(Names::default())).with_reachable(Reachable::and_loopback())
+}
+
+/// A proxy being served.
+pub(crate) struct Proxy {
+    pub(crate) at: SocketAddr,
+    pub(crate) serving: Serving,
+}
+
+impl Proxy {
+    pub(crate) fn before(door: Door) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let sockets = Sockets { proxy: Some(listener), ..Sockets::default() };
+        let serving = serve(sockets, &Arc::default(), Doors::one(Arc::new(door))).unwrap();
+        Self { at, serving }
+    }
+
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.at).await.unwrap()
+    }
+
+    /// Sends these bytes and reads until the end.
+    pub(crate) async fn told(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(bytes.as_ref()).await.unwrap();
+        text(&mut stream).await
+    }
+
+    /// A tunnel to this host and port.
+    pub(crate) async fn tunnel(&self, host: &str, port: u16) -> TcpStream {
+        let mut stream = self.connect().await;
+        stream.write_all(format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+        let wanted = b"HTTP/1.1 200 Connection established\r\n\r\n";
+        let mut answer = vec![0; wanted.len()];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, wanted);
+        stream
+    }
+
+    /// What was decided, a line each.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let line = |one: byleave_sandbox::net::log::Decision| {
+            let given = if one.given { "given" } else { "refused" };
+            format!("{} {} {given}", one.way, one.host)
+        };
+        self.serving.decisions().into_iter().map(line).collect()
+    }
+
+    /// Why something was refused: the first reason there is.
+    pub(crate) fn why(&self) -> String {
+        self.serving.decisions().into_iter().find_map(|one| one.why).unwrap_or_default()
+    }
+}
+
+/// Everything until the other end closes; a reset is an end, too.
+pub(crate) async fn text(stream: &mut TcpStream) -> String {
+    let mut all = Vec::new();
+    let mut part = [0; 4096];
+    while let Ok(read @ 1..) = stream.read(&mut part).await {
+        all.extend_from_slice(&part[..read]);
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// A server of HTTP that remembers what it was sent.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    seen: Arc<Mutex<String>>,
+    pub(crate) connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Answers every request with these bytes.
+    pub(crate) async fn answering(answer: impl Into<Vec<u8>>) -> Self {
+        let answer: Arc<[u8]> = answer.into().into();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (seen, connections) = (Arc::new(Mutex::new(String::new())), Arc::new(AtomicUsize::new(0)));
+        let (remembered, counted) = (Arc::clone(&seen), Arc::clone(&connections));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serve_one(stream, Arc::clone(&answer), Arc::clone(&remembered)));
+            }
+        });
+        Self { port, seen, connections }
+    }
+
+    pub(crate) async fn hello() -> Self {
+        Self::answering("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n").await
+    }
+
+    /// Everything that it was sent.
+    pub(crate) fn seen(&self) -> String {
+        self.seen.lock().unwrap().clone()
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// An answer for each empty line that ends a head: enough for a server, and just what a smuggled request would exploit.
+pub(crate) async fn serve_one<S>(mut stream: S, answer: Arc<[u8]>, seen: Arc<Mutex<String>>)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let mut pending = String::new();
+    let mut part = [0; 65_536];
+    while let Ok(read @ 1..) = stream.read(&mut part).await {
+        let came = String::from_utf8_lossy(&part[..read]).into_owned();
+        seen.lock().unwrap().push_str(&came);
+        pending.push_str(&came);
+        while let Some(end) = pending.find("\r\n\r\n") {
+            pending.drain(..end + 4);
+            if stream.write_all(&answer).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Runs `curl`, without any of our settings.
+pub(crate) async fn curl(arguments: &[&str]) -> Output {
+    let mut command = std::process::Command::new("curl");
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).stdin(Stdio::null());
+    command.args(["--disable", "--silent", "--show-error", "--max-time", "20"]).args(arguments);
+    tokio::task::spawn_blocking(move || command.output().expect("these tests need curl")).await.unwrap()
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
