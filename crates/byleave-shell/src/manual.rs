@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-pub(crate) use self::options::{Operand, Opt, Options, Value};
+pub(crate) use self::options::{Operand, Opt, Options, Parsed, Value};
 pub(crate) use self::role::Role;
 
 mod embedded;
@@ -29,6 +29,10 @@ pub(crate) struct Manual {
     pub(crate) here: Option<Role>,
     pub(crate) does: Vec<Deed>,
     pub(crate) special: Option<String>,
+    /// The reader that tells what the table of options cannot say.
+    pub(crate) also: Option<String>,
+    /// `@file` stands for the words in that file.
+    pub(crate) responses: bool,
     pub(crate) subs: Vec<Manual>,
 }
 
@@ -141,6 +145,9 @@ struct Raw {
     #[serde(default)]
     does: Vec<String>,
     special: Option<String>,
+    also: Option<String>,
+    #[serde(default)]
+    responses: bool,
     #[serde(default)]
     sub: Vec<Raw>,
 }
@@ -176,6 +183,8 @@ impl Raw {
             here: self.here.as_deref().map(role).transpose()?,
             does: self.does.iter().map(deed).collect::<Result<_, _>>()?,
             special: self.special,
+            also: self.also,
+            responses: self.responses,
             subs: self.sub.into_iter().map(Self::build).collect::<Result<_, _>>()?,
             names: self.names,
             why: self.why,

@@ -57,8 +57,18 @@ pub fn read(text: &str) -> Result<Patch, NoPatch> {
     }
     if text.lines().any(|line| line.trim() == ENVELOPE) {
         enveloped(text, &mut patch);
+        if is_diff(text) {
+            patch.doubt("it has both of the usual forms, and programs differ about which they read");
+            // A name in it that cannot be read is only in doubt, as the rest is.
+            if let Err(why) = diff(text, &mut patch) {
+                patch.doubt(why.to_string());
+            }
+        }
     } else {
         diff(text, &mut patch)?;
+        if text.lines().any(resembles_header) {
+            patch.doubt("it has headers of the enveloped form without being in one");
+        }
     }
     if patch.changes.is_empty() { Err(NoPatch::NoFile) } else { Ok(patch) }
 }
@@ -83,6 +93,10 @@ fn enveloped(text: &str, patch: &mut Patch) {
     for line in text.lines() {
         let bare = line.trim();
         let Some((header, change)) = HEADERS.iter().find(|(header, _)| bare.starts_with(header)) else {
+            let known = matches!(bare, ENVELOPE | "*** End Patch" | "*** End of File");
+            if !known && (line.starts_with("***") || resembles_header(line)) {
+                patch.doubt(format!("`{bare}` is no header that is known here"));
+            }
             continue;
         };
         if !line.starts_with("***") {
@@ -99,6 +113,26 @@ fn enveloped(text: &str, patch: &mut Patch) {
         }
         patch.change(change(name.to_owned()));
     }
+}
+
+/// Whether a line could be taken for a header of the enveloped form by a reader that is less strict about blanks and case.
+fn resembles_header(line: &str) -> bool {
+    let Some(rest) = line.trim().strip_prefix("***") else { return false };
+    let words: Vec<String> = rest.split_whitespace().map(str::to_ascii_lowercase).collect();
+    let line = words.join(" ");
+    ["begin patch", "add file", "update file", "delete file", "move to", "move file", "rename"]
+        .iter()
+        .any(|header| line.starts_with(header))
+}
+
+/// Whether there is a diff in a text, whatever else is.
+fn is_diff(text: &str) -> bool {
+    let mut after_old = false;
+    text.lines().any(|line| {
+        let new = after_old && line.starts_with("+++ ");
+        after_old = line.starts_with("--- ");
+        new || line.starts_with("diff --git ")
+    })
 }
 
 /// What `diff -u` and `git diff` write.
@@ -282,6 +316,28 @@ mod tests {
             ),
             ("*** Begin Patch\n*** Add File: .git/config \n+x\n*** End Patch", &["add .git/config"], 1),
             ("*** Begin Patch\r\n*** Add File: a\r\n+x\r\n*** End Patch\r\n", &["add a"], 1),
+            // What another reader may take for a header, and both forms in one.
+            (
+                "*** Begin Patch\n*** Update File: a\n*** Move To: b\n@@\n-a\n+b\n*** End Patch",
+                &["update a"],
+                1,
+            ),
+            ("*** Begin Patch\n*** Add File: a\n+x\n***  Add File: b\n+x\n*** End Patch", &["add a"], 1),
+            (
+                "*** Begin Patch\n*** Update File: a\n@@\n ** b\n+*** c\n*** End of File\n*** End Patch",
+                &["update a"],
+                0,
+            ),
+            (
+                "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch\n--- a/.git/x\n+++ b/.git/x\n@@ -1 +1 @@\n-a\n+b\n",
+                &["add a", "update .git/x"],
+                1,
+            ),
+            (
+                "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n***  Begin Patch\n*** Add File: b\n+x\n",
+                &["update x"],
+                1,
+            ),
             ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", &["update x"], 0),
             ("--- x\t2026-01-01\n+++ x\t2026-01-02\n@@ -1 +1 @@\n-a\n+b\n", &["update x"], 0),
             ("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n", &["add x"], 0),

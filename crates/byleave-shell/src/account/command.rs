@@ -123,6 +123,12 @@ impl Teller<'_> {
                 role => self.role(role, &Word::literal(deed.target.clone())),
             }
         }
+        if manual.responses {
+            for file in words.iter().filter_map(Word::text).filter_map(|text| text.strip_prefix('@')) {
+                self.unknown(format!("`@{file}` stands for more words, which are in a file"));
+                self.path(Role::Read, file);
+            }
+        }
         if manual.free {
             self.kept.extend(words.iter().map(Word::to_string));
             self.facts.scan(words);
@@ -162,6 +168,9 @@ impl Teller<'_> {
             return special::tell(self, name, manual, words);
         }
         self.ordinary(manual, words);
+        if let Some(name) = &manual.also {
+            special::also(self, name, &manual.take_apart(words, false));
+        }
     }
 }
 

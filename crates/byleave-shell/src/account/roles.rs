@@ -22,10 +22,29 @@ impl Teller<'_> {
             }
             return;
         };
+        if let Some(path) = pathspec(text).filter(|_| self.facts.program == "git") {
+            let role = match role {
+                Role::Read | Role::Write | Role::Edit | Role::Delete | Role::Move => Some(role),
+                Role::Revision => Some(Role::Read),
+                Role::Any => Some(Role::Edit),
+                _ => None,
+            };
+            if let Some(role) = role {
+                self.tracked(role, path);
+                // `:function:path`
+                if let Some((_, path)) = path.rsplit_once(':') {
+                    self.tracked(role, path);
+                }
+                return;
+            }
+        }
         match role {
             Role::Text => {}
             Role::Read | Role::Write | Role::Edit | Role::Delete | Role::Move => self.path(role, text),
             Role::Script => {
+                if text == "-" || is_no_file(text) || text.starts_with("/proc/") {
+                    self.unknown(format!("`{}` runs code from its input", self.facts.program));
+                }
                 let before = self.facts.targets.len();
                 self.path(Role::Read, text);
                 self.account.rests_on.extend(self.facts.targets.get(before).cloned());
@@ -59,13 +78,15 @@ impl Teller<'_> {
                     self.path(Role::Read, file);
                 }
             }
-            Role::Form => {
-                if let Some((_, value)) = text.split_once('=')
-                    && let Some(file) = value.strip_prefix('@').or_else(|| value.strip_prefix('<'))
-                {
-                    self.path(Role::Read, file.split(';').next().unwrap_or(file));
+            Role::Encoded => {
+                let file = text.split_once('@').filter(|(name, _)| !name.contains('='));
+                if let Some((_, file)) = file {
+                    self.path(Role::Read, file);
                 }
             }
+            Role::Format if text.starts_with('+') => {}
+            Role::Format => self.unknown(format!("`{}`: `{text}` sets something", self.bare.join(" "))),
+            Role::Form => self.form(text),
             Role::Assign => match text.split_once('=') {
                 Some((name, value)) => {
                     self.assignment(name.trim_end_matches('+'), &Word::literal(value), true)
@@ -104,6 +125,28 @@ impl Teller<'_> {
         }
     }
 
+    /// `name=@file,file;type=…;headers=@file`, in which names may be quoted.
+    fn form(&mut self, text: &str) {
+        let value = text.split_once('=').map_or(text, |(_, value)| value);
+        let is_file = value.trim_start().starts_with(['@', '<']);
+        if value.contains('\\') && (is_file || value.contains("headers=")) {
+            self.unknown(format!("`{text}` has escapes that are not read here"));
+        }
+        if let Some(quoted) = value.split('"').nth(1).filter(|_| is_file) {
+            self.path(Role::Read, quoted);
+        }
+        for part in value.split([',', ';']).map(str::trim) {
+            let names_file = |text: &str| text.starts_with(['@', '<']);
+            let file = match part.split_once('=') {
+                Some(("headers", file)) if names_file(file) => file,
+                Some(("headers" | "type" | "filename" | "encoder", _)) => continue,
+                _ if is_file => part,
+                _ => continue,
+            };
+            self.path(Role::Read, file.trim_start_matches(['@', '<']).trim_matches('"'));
+        }
+    }
+
     pub(super) fn url(&mut self, text: &str) {
         let authority = text
             .split_once("://")
@@ -113,6 +156,12 @@ impl Teller<'_> {
             .unwrap_or_default();
         if authority.contains('{') {
             self.unknown(format!("`{text}` stands for several hosts"));
+        }
+        if authority.contains('\\') || (authority.contains('#') && authority.contains('@')) {
+            self.unknown(format!("programs differ about the host of `{text}`"));
+            if let Some(target) = host::of_host(authority, 80) {
+                self.target(target);
+            }
         }
         match host::of_url(text) {
             Some(Target::File(path)) => self.path(Role::Read, &path),
@@ -156,11 +205,19 @@ impl Teller<'_> {
 
     pub(super) fn revision(&mut self, text: &str) {
         let path = match text.split_once(':') {
-            Some((_, path)) => path,
-            None if text.contains("..") && !text.contains('/') => return,
+            // It is looked for from the top of the repository, unless it begins with a dot.
+            Some((_, path)) => {
+                self.tracked(Role::Read, path);
+                // `-L /a:b/:path`
+                if let Some((_, path)) = path.rsplit_once(':') {
+                    self.tracked(Role::Read, path);
+                }
+                return;
+            }
+            None if text.contains("..") && !text.contains('/') && !text.starts_with("..") => return,
             None => text,
         };
-        let looks = path.contains(['/', '.']) || text.contains(':') || self.exists(path);
+        let looks = path.contains(['/', '.']) || self.exists(path);
         if looks && !path.is_empty() && !text.starts_with('^') {
             self.path(Role::Read, path);
         }
@@ -178,6 +235,26 @@ impl Teller<'_> {
             argv.push(name.to_owned());
             argv.push(text.to_owned());
             self.add(Effect::Run { program: self.program.clone(), argv });
+        }
+    }
+
+    /// A path in a repository, which may be meant from here or from the top.
+    fn tracked(&mut self, role: Role, path: &str) {
+        self.path(role, path);
+        if let Some(top) = self.top().filter(|_| !path.is_empty() && !path.starts_with('/')) {
+            self.path(role, &format!("{top}/{path}"));
+        }
+    }
+
+    /// The top of the repository that the command runs in, as far as the scene tells.
+    pub(super) fn top(&self) -> Option<String> {
+        let Place::At(start) = &self.place else { return None };
+        let mut folder = start.as_str();
+        loop {
+            if self.scene.is_directory(&format!("{folder}/.git")) {
+                return Some(folder.to_owned());
+            }
+            folder = folder.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty())?;
         }
     }
 
@@ -249,6 +326,16 @@ impl Teller<'_> {
             _ => self.add(Effect::Read { path }),
         }
     }
+}
+
+/// The path in `:(magic)path`, `:/path`, `:!path`, `:^path`, `:0:path` and `:path`, as git takes them.
+fn pathspec(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix(':')?;
+    if let Some(magic) = rest.strip_prefix('(') {
+        return magic.split_once(')').map(|(_, path)| path);
+    }
+    let staged = rest.split_once(':').filter(|(stage, _)| stage.bytes().all(|byte| byte.is_ascii_digit()));
+    Some(staged.map_or(rest, |(_, path)| path).trim_start_matches(['/', '!', '^', ':']))
 }
 
 /// Names that open nothing which was not open before.

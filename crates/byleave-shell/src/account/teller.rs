@@ -5,7 +5,7 @@ use byleave_core::effect::Effect;
 use super::{Account, Inner, Script};
 use crate::danger::Facts;
 use crate::environment::{self, Bearing};
-use crate::manual::{Manual, Operand, Opt, Role, Value};
+use crate::manual::{Manual, Operand, Opt, Role, Style, Value};
 use crate::reading::{Command, Place};
 use crate::scene::Scene;
 use crate::word::{Riddle, Word};
@@ -78,13 +78,24 @@ impl<'a> Teller<'a> {
         }
         let given = |mark: fn(&Opt) -> bool| parsed.given.iter().filter(|(opt, _)| mark(opt)).count();
         let skipped = given(|opt| opt.shift).min(1);
-        let over = parsed.given.iter().find_map(|(opt, _)| opt.operands);
+        // Where two options speak of the operands, the one with which more happens.
+        let weight = |role: &Role| match role {
+            Role::Text => 0,
+            Role::Read => 1,
+            _ => 2,
+        };
+        let over = parsed.given.iter().filter_map(|(opt, _)| opt.operands).max_by_key(weight);
         let roles = manual.operands.roles(parsed.operands.len(), skipped);
         let mut shell: Vec<&Word> = Vec::new();
         let mut files = 0_usize;
         let fixed = manual.operands.front.len().saturating_sub(skipped);
         for (at, (operand, role)) in parsed.operands.iter().zip(roles).enumerate() {
             let role = if at < fixed { role } else { over.or(role) };
+            // Behind `--` there are no revisions.
+            let role = role.map(|role| match role {
+                Role::Revision if operand.certain => Role::Read,
+                role => role,
+            });
             let word = &operand.word;
             if let Word::Unknown(riddle) = word
                 && !(riddle.one && operand.certain)
@@ -115,6 +126,11 @@ impl<'a> Teller<'a> {
         }
         if !parsed.strange.is_empty() && manual.operands.runs() {
             self.possible_words(words);
+        }
+        if manual.style == Style::Single && !parsed.strange.is_empty() {
+            // What is not read as a cluster may take any of them for its value.
+            let operands: Vec<Word> = parsed.operands.iter().map(|operand| operand.word.clone()).collect();
+            self.guess(&operands);
         }
         self.without_unknown(manual, &parsed.operands, skipped, over);
         let here = manual.here.or_else(|| parsed.given.iter().find_map(|(opt, _)| opt.here));

@@ -41,6 +41,10 @@ pub(crate) enum Role {
     Refspec,
     /// Text; `@file` is read.
     Data,
+    /// Text; in `name@file`, the file is read, unless a `=` stands before it.
+    Encoded,
+    /// How something is printed, behind a `+`.
+    Format,
     /// `name=text`; `name=@file` and `name=<file` are read.
     Form,
     /// `NAME=value` for the environment.
@@ -82,6 +86,8 @@ impl Role {
             "revision" => Self::Revision,
             "refspec" => Self::Refspec,
             "data" => Self::Data,
+            "encoded" => Self::Encoded,
+            "format" => Self::Format,
             "form" => Self::Form,
             "assign" => Self::Assign,
             "name" => Self::Name,

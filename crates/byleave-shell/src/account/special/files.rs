@@ -94,12 +94,27 @@ pub(super) fn tar(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wor
             if has(&["--remove-files"]) {
                 teller.role(Role::Delete, &operand.word);
             }
-        } else {
-            teller.role(Role::Text, &operand.word);
+        } else if let Some(member) = operand.word.text().filter(|_| extracts && !has(&["--to-stdout"])) {
+            unpacked(teller, member, has(&["--strip-components"]));
         }
     }
     if !(extracts || lists || makes || has(&["--version"])) {
         teller.unknown("`tar` without a task that the manual knows");
+    }
+}
+
+/// Something out of an archive that is unpacked into the current directory, by its name there.
+pub(super) fn unpacked(teller: &mut Teller<'_>, member: &str, shortened: bool) {
+    if member.contains(['*', '?', '[', '\\']) {
+        teller.unknown(format!("`{member}` may stand for several names in the archive"));
+    }
+    let mut name = member;
+    loop {
+        teller.path(Role::Write, name);
+        match name.split_once('/') {
+            Some((above, rest)) if shortened || above.is_empty() => name = rest,
+            _ => return,
+        }
     }
 }
 

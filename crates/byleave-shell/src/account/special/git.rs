@@ -49,17 +49,7 @@ pub(super) fn git_config(teller: &mut Teller<'_>, manual: &'static Manual, words
 
 /// The settings of the repository that the command runs in, as far as the scene tells.
 fn repository(teller: &Teller<'_>) -> String {
-    let Place::At(start) = &teller.place else { return ".git/config".into() };
-    let mut folder = start.as_str();
-    loop {
-        if teller.scene.is_directory(&format!("{folder}/.git")) {
-            return format!("{folder}/.git/config");
-        }
-        match folder.rsplit_once('/') {
-            Some((above, _)) if !above.is_empty() => folder = above,
-            _ => return ".git/config".into(),
-        }
-    }
+    teller.top().map_or_else(|| ".git/config".into(), |folder| format!("{folder}/.git/config"))
 }
 
 /// Where git finds its repository. A directory can be one without `.git`, and then plain files of a working tree are its
