@@ -6,7 +6,8 @@ uid=61001
 H=/home/sbxuser
 case $1 in
 machine)
-    exe=$2
+    # Held open: it may lie in one of the places that are emptied now.
+    exec 9<"$2"
     for place in /home /mnt /run /root /srv /usr/local/bin; do mount -t tmpfs -o mode=755 tmpfs $place; done
     for place in /tmp /var/tmp; do mount -t tmpfs -o mode=1777 tmpfs $place; done
     mkdir -p $H /home/sbxroot /home/report /mnt/homealias /run/user/1001 /tmp/ssh-sbx /tmp/tmux-1001
@@ -14,8 +15,9 @@ machine)
     echo SECRET-KEY >/root/.ssh/id_rsa
     chown -R $uid:$uid $H /home/sbxroot /home/report /run/user/1001 /tmp/ssh-sbx /tmp/tmux-1001
     mount --bind $H /mnt/homealias
-    touch /usr/local/bin/supervisor
-    mount --bind "$exe" /usr/local/bin/supervisor
+    cat <&9 >/usr/local/bin/supervisor
+    exec 9<&-
+    chmod 755 /usr/local/bin/supervisor
     cp /usr/bin/id /usr/local/bin/sbx-suid-id
     chmod 4755 /usr/local/bin/sbx-suid-id
     cp /bin/grep /usr/local/bin/sbx-cap-grep
