@@ -1,6 +1,5 @@
 //! What both targets need: a small world to read commands in, and a plan judged under a policy.
 
-use byleave_core::call::Mode;
 use byleave_core::effect::{Danger, Plan};
 use byleave_core::id::{AgentId, SessionId};
 use byleave_core::manifest::{Class, Manifest};
@@ -102,15 +101,6 @@ pub fn judge(policy: &Policy, plan: &Plan) -> Verdict {
     let mut manifest = Manifest::new("bash", "", serde_json::Value::Null);
     (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
     let (session, agent) = (SessionId::new("s").expect("a session"), AgentId::new("a").expect("an agent"));
-    let request = Request {
-        manifest: &manifest,
-        plan,
-        mode: Mode::ConfirmSensitive,
-        tool_asks: false,
-        session: &session,
-        agent: &agent,
-        leaves: &[],
-        now: 0,
-    };
+    let request = Request::plain(&manifest, plan, &session, &agent);
     policy.rule(&request).verdict
 }

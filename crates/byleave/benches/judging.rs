@@ -10,7 +10,6 @@ mod page;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use byleave::core::call::Mode;
 use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::{Class, Manifest};
@@ -74,18 +73,7 @@ impl Bench {
     }
 
     fn judge(&self, policy: &Policy, plan: &Plan) -> Verdict {
-        policy
-            .rule(&Request {
-                manifest: &self.manifest,
-                plan,
-                mode: Mode::ConfirmSensitive,
-                tool_asks: false,
-                session: &self.site.session,
-                agent: &self.site.agent,
-                leaves: &[],
-                now: 0,
-            })
-            .verdict
+        policy.rule(&Request::plain(&self.manifest, plan, &self.site.session, &self.site.agent)).verdict
     }
 
     /// How long each command takes to be planned and judged: the median of some rounds.

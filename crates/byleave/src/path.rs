@@ -40,12 +40,19 @@ fn is_a_descriptor(path: &Path) -> bool {
     ["/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name))
 }
 
-/// A path as it is written, and with the links in front of its last step followed.
-fn both(path: &str, cwd: &Path) -> Vec<PathBuf> {
+/// A path as it is written, with `..` taken by its text, and with the links in front of its last step followed.
+fn spellings(path: &str, cwd: &Path) -> Vec<PathBuf> {
     let written = cwd.join(path);
+    let mut by_text = PathBuf::new();
+    for step in written.components() {
+        match step {
+            Component::ParentDir => drop(by_text.pop()),
+            step => by_text.push(step),
+        }
+    }
     let followed = written.parent().zip(written.file_name());
     let followed = followed.and_then(|(parent, name)| Some(fs::canonicalize(parent).ok()?.join(name)));
-    std::iter::once(written).chain(followed).collect()
+    [written, by_text].into_iter().chain(followed).collect()
 }
 
 /// The absolute path that an argument of a tool names: nothing that a shell, another system or another process would read
@@ -61,7 +68,7 @@ pub fn named(path: &str, cwd: &Path) -> Result<String, ToolFault> {
     if let Some(why) = is_for_someone_else(path) {
         return wrong(why);
     }
-    if both(path, cwd).iter().any(|path| is_a_descriptor(path)) {
+    if spellings(path, cwd).iter().any(|path| is_a_descriptor(path)) {
         return wrong("is a descriptor of whoever opens it, not a file");
     }
     resolve(path, cwd)
@@ -72,7 +79,7 @@ pub fn resolve(path: &str, cwd: &Path) -> Result<String, ToolFault> {
     if path.is_empty() || path.contains('\0') {
         return Err(ToolFault(format!("`{}` is not a path", path.escape_debug())));
     }
-    if both(path, cwd).iter().any(|path| is_of_a_process(path)) {
+    if spellings(path, cwd).iter().any(|path| is_of_a_process(path)) {
         let why = "is a file of whichever process opens it: name the file itself";
         return Err(ToolFault(format!("`{}` {why}", path.escape_debug())));
     }
@@ -120,7 +127,15 @@ mod tests {
         let real = outside.path().canonicalize().unwrap();
         assert_eq!(resolve("link/x", &cwd).unwrap(), real.join("x").to_str().unwrap());
         // What is above something that is not there, nobody can say: it may be made as a link.
-        for path in ["dangling", "dangling/x", "", "missing/../x", "/proc/self/cwd/x", "/proc/1/root/etc"] {
+        for path in [
+            "dangling",
+            "dangling/x",
+            "",
+            "missing/../x",
+            "/proc/self/cwd/x",
+            "/proc/1/root/etc",
+            "../../../../../../../proc/self/cwd/x",
+        ] {
             assert!(resolve(path, &cwd).is_err(), "{path}");
         }
         for path in

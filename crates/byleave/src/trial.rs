@@ -9,7 +9,6 @@ mod world;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use byleave_core::call::Mode;
 use byleave_core::effect::Plan;
 use byleave_core::id::{AgentId, BadName, SessionId};
 use byleave_core::manifest::{Class, Manifest, Role};
@@ -229,16 +228,7 @@ fn planned(manifest: &Manifest, input: &Value, cwd: &str, home: Option<&str>) ->
 
 fn rule(policy: &Policy, manifest: &Manifest, plan: &Plan) -> Result<Ruling, CaseFault> {
     let (session, agent) = caller()?;
-    Ok(policy.rule(&Request {
-        manifest,
-        plan,
-        mode: Mode::ConfirmSensitive,
-        tool_asks: false,
-        session: &session,
-        agent: &agent,
-        leaves: &[],
-        now: 0,
-    }))
+    Ok(policy.rule(&Request::plain(manifest, plan, &session, &agent)))
 }
 
 fn caller() -> Result<(SessionId, AgentId), BadName> {

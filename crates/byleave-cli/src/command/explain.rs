@@ -48,14 +48,9 @@ pub(crate) fn run(typed: &args::Explain, options: &Options, screen: &mut Screen)
     })?;
     let policy = policy(typed, options)?;
     let request = Request {
-        manifest: &manifest,
-        plan: &plan,
         mode: typed.mode.into(),
-        tool_asks: false,
-        session: &site.session,
-        agent: &site.agent,
-        leaves: &[],
         now: now(),
+        ..Request::plain(&manifest, &plan, &site.session, &site.agent)
     };
     let explained = Explained {
         plan: &plan,

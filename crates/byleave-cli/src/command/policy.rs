@@ -149,6 +149,6 @@ fn tell_unchecked(loaded: &Loaded, screen: &mut Screen) {
 /// An example that nobody looked at must not pass for one that holds.
 fn unchecked(screen: &mut Screen, file: &str, rule: &str, example: &str) {
     let (rule, example) = (one_line(rule), one_line(example));
-    let line = format!("not checked: `{example}` of rule `{rule}` in `{file}`: commands cannot be read yet");
+    let line = format!("not checked: `{example}` of rule `{rule}` in `{file}`: nobody can read it");
     screen.toned(Tone::Careful, "note:", &line);
 }

@@ -11,7 +11,6 @@ use super::places::Places;
 use super::request::Request;
 use super::rule::{Example, Rule};
 use super::when::When;
-use crate::call::Mode;
 use crate::effect::{Effect, Plan};
 use crate::id::{AgentId, SessionId};
 use crate::manifest::{Class, Manifest};
@@ -114,16 +113,7 @@ impl<'a> Subject<'a> {
         let mut manifest = Manifest::new("example", "", serde_json::Value::Null);
         (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
         let (session, agent) = (SessionId::new("example").ok()?, AgentId::new("example").ok()?);
-        let request = Request {
-            manifest: &manifest,
-            plan,
-            mode: Mode::ConfirmSensitive,
-            tool_asks: false,
-            session: &session,
-            agent: &agent,
-            leaves: &[],
-            now: 0,
-        };
+        let request = Request::plain(&manifest, plan, &session, &agent);
         Some(policy.rule(&request).verdict == Verdict::Allow)
     }
 }

@@ -26,3 +26,11 @@ pub struct Request<'a> {
     /// When.
     pub now: Millis,
 }
+
+impl<'a> Request<'a> {
+    /// A call with nothing more to it: in the default mode, without leaves, by a tool that does not ask.
+    pub fn plain(manifest: &'a Manifest, plan: &'a Plan, session: &'a SessionId, agent: &'a AgentId) -> Self {
+        let mode = Mode::default();
+        Self { manifest, plan, mode, tool_asks: false, session, agent, leaves: &[], now: 0 }
+    }
+}

@@ -3,7 +3,6 @@
 //! An opening is an act in the book. It is never made from what a call carries, and never changed afterwards.
 
 use byleave_core::act::{Act, Deed};
-use byleave_core::call::Mode;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::{SessionId, TenantId};
 use byleave_core::manifest::{Class, Manifest};
@@ -126,14 +125,8 @@ impl Gate {
         let plan = Plan { effects: vec![Effect::Invoke { tool }], reads_only: true, ..Plan::default() };
         let starter = above.first().unwrap_or(opening);
         let request = Request {
-            manifest: &manifest,
-            plan: &plan,
-            mode: Mode::default(),
-            tool_asks: false,
-            session: &starter.session,
-            agent: &starter.agent,
-            leaves: &[],
             now: self.parts.now(),
+            ..Request::plain(&manifest, &plan, &starter.session, &starter.agent)
         };
         let ruling = self.parts.policy.load().rule_in(&request, above);
         if ruling.verdict < Verdict::Deny {

@@ -118,16 +118,7 @@ fn judge_in(
     lineage: &[Opening],
 ) -> Verdict {
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new(agent).unwrap());
-    let request = Request {
-        manifest,
-        plan,
-        mode,
-        tool_asks: false,
-        session: &session,
-        agent: &agent,
-        leaves: &[],
-        now: 0,
-    };
+    let request = Request { mode, ..Request::plain(manifest, plan, &session, &agent) };
     policy.rule_in(&request, lineage).verdict
 }
 

@@ -1,18 +1,17 @@
 //! The fixture of the corpus: a world under a temporary directory that calls itself `/ws`, `/outside` and `/home/u`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use byleave::core::policy::{NotRead, Places, Rule};
 use byleave::policy_files;
+use byleave::trial::World;
 use byleave_shell::scene::Scene;
 use regex::{Captures, Regex};
 
 use super::case::Case;
 
-/// How many links are followed before it is taken for a circle, as the kernel does.
-const LINKS_MAX: usize = 40;
 /// Where programs are, whatever machine this is.
 const SYSTEM: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
@@ -125,41 +124,14 @@ impl Fixture {
         self.root.path().join(path.trim_start_matches('/'))
     }
 
-    fn unreal(&self, path: &Path) -> String {
-        let path = path.to_str().unwrap_or_default();
-        path.strip_prefix(self.root.path().to_str().unwrap()).unwrap_or(path).to_owned()
+    /// The world of the fixture, without what the cases need beside it.
+    fn world(&self) -> World {
+        World::new(self.root.path(), &self.cwd, Some("/home/u"))
     }
 
     /// Follows every link, as the kernel would. What is not there is taken as it is written.
     fn follow(&self, path: &str) -> Option<String> {
-        let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
-        let mut done: Vec<String> = Vec::new();
-        let mut links = 0;
-        while let Some(step) = todo.pop() {
-            match step.as_str() {
-                "" | "." => {}
-                ".." => drop(done.pop()),
-                _ => {
-                    let here =
-                        format!("/{}", [done.as_slice(), std::slice::from_ref(&step)].concat().join("/"));
-                    match fs::read_link(self.real(&here)) {
-                        Ok(target) => {
-                            links += 1;
-                            if links > LINKS_MAX {
-                                return None;
-                            }
-                            let target = self.unreal(&target);
-                            if target.starts_with('/') {
-                                done.clear();
-                            }
-                            todo.extend(target.split('/').rev().map(str::to_owned));
-                        }
-                        Err(_) => done.push(step),
-                    }
-                }
-            }
-        }
-        Some(format!("/{}", done.join("/")))
+        self.world().resolve("/", path)
     }
 }
 
@@ -177,31 +149,19 @@ impl Scene for Fixture {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        match name {
-            "HOME" => Some("/home/u".into()),
-            "PWD" => Some(self.cwd.clone()),
-            _ => None,
-        }
+        self.world().variable(name)
     }
 
     fn program(&self, name: &str) -> Option<String> {
-        if name.contains('/') {
-            let path = self.resolve("/ws", name)?;
-            let is_system = SYSTEM.iter().any(|directory| path.starts_with(&format!("{directory}/")));
-            return (is_system || self.real(&path).exists()).then_some(path);
-        }
         let own = format!("/ws/bin/{name}");
         if name == "safe-tool" && self.real(&own).symlink_metadata().is_ok() {
             return self.follow(&own);
         }
-        Some(format!("/usr/bin/{name}"))
+        self.world().program(name)
     }
 
     fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
-        if path.is_empty() {
-            return None;
-        }
-        self.follow(&if path.starts_with('/') { path.to_owned() } else { format!("{cwd}/{path}") })
+        self.world().resolve(cwd, path)
     }
 
     fn list(&self, directory: &str) -> Option<Vec<String>> {
@@ -216,11 +176,7 @@ impl Scene for Fixture {
             "/usr" => return above(["bin", "local"]),
             _ => {}
         }
-        let real = self.real(&directory);
-        let mut names: Vec<String> =
-            fs::read_dir(real).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-        names.sort();
-        Some(names)
+        self.world().list(&directory)
     }
 
     fn is_directory(&self, path: &str) -> bool {
@@ -229,6 +185,6 @@ impl Scene for Fixture {
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.real(&self.follow(path)?)).ok()
+        self.world().text(path)
     }
 }
