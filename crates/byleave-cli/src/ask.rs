@@ -6,6 +6,7 @@ use std::pin::pin;
 use byleave::core::id::CallId;
 use byleave::gate::Gate;
 use byleave::result::Standing;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::options::Options;
 use crate::screen::{Screen, prose};
@@ -32,17 +33,19 @@ pub(crate) async fn drive(
     options: &Options,
     screen: &mut Screen,
 ) -> Driven {
+    // Listened for before the work's first step: that step may show the question, and the key that answers it must not
+    // find a program that dies of it with the call still open in the book.
+    let Ok(mut keys) = signal(SignalKind::interrupt()) else {
+        return Driven { standing: work.await, interrupted: false };
+    };
     let mut work = pin!(work);
     let mut interrupted = false;
     loop {
         // The work first: a call that nobody has taken up yet could not be called off.
-        let pressed = tokio::select! {
+        tokio::select! {
             biased;
             standing = &mut work => return Driven { standing, interrupted },
-            pressed = tokio::signal::ctrl_c() => pressed,
-        };
-        if pressed.is_err() {
-            return Driven { standing: work.await, interrupted };
+            _ = keys.recv() => {},
         }
         if interrupted {
             // An attempt that is left so is found open and settled as unknown by whoever comes next.
