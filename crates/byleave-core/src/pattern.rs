@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::effect::Effect;
 use crate::host::{Host, HostPattern, Ports};
 
-pub(crate) use path::{Wide, folded, glob_of, holders};
+pub(crate) use path::{Wide, folded, glob_of, holders, place_of};
 pub(crate) use program::last_step;
 
 /// A pattern that one effect fits or does not. `Unknown` and `Unconfined` fit none.

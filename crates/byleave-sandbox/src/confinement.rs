@@ -21,8 +21,8 @@ pub struct Confinement {
     pub waived: BTreeSet<Guarantee>,
 }
 
-/// The file system as a command finds it. Everything that is not named can be read and not written, but for the home
-/// directory, of which nothing is there.
+/// The file system as a command finds it. What is not named can not be written, and nothing is in the home directory but what
+/// is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// The directory that it starts in, absolute and resolved.
@@ -31,12 +31,25 @@ pub struct Files {
     pub home: Option<PathBuf>,
     /// Beneath the home directory: what can be read all the same (toolchains).
     pub home_readable: Vec<PathBuf>,
+    /// What can be read outside the home directory.
+    pub readable: Readable,
     /// What can be written, with everything beneath it: the workspace first.
     pub writable: Vec<PathBuf>,
     /// Files and directories that are not there at all: secrets, sockets, the state directory.
     pub hidden: Vec<PathBuf>,
     /// Beneath something writable: what can be read and neither written, renamed nor replaced.
     pub protected: Vec<PathBuf>,
+}
+
+/// What a command can read outside the home directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Readable {
+    /// Everything that this user can, but for what is hidden.
+    #[default]
+    Everything,
+    /// The programs and settings of the system, and these, with everything beneath them. Of all else the names can be had,
+    /// and not the contents.
+    Only(Vec<PathBuf>),
 }
 
 /// What a command may connect to.
@@ -58,6 +71,7 @@ impl Confinement {
             Guarantee::SecretsHidden => !self.files.hidden.is_empty(),
             Guarantee::ProtectedKept => !self.files.protected.is_empty(),
             Guarantee::HomeHidden => self.files.home.is_some(),
+            Guarantee::ReadsConfined => self.files.readable != Readable::Everything,
             Guarantee::NetworkConfined => self.network != Network::Host,
             _ => true,
         };

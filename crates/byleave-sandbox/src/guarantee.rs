@@ -16,6 +16,8 @@ pub enum Guarantee {
     ProtectedKept,
     /// Of the home directory only what was named can be read.
     HomeHidden,
+    /// Outside the home directory only the system, and what was named, can be read.
+    ReadsConfined,
     /// No way to any host but through our proxy.
     NetworkConfined,
     /// No process outside can be seen, signalled or traced.
@@ -36,11 +38,12 @@ pub enum Guarantee {
 
 impl Guarantee {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::WritesConfined,
         Self::SecretsHidden,
         Self::ProtectedKept,
         Self::HomeHidden,
+        Self::ReadsConfined,
         Self::NetworkConfined,
         Self::ProcessesApart,
         Self::IpcApart,
@@ -58,6 +61,7 @@ impl Guarantee {
             Self::SecretsHidden => "secrets-hidden",
             Self::ProtectedKept => "protected-kept",
             Self::HomeHidden => "home-hidden",
+            Self::ReadsConfined => "reads-confined",
             Self::NetworkConfined => "network-confined",
             Self::ProcessesApart => "processes-apart",
             Self::IpcApart => "ipc-apart",

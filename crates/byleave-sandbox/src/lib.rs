@@ -11,6 +11,7 @@
 
 pub mod confinement;
 pub mod filter;
+pub mod granted;
 pub mod guarantee;
 // The program of the first process inside is built by the build script; here it is compiled to be looked at and tested.
 #[cfg(test)]

@@ -62,6 +62,62 @@ const PROTECTED_IN_GIT: [&str; 8] = [
 ];
 const VARIABLES: [&str; 9] = ["PATH", "HOME", "LANG", "LANGUAGE", "TERM", "USER", "LOGNAME", "SHELL", "TZ"];
 
+/// What every command may read of the system: programs, libraries, their settings, and what the kernel tells.
+const SYSTEM: [&str; 14] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/gnu",
+    "/snap",
+    "/sys",
+    "/var/lib/dpkg",
+];
+/// What every command has of its own.
+const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/dev", "/proc"];
+
+/// What every command may read of the system.
+pub(crate) fn system<'a>() -> impl Iterator<Item = &'a Path> {
+    SYSTEM.iter().map(Path::new)
+}
+
+/// Whether a path is among what every command may read of the system.
+pub(crate) fn is_system(path: &Path) -> bool {
+    system().any(|place| path.starts_with(place))
+}
+
+/// Whether a path is in what every command has of its own.
+pub(crate) fn is_scratch(path: &Path) -> bool {
+    SCRATCH.iter().any(|place| path.starts_with(place))
+}
+
+/// The toolchains that are there, beneath the home directory.
+pub(crate) fn toolchains(home: Option<&Path>) -> Vec<PathBuf> {
+    beneath(home, &TOOLCHAINS)
+}
+
+/// The credentials that toolchains keep among their files.
+pub(crate) fn credentials(home: Option<&Path>) -> Vec<PathBuf> {
+    beneath(home, &CREDENTIALS)
+}
+
+fn beneath(home: Option<&Path>, names: &[&str]) -> Vec<PathBuf> {
+    let home = home.into_iter();
+    plain(home.flat_map(|home| names.iter().map(|name| home.join(name))))
+}
+
+/// Of this environment, what is passed on.
+pub(crate) fn environment(all: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    let allowed = |name: &str| VARIABLES.contains(&name) || name.starts_with("LC_");
+    all.into_iter().filter(|(name, _)| allowed(name)).collect()
+}
+
 /// The usual confinement of a workspace: it can be written, the system can be read, there is no network.
 pub fn workspace(
     workspace: &Path,
@@ -70,27 +126,23 @@ pub fn workspace(
 ) -> io::Result<Confinement> {
     let workspace = workspace.canonicalize()?;
     let home = home.map(Path::canonicalize).transpose()?;
-    let beneath_home = |names: &[&str]| match &home {
-        Some(home) => plain(names.iter().map(|name| home.join(name))),
-        None => Vec::new(),
-    };
-    let mut hidden = beneath_home(&CREDENTIALS);
+    let mut hidden = credentials(home.as_deref());
     hidden.extend(other_homes(home.as_deref()));
     hidden.extend(secrets(&workspace)?);
     let mut protected = plain(PROTECTED.iter().map(|name| workspace.join(name)));
     protected.extend(in_git(&workspace.join(".git")));
-    let allowed = |name: &str| VARIABLES.contains(&name) || name.starts_with("LC_");
     Ok(Confinement {
         files: Files {
             cwd: workspace.clone(),
-            home_readable: beneath_home(&TOOLCHAINS),
+            home_readable: toolchains(home.as_deref()),
             home,
             writable: vec![workspace],
             hidden,
             protected,
+            ..Files::default()
         },
         network: Network::Off,
-        environment: environment.into_iter().filter(|(name, _)| allowed(name)).collect::<BTreeMap<_, _>>(),
+        environment: self::environment(environment),
         limits: Limits::default(),
         waived: BTreeSet::new(),
     })
@@ -111,7 +163,8 @@ fn in_git(git: &Path) -> Vec<PathBuf> {
     }
 }
 
-fn other_homes(home: Option<&Path>) -> Vec<PathBuf> {
+/// The home directories of others.
+pub(crate) fn other_homes(home: Option<&Path>) -> Vec<PathBuf> {
     let homes = fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path());
     let homes = homes.chain([PathBuf::from("/root")]);
     plain(homes.filter(|other| home.is_none_or(|home| other != home)))

@@ -51,30 +51,38 @@ impl Wide {
 /// The directories, folded, that hold everything a glob fits, as far as the glob says where that is: to delete or move one
 /// is to do so to what it holds.
 pub(crate) fn holders(glob: &str) -> Vec<String> {
-    let plain = plain_start(glob);
+    let (plain, _) = plain_start(glob);
     let Some((directory, _)) = plain.rsplit_once('/') else { return Vec::new() };
     let above = std::iter::successors(Some(directory), |path| path.rsplit_once('/').map(|(above, _)| above));
     let named = above.map(|path| if path.is_empty() { "/".to_owned() } else { folded(path).into_owned() });
     named.collect()
 }
 
-/// The start of a glob in which every character stands for itself.
-fn plain_start(glob: &str) -> String {
+/// The deepest path that holds everything a glob fits, or is it; none where that is the root or not said.
+pub(crate) fn place_of(glob: &str) -> Option<String> {
+    let (plain, whole) = plain_start(glob);
+    let place = if whole { plain.as_str() } else { plain.rsplit_once('/').map_or("", |(above, _)| above) };
+    let place = place.trim_end_matches('/');
+    place.starts_with('/').then(|| place.to_owned())
+}
+
+/// The start of a glob in which every character stands for itself, and whether that is all of it.
+fn plain_start(glob: &str) -> (String, bool) {
     let mut start = String::new();
     let mut rest = glob.chars();
     while let Some(c) = rest.next() {
         let plain = match c {
-            '*' | '?' | '{' => return start,
+            '*' | '?' | '{' => return (start, false),
             '\\' => rest.next(),
             '[' => match (rest.next(), rest.next()) {
                 (Some(only), Some(']')) if !matches!(only, '!' | '^') => Some(only),
-                _ => return start,
+                _ => return (start, false),
             },
             c => Some(c),
         };
         start.extend(plain);
     }
-    start
+    (start, true)
 }
 
 #[cfg(test)]
@@ -95,6 +103,22 @@ mod tests {
             ("{/a,/b}/c", &[]),
         ] {
             assert_eq!(holders(glob), wanted, "{glob}");
+        }
+    }
+
+    #[test]
+    fn a_glob_says_where_everything_is_that_it_fits() {
+        for (glob, wanted) in [
+            ("/w/conf/prod.key", Some("/w/conf/prod.key")),
+            ("/w/.ssh/**", Some("/w/.ssh")),
+            ("/w/a*/x", Some("/w")),
+            ("/a[*]b/**", Some("/a*b")),
+            ("/a[*]b", Some("/a*b")),
+            ("/**", None),
+            ("**/.env", None),
+            ("/etc*", None),
+        ] {
+            assert_eq!(place_of(glob).as_deref(), wanted, "{glob}");
         }
     }
 

@@ -12,6 +12,7 @@ use crate::call::Mode;
 use crate::effect::{Effect, is_resolved};
 use crate::leave::LeaveMatcher;
 use crate::manifest::{Class, Manifest, NeedsApproval};
+use crate::pattern::{Matcher, Pattern, place_of};
 use crate::ruling::{Cause, Reason, Ruling, Verdict};
 use crate::session::{Met, Opening};
 
@@ -76,10 +77,31 @@ impl Policy {
 
     /// Whether some rule denies the effect, in whatever call: what a sandbox must make impossible.
     pub fn may_deny(&self, effect: &Effect) -> bool {
+        self.names(Verdict::Deny, effect)
+    }
+
+    /// Whether some rule asks about the effect, in whatever call: what a sandbox must make impossible until a person has
+    /// said yes to that very effect. What is asked about because no rule covers it is not meant.
+    pub fn may_ask(&self, effect: &Effect) -> bool {
+        self.names(Verdict::Ask, effect)
+    }
+
+    fn names(&self, verdict: Verdict, effect: &Effect) -> bool {
         let mut scratch = Scratch::default();
-        let names_it = |ready: &Ready| ready.rule.verdict == Verdict::Deny && !ready.rule.patterns.is_empty();
+        let names_it = |ready: &Ready| ready.rule.verdict == verdict && !ready.rule.patterns.is_empty();
         self.find(names_it, effect, &mut scratch);
         !scratch.found.is_empty()
+    }
+
+    /// What rules of this verdict say of reading, each with the deepest path that holds all of it, where it says so.
+    pub fn reads(&self, verdict: Verdict) -> impl Iterator<Item = (String, Matcher)> {
+        let rules = self.rules().filter(move |rule| rule.verdict == verdict);
+        rules.flat_map(|rule| rule.patterns.iter().map(|pattern| (rule.sense(), pattern))).filter_map(
+            |(sense, pattern)| {
+                let Pattern::Read(glob) = pattern else { return None };
+                Some((place_of(glob)?, Matcher::in_sense(pattern.clone(), sense).ok()?))
+            },
+        )
     }
 
     /// Every rule that is about an effect of the plan, and which of them decided on it.

@@ -397,6 +397,10 @@ fn what_a_rule_denies_in_some_call_may_be_denied() {
     ] {
         assert_eq!(policy.may_deny(&effect), may, "{effect}");
     }
+    assert!(policy.may_ask(&write("/w/.github/workflows/ci.yml")));
+    assert!(!policy.may_ask(&write("/w/a")), "no rule covers it: that is not meant");
+    let mut of_ours = policy.reads(Deny).filter(|(place, _)| place == "/home/u/.local/state/byleave");
+    assert!(of_ours.any(|(_, guard)| guard.fits(&read("/home/u/.local/state/byleave/book"))));
 }
 
 // req: P8

@@ -144,6 +144,9 @@ pub fn given(guarantee: Guarantee) -> Given {
         Guarantee::MemoryLimited => {
             Given::Partly("every process is limited by itself, for want of a cgroup around them all".into())
         }
+        Guarantee::ReadsConfined if sys::landlock_version() == 0 => {
+            Given::Not("this kernel has no Landlock".into())
+        }
         _ => Given::Fully,
     }
 }

@@ -1,10 +1,11 @@
 //! Landlock: a second lock on what can be written, which holds even where a mount was forgotten.
 
 use std::ffi::CString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Host, Kind, PlanError, path_text};
-use crate::confinement::Files;
+use crate::confinement::{Files, Readable};
+use crate::preset;
 
 /// What may be done beneath which paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 /// What can be said of a file that is no directory.
 const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
-/// The rules for these files: everything can be read, what is writable can be written. `None` without Landlock.
+/// The rules for these files: what is readable can be read, what is writable can be written. `None` without Landlock.
 pub(super) fn rules(files: &Files, host: &impl Host) -> Result<Option<Landlock>, PlanError> {
     let version = host.landlock();
     if version == 0 {
@@ -61,10 +62,23 @@ pub(super) fn rules(files: &Files, host: &impl Host) -> Result<Option<Landlock>,
     };
     let rule = |path: &Path, access: u64| path_text(path).map(|path| Rule { path, access: access & all });
     let mut rules = vec![
-        rule(Path::new("/"), READ)?,
         rule(Path::new("/dev"), READ | WRITE_FILE | IOCTL_DEV)?,
         rule(Path::new("/proc"), READ | WRITE_FILE)?,
     ];
+    match &files.readable {
+        Readable::Everything => rules.push(rule(Path::new("/"), READ)?),
+        Readable::Only(paths) => {
+            let paths = paths.iter().chain(&files.home_readable).map(PathBuf::as_path);
+            for path in preset::system().chain(paths) {
+                // What a link leads to is named by its own path.
+                match host.kind(path) {
+                    Some(Kind::Directory) => rules.push(rule(path, READ)?),
+                    Some(Kind::File) => rules.push(rule(path, READ & OF_A_FILE)?),
+                    Some(Kind::Link) | None => {}
+                }
+            }
+        }
+    }
     let no_devices = !(MAKE_CHAR | MAKE_BLOCK);
     rules.push(rule(Path::new("/dev/shm"), no_devices)?);
     let scratch = ["/tmp", "/var/tmp"].map(Path::new).into_iter().chain(files.home.as_deref());

@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
 use super::{Host, Kind, PlanError, path_text, resolved, text};
-use crate::confinement::Files;
+use crate::confinement::{Files, Readable};
 use crate::wire::{Access, Depth, Missing, Op, SLOTS};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -56,6 +56,13 @@ pub(super) fn processes() -> Vec<Op<CString>> {
 }
 
 fn check(files: &Files, host: &impl Host) -> Result<(), PlanError> {
+    let readable = match &files.readable {
+        Readable::Everything => &[][..],
+        Readable::Only(paths) => paths,
+    };
+    for path in readable {
+        resolved(path)?;
+    }
     let named = [&files.home_readable, &files.writable, &files.hidden, &files.protected];
     for path in named.into_iter().flatten().chain(&files.home).chain([&files.cwd]) {
         resolved(path)?;

@@ -51,6 +51,7 @@ fn files() -> Files {
             "/home/other",
         ]),
         protected: paths(&["/home/me/ws/.git/hooks", "/home/me/ws/.git/config", "/home/me/ws/.vscode"]),
+        ..Files::default()
     }
 }
 

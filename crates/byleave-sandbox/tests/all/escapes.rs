@@ -13,11 +13,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use byleave_sandbox::confinement::{Confinement, Network};
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::policy::{Places, Policy};
+use byleave_sandbox::confinement::{Confinement, Network, Readable};
+use byleave_sandbox::granted::{self, Place};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, Outcome, RunAs, Session};
 use byleave_sandbox::plan::{Command as Confined, Identity};
-use byleave_sandbox::{preset, tripwire::Tripwire};
+use byleave_sandbox::tripwire::Tripwire;
 
 use crate::user::UID;
 
@@ -151,6 +154,7 @@ fn supervise() {
     match means {
         Means::NoMasks => {
             confinement.files.home = None;
+            confinement.files.readable = Readable::Everything;
             confinement.files.hidden.clear();
             confinement.files.protected.clear();
         }
@@ -183,7 +187,18 @@ fn supervise() {
 
 fn confinement(workspace: &Path) -> Confinement {
     let home = std::env::var("HOME").unwrap();
-    let mut confinement = preset::workspace(workspace, Some(Path::new(&home)), std::env::vars()).unwrap();
+    let places = Places { workspace: workspace.to_str(), home: Some(&home), ..Places::default() };
+    let place = Place {
+        workspace: workspace.to_path_buf(),
+        cwd: workspace.to_path_buf(),
+        home: Some(home.clone().into()),
+        ours: Vec::new(),
+        environment: std::env::vars().collect(),
+    };
+    // What somebody granted is that bash may run; everything else is up to the rules that come with us.
+    let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
+    let plan = Plan { effects: vec![run], ..Plan::default() };
+    let mut confinement = granted::confinement(&plan, &Policy::builtin(&places).unwrap(), &place).unwrap();
     confinement.waived.insert(Guarantee::MemoryLimited);
     let limits = &mut confinement.limits;
     limits.wall = Duration::from_secs(6);

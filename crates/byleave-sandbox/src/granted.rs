@@ -1,0 +1,235 @@
+//! From what was granted to what is possible: the effects of a permitted plan, under the rules in force, become a confinement.
+//!
+//! ```text
+//! plan (permitted) ─┐                 ┌─ files: what can be written, read, not seen, not changed
+//! rules in force  ──┼─▶ Granted::new ─┼─ network: none, or through the proxy by name
+//! this machine    ──┘                 └─ waived: what the plan says is unconfined
+//! ```
+//!
+//! What a rule denies is impossible, whatever the plan says of itself; what a rule asks about is impossible until that very
+//! effect was granted. A program that may run may work in the workspace, and nowhere else but where it was granted. It looks,
+//! and changes nothing; what cannot be looked at is an error, because what was not seen cannot be hidden.
+
+mod keeper;
+mod marks;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::policy::Policy;
+use byleave_core::ruling::Verdict;
+
+pub use keeper::Keeper;
+
+use crate::confinement::{Confinement, Files, Network, Readable};
+use crate::guarantee::Guarantee;
+use crate::limits::Limits;
+use crate::marked::{MarkFault, look};
+use crate::preset;
+use marks::Marks;
+
+/// What lies beside a file that is written outside the workspace and has to be held, at most.
+const NEIGHBOURS_MAX: usize = 200;
+
+/// Where a command would run. Paths are absolute and resolved.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// The directory it works in, with everything beneath it.
+    pub workspace: PathBuf,
+    /// Where it starts; in the workspace.
+    pub cwd: PathBuf,
+    /// The person's home directory.
+    pub home: Option<PathBuf>,
+    /// What is ours: the state directory, sockets of the gate. Not there inside.
+    pub ours: Vec<PathBuf>,
+    /// The environment of this process, of which the usual names are passed on.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Why what was granted cannot be made possible by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantFault {
+    /// The plan gives something up that has no such name.
+    #[error("cannot give up `{0}`: there is no guarantee of that name; `byleave doctor` lists them")]
+    NoSuchGuarantee(String),
+    /// Making it writable would make too much writable.
+    #[error(
+        "cannot let the command write `{path}` alone: {why}; write it in the workspace, or into a directory of its own",
+        path = path.display()
+    )]
+    TooWide {
+        /// What was granted.
+        path: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
+    /// What must be hidden could not be looked for.
+    #[error(transparent)]
+    Marks(#[from] MarkFault),
+}
+
+/// The confinement of what was granted.
+pub fn confinement(plan: &Plan, policy: &Policy, place: &Place) -> Result<Confinement, GrantFault> {
+    let granted = Granted::of(plan);
+    let mut files = Files {
+        cwd: place.cwd.clone(),
+        home: place.home.clone(),
+        home_readable: preset::toolchains(place.home.as_deref()),
+        ..Files::default()
+    };
+    files.hidden.extend(preset::credentials(place.home.as_deref()));
+    files.hidden.extend(preset::other_homes(place.home.as_deref()));
+    files.hidden.extend(place.ours.iter().cloned());
+
+    let marks = Marks::new(policy, &granted, &place.workspace);
+    let roots = reading(policy, &granted, place, &mut files);
+    writing(policy, &granted, place, &mut files)?;
+    for root in &roots {
+        let marked = look(root, &marks)?;
+        files.hidden.extend(marked.hidden.into_iter().filter_map(|path| itself(path, root)));
+        files.protected.extend(marked.protected.into_iter().filter_map(|path| itself(path, root)));
+    }
+    files.hidden.extend(marks.elsewhere(&roots)?);
+
+    let mut waived = BTreeSet::new();
+    for name in granted.unconfined {
+        let guarantee = Guarantee::named(name).ok_or_else(|| GrantFault::NoSuchGuarantee(name.to_owned()))?;
+        waived.insert(guarantee);
+    }
+    let network = match () {
+        () if waived.contains(&Guarantee::NetworkConfined) => Network::Host,
+        () if granted.reaches || Keeper::may_open(policy) => Network::Proxied,
+        () => Network::Off,
+    };
+    let environment = preset::environment(place.environment.clone());
+    Ok(Confinement { files, network, environment, limits: Limits::default(), waived })
+}
+
+/// What is at a path, or what a link there leads to within the same directory: a link cannot be covered, what it leads to can.
+fn itself(path: PathBuf, root: &Path) -> Option<PathBuf> {
+    if !fs::symlink_metadata(&path).ok()?.is_symlink() {
+        return Some(path);
+    }
+    path.canonicalize().ok().filter(|target| target.starts_with(root) && target != root)
+}
+
+/// The effects of a plan, by what they mean for a confinement.
+#[derive(Debug, Default)]
+struct Granted<'a> {
+    read: BTreeSet<&'a Path>,
+    written: BTreeSet<&'a Path>,
+    deleted: BTreeSet<&'a Path>,
+    unconfined: Vec<&'a str>,
+    runs: bool,
+    reaches: bool,
+}
+
+impl<'a> Granted<'a> {
+    fn of(plan: &'a Plan) -> Self {
+        let mut granted = Self::default();
+        for effect in &plan.effects {
+            match effect {
+                Effect::Read { path } => drop(granted.read.insert(Path::new(path))),
+                Effect::Write { path } => drop(granted.written.insert(Path::new(path))),
+                Effect::Delete { path } => drop(granted.deleted.insert(Path::new(path))),
+                Effect::Unconfined { guarantee } => granted.unconfined.push(guarantee),
+                Effect::Reach { .. } => granted.reaches = true,
+                Effect::Run { .. } | Effect::Invoke { .. } | Effect::Unknown { .. } => granted.runs = true,
+            }
+        }
+        granted
+    }
+
+    fn changes(&self, path: &Path) -> bool {
+        self.written.contains(path) || self.deleted.contains(path)
+    }
+
+    fn all_changed(&self) -> impl Iterator<Item = &'a Path> {
+        self.written.iter().chain(&self.deleted).copied()
+    }
+}
+
+/// What can be read: the system, the workspace, toolchains, what was granted, and what a rule allows by name. Returns the
+/// directories that have to be looked through for what must not be seen or changed.
+fn reading(policy: &Policy, granted: &Granted<'_>, place: &Place, files: &mut Files) -> Vec<PathBuf> {
+    let allowed: Vec<PathBuf> = policy.reads(Verdict::Allow).map(|(place, _)| PathBuf::from(place)).collect();
+    let more = granted.read.iter().map(|path| path.to_path_buf()).chain(allowed);
+    let more: BTreeSet<PathBuf> = more
+        .filter(|path| !path.starts_with(&place.workspace) && !preset::is_system(path))
+        // A directory that holds the workspace would show what lies beside it.
+        .filter(|path| !place.workspace.starts_with(path))
+        .filter(|path| place.home.as_ref().is_none_or(|home| !home.starts_with(path)))
+        .filter(|path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink()))
+        .collect();
+    let beneath_home = |path: &&PathBuf| place.home.as_ref().is_some_and(|home| path.starts_with(home));
+    files.home_readable.extend(more.iter().filter(beneath_home).cloned());
+    let mut readable = vec![place.workspace.clone()];
+    readable.extend(more.iter().cloned());
+    files.readable = Readable::Only(readable);
+    let directories = more.into_iter().filter(|path| path.is_dir());
+    std::iter::once(place.workspace.clone()).chain(directories).collect()
+}
+
+/// What can be written: the workspace, if a program runs and no rule denies it, and what was granted elsewhere.
+fn writing(
+    policy: &Policy,
+    granted: &Granted<'_>,
+    place: &Place,
+    files: &mut Files,
+) -> Result<(), GrantFault> {
+    let workspace = &place.workspace;
+    let inside = granted.all_changed().any(|path| path.starts_with(workspace));
+    let denied = policy.may_deny(&Effect::Write { path: marks::something_new(workspace) });
+    if (granted.runs || inside) && !denied {
+        files.writable.push(workspace.clone());
+    }
+    let mut wide = BTreeSet::new();
+    for path in granted.all_changed() {
+        let inside = path.starts_with(workspace) && !denied;
+        // The temporary directories are the sandbox's own.
+        if inside || preset::is_scratch(path) {
+            continue;
+        }
+        let kind = fs::symlink_metadata(path).ok();
+        let stays = !granted.deleted.contains(path);
+        if stays && kind.is_some_and(|kind| kind.is_dir() || kind.is_file()) {
+            files.writable.push(path.to_path_buf());
+            continue;
+        }
+        // What is made or removed changes the directory that it lies in.
+        let too_wide = |why| GrantFault::TooWide { path: path.to_path_buf(), why };
+        let parent = path.parent().filter(|parent| parent.is_dir());
+        let parent = parent.ok_or_else(|| too_wide("its directory is not there"))?;
+        let holds_more = place.home.as_ref().is_some_and(|home| home.starts_with(parent))
+            || workspace.starts_with(parent)
+            || preset::is_system(parent);
+        if holds_more {
+            return Err(too_wide("its directory holds your home, your work or the system"));
+        }
+        wide.insert(parent.to_path_buf());
+    }
+    for directory in wide {
+        let unreadable = |error| MarkFault::Unreadable { path: directory.clone(), error };
+        let entries = fs::read_dir(&directory).map_err(unreadable)?;
+        let beside: Vec<PathBuf> = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()
+            .map_err(unreadable)?;
+        let beside: Vec<PathBuf> = beside
+            .into_iter()
+            .filter(|path| !granted.changes(path))
+            .filter(|path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink()))
+            .collect();
+        if beside.len() > NEIGHBOURS_MAX {
+            let why = "too much else lies in its directory, and would have to be held";
+            return Err(GrantFault::TooWide { path: directory, why });
+        }
+        files.protected.extend(beside);
+        files.writable.push(directory);
+    }
+    files.writable.sort();
+    files.writable.dedup();
+    Ok(())
+}

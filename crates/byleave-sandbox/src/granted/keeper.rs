@@ -1,0 +1,65 @@
+//! Who may be reached: what was granted, what rules allow; everything else is refused or asked about.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::id::{AgentId, SessionId};
+use byleave_core::manifest::{Class, Manifest};
+use byleave_core::pattern::Pattern;
+use byleave_core::policy::{Layer, Policy, Request};
+use byleave_core::ruling::Verdict;
+
+use crate::net::policy::{Doorkeeper, Judgement};
+
+/// Judges hosts for one call, by the rules that its plan was judged by.
+#[derive(Debug)]
+pub struct Keeper {
+    policy: Arc<Policy>,
+    granted: BTreeSet<(String, u16)>,
+    manifest: Manifest,
+    session: SessionId,
+    agent: AgentId,
+}
+
+impl Keeper {
+    /// For a call of this session and agent, whose plan was permitted.
+    pub fn new(policy: Arc<Policy>, plan: &Plan, session: SessionId, agent: AgentId) -> Self {
+        let granted = plan.effects.iter().filter_map(|effect| match effect {
+            Effect::Reach { host, port } => Some((host.clone(), *port)),
+            _ => None,
+        });
+        let granted = granted.collect();
+        let manifest = Manifest {
+            permission_class: Class::Bash,
+            sensitive: Some(false),
+            ..Manifest::new("command", "", serde_json::json!({}))
+        };
+        Self { policy, granted, manifest, session, agent }
+    }
+
+    /// Whether somebody wrote a rule that allows a host. What comes with us allows none that a command needs.
+    pub(super) fn may_open(policy: &Policy) -> bool {
+        let allows =
+            policy.rules().filter(|rule| rule.verdict == Verdict::Allow && rule.layer != Layer::Builtin);
+        allows.flat_map(|rule| &rule.patterns).any(|pattern| matches!(pattern, Pattern::Reach(_)))
+    }
+}
+
+impl Doorkeeper for Keeper {
+    fn judge(&self, host: &str, port: u16) -> Judgement {
+        let effect = Effect::Reach { host: host.to_owned(), port };
+        let plan = Plan { effects: vec![effect], ..Plan::default() };
+        let ruling = self.policy.rule(&Request::plain(&self.manifest, &plan, &self.session, &self.agent));
+        match ruling.verdict {
+            // A deny stands, whatever was granted: the rules may be newer than the grant.
+            Verdict::Deny => {
+                let why = ruling.reasons.first().map_or("a rule denies it", |reason| reason.why.as_str());
+                Judgement::Refused(why.to_owned())
+            }
+            Verdict::Allow => Judgement::Granted,
+            Verdict::Ask if self.granted.contains(&(host.to_owned(), port)) => Judgement::Granted,
+            Verdict::Ask => Judgement::Ask,
+        }
+    }
+}

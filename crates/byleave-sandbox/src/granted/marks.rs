@@ -1,0 +1,128 @@
+//! Which paths must not be seen or not be changed: asked of the rules, path by path.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use byleave_core::effect::Effect;
+use byleave_core::pattern::{Matcher, Pattern, Sense};
+use byleave_core::policy::Policy;
+use byleave_core::ruling::Verdict;
+
+use super::Granted;
+use crate::marked::{MarkFault, Marker, look};
+use crate::preset;
+
+/// The rules, asked about one path after another.
+pub(super) struct Marks<'a> {
+    policy: &'a Policy,
+    granted: &'a Granted<'a>,
+    /// Rules that deny removing something, where writing it is not denied with it.
+    kept: Vec<Matcher>,
+    /// Whether rules that ask are about single paths. One that asks about the whole workspace was answered with the call.
+    asks_to_read: bool,
+    asks_to_write: bool,
+}
+
+impl<'a> Marks<'a> {
+    pub(super) fn new(policy: &'a Policy, granted: &'a Granted<'a>, workspace: &Path) -> Self {
+        let denies = policy.rules().filter(|rule| rule.verdict == Verdict::Deny);
+        let kept = denies.flat_map(|rule| {
+            rule.patterns.iter().filter(|pattern| match pattern {
+                Pattern::Delete(glob) => !rule.patterns.contains(&Pattern::Write(glob.clone())),
+                _ => false,
+            })
+        });
+        let kept = kept.filter_map(|pattern| Matcher::in_sense(pattern.clone(), Sense::Possibly).ok());
+        let path = something_new(workspace);
+        let asks_to_read = !policy.may_ask(&Effect::Read { path: path.clone() });
+        let asks_to_write = !policy.may_ask(&Effect::Write { path });
+        Self { policy, granted, kept: kept.collect(), asks_to_read, asks_to_write }
+    }
+
+    /// What rules deny to be read in places that they name, other than these.
+    pub(super) fn elsewhere(&self, roots: &[PathBuf]) -> Result<Vec<PathBuf>, MarkFault> {
+        let mut hidden = BTreeSet::new();
+        for (place, guard) in self.policy.reads(Verdict::Deny) {
+            let place = PathBuf::from(place);
+            let looked_through = roots.iter().any(|root| place.starts_with(root));
+            // What cannot be read inside need not be hidden; what is a link is named by its own path.
+            if looked_through || !preset::is_system(&place) || !is_there(&place) {
+                continue;
+            }
+            let text = place.to_string_lossy().into_owned();
+            if guard.fits(&Effect::Read { path: text }) {
+                hidden.insert(place);
+            } else if place.is_dir() {
+                let one = One { marks: self, guard: &guard };
+                // What this user cannot look into, a command of this user cannot either.
+                match look(&place, &one) {
+                    Ok(marked) => hidden.extend(marked.hidden),
+                    Err(MarkFault::Unreadable { .. }) => hidden.extend(beneath(&place, &one)),
+                    Err(fault) => return Err(fault),
+                }
+            }
+        }
+        Ok(hidden.into_iter().collect())
+    }
+
+    fn holds_granted(&self, path: &Path) -> bool {
+        self.granted.read.iter().any(|granted| granted.starts_with(path))
+    }
+}
+
+/// One rule's own paths, in a place where others' are not looked for.
+struct One<'a> {
+    marks: &'a Marks<'a>,
+    guard: &'a Matcher,
+}
+
+impl Marker for One<'_> {
+    fn hides(&self, path: &str) -> bool {
+        self.guard.fits(&Effect::Read { path: path.to_owned() }) && self.marks.hides(path)
+    }
+
+    fn protects(&self, _: &str) -> bool {
+        false
+    }
+}
+
+impl Marker for Marks<'_> {
+    fn hides(&self, path: &str) -> bool {
+        let effect = Effect::Read { path: path.to_owned() };
+        let guarded = self.policy.may_deny(&effect) || self.asks_to_read && self.policy.may_ask(&effect);
+        guarded && !self.holds_granted(Path::new(path))
+    }
+
+    fn protects(&self, path: &str) -> bool {
+        if self.granted.changes(Path::new(path)) {
+            return false;
+        }
+        let guarded = |effect: Effect| {
+            self.policy.may_deny(&effect) || self.asks_to_write && self.policy.may_ask(&effect)
+        };
+        let removed = Effect::Delete { path: path.to_owned() };
+        if guarded(Effect::Write { path: something_new(Path::new(path)) })
+            || self.kept.iter().any(|kept| kept.fits(&removed))
+        {
+            return true;
+        }
+        // A rule about a directory's name and not about what is in it means that it is made or replaced.
+        guarded(Effect::Write { path: path.to_owned() }) && !Path::new(path).is_dir()
+    }
+}
+
+/// The path of something that could be made in a directory, by a name that no rule means in particular.
+pub(super) fn something_new(directory: &Path) -> String {
+    directory.join("something-new").to_string_lossy().into_owned()
+}
+
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink())
+}
+
+/// The entries of a directory, and not of those in it, that a rule hides.
+fn beneath(place: &Path, one: &One<'_>) -> Vec<PathBuf> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.to_str().is_none_or(|text| one.hides(text)) && is_there(path)).collect()
+}

@@ -1,0 +1,238 @@
+//! What was granted becomes what is possible, and nothing else.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::policy::{self, Layer, NotRead, Places, Policy, RuleFile};
+use byleave_sandbox::confinement::{Confinement, Network};
+use byleave_sandbox::granted::{GrantFault, Keeper, Place, confinement};
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_sandbox::net::policy::{Doorkeeper, Judgement};
+
+/// A directory with a home, a workspace in it, and something outside.
+struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in("/var/lib").or_else(|_| tempfile::tempdir()).unwrap();
+        for file in [
+            "home/.ssh/id_ed25519",
+            "home/.cargo/bin/tool",
+            "home/.cargo/credentials.toml",
+            "home/notes.txt",
+            "home/w/src/main.rs",
+            "home/w/.env",
+            "home/w/deep/er/.env.local",
+            "home/w/.env.example",
+            "home/w/.git/config",
+            "home/w/.git/hooks/pre-commit.sample",
+            "home/w/.git/index",
+            "home/w/.github/workflows/ci.yml",
+            "home/state/book.db",
+            "outside/a.txt",
+            "outside/b.txt",
+        ] {
+            let file = folder.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        Self { folder }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(path)
+    }
+
+    fn text(&self, path: &str) -> String {
+        self.at(path).to_str().unwrap().to_owned()
+    }
+
+    fn policy(&self, rules: &str) -> Arc<Policy> {
+        let (workspace, home) = (self.text("home/w"), self.text("home"));
+        let places = Places { workspace: Some(&workspace), home: Some(&home), ..Places::default() };
+        let mut all = policy::builtin(&places).unwrap();
+        let file = RuleFile { name: "test", text: rules, layer: Layer::User };
+        all.extend(policy::read(&file, &places, &NotRead).unwrap().rules);
+        Arc::new(Policy::new(all).unwrap())
+    }
+
+    fn confined(&self, effects: Vec<Effect>, rules: &str) -> Result<Confinement, GrantFault> {
+        let plan = Plan { effects, ..Plan::default() };
+        let place = Place {
+            workspace: self.at("home/w"),
+            cwd: self.at("home/w"),
+            home: Some(self.at("home")),
+            ours: vec![self.at("home/state")],
+            environment: BTreeMap::from([
+                ("PATH".into(), "/usr/bin".into()),
+                ("SECRET_TOKEN".into(), "x".into()),
+            ]),
+        };
+        confinement(&plan, &self.policy(rules), &place)
+    }
+
+    /// These paths as they are called in the world.
+    fn told(&self, paths: &[PathBuf]) -> Vec<String> {
+        let root = self.at("");
+        let inside = paths.iter().filter_map(|path| path.strip_prefix(&root).ok());
+        let mut told: Vec<String> = inside.map(|path| path.to_str().unwrap().to_owned()).collect();
+        told.sort();
+        told
+    }
+
+    fn write(&self, path: &str) -> Effect {
+        Effect::Write { path: self.text(path) }
+    }
+
+    fn read(&self, path: &str) -> Effect {
+        Effect::Read { path: self.text(path) }
+    }
+}
+
+fn run() -> Effect {
+    Effect::Run { program: "/usr/bin/make".into(), argv: vec!["make".into()] }
+}
+
+// req: E7
+#[test]
+fn a_program_that_may_run_may_work_in_the_workspace_and_see_no_secrets() {
+    let world = World::new();
+    let confined = world.confined(vec![run()], "").unwrap();
+    let files = &confined.files;
+    assert_eq!(world.told(&files.writable), ["home/w"]);
+    let hidden = world.told(&files.hidden);
+    assert_eq!(
+        hidden,
+        ["home/.cargo/credentials.toml", "home/state", "home/w/.env", "home/w/deep/er/.env.local"]
+    );
+    let protected = world.told(&files.protected);
+    for held in ["home/w/.git/config", "home/w/.git/hooks", "home/w/.github"] {
+        assert!(protected.contains(&held.to_owned()), "{held}: {protected:?}");
+    }
+    assert!(!protected.iter().any(|path| path.ends_with("index") || path.ends_with("src")), "{protected:?}");
+    assert_eq!(world.told(&files.home_readable), ["home/.cargo"]);
+    assert_eq!(confined.network, Network::Off);
+    assert_eq!(confined.environment.keys().collect::<Vec<_>>(), ["PATH"]);
+    assert!(confined.waived.is_empty());
+}
+
+// req: E7
+#[test]
+fn what_only_reads_writes_nothing_and_what_was_granted_can_be_read_and_written() {
+    let world = World::new();
+    let looks = world.confined(vec![world.read("home/w/src/main.rs")], "").unwrap();
+    assert!(looks.files.writable.is_empty());
+    let granted = vec![run(), world.read("home/notes.txt"), world.write("home/w/.github/workflows/ci.yml")];
+    let confined = world.confined(granted, "").unwrap();
+    assert!(world.told(&confined.files.home_readable).contains(&"home/notes.txt".to_owned()));
+    let protected = world.told(&confined.files.protected);
+    assert!(
+        !protected.iter().any(|path| path.starts_with("home/w/.github/workflows/ci.yml")),
+        "{protected:?}"
+    );
+}
+
+// req: E7
+#[test]
+fn what_is_granted_outside_is_possible_and_nothing_beside_it() {
+    let world = World::new();
+    let in_place = world.confined(vec![run(), world.write("outside/a.txt")], "").unwrap();
+    assert_eq!(world.told(&in_place.files.writable), ["home/w", "outside/a.txt"]);
+    let made = world.confined(vec![run(), world.write("outside/new.txt")], "").unwrap();
+    assert_eq!(world.told(&made.files.writable), ["home/w", "outside"]);
+    let protected = world.told(&made.files.protected);
+    assert!(protected.contains(&"outside/a.txt".into()) && protected.contains(&"outside/b.txt".into()));
+    // A file in the home directory itself would need the whole of it.
+    let wide = world.confined(vec![run(), world.write("home/new.txt")], "").unwrap_err();
+    assert!(matches!(wide, GrantFault::TooWide { .. }), "{wide}");
+    assert!(wide.to_string().contains("home/new.txt"), "{wide}");
+}
+
+// req: E7
+#[test]
+fn what_rules_deny_is_impossible_by_mount_or_not_writable_at_all() {
+    let world = World::new();
+    let rules = r#"
+        [[rule]]
+        id = "src"
+        verdict = "deny"
+        write = "{workspace}/src/*"
+        why = "x"
+        [[rule]]
+        id = "main"
+        verdict = "deny"
+        read = "{workspace}/deep/"
+        why = "x"
+    "#;
+    let confined = world.confined(vec![run()], rules).unwrap();
+    let protected = world.told(&confined.files.protected);
+    assert!(protected.contains(&"home/w/src".into()), "new files as well: {protected:?}");
+    assert!(world.told(&confined.files.hidden).contains(&"home/w/deep".into()));
+    let all = r#"
+        [[rule]]
+        id = "all"
+        verdict = "deny"
+        write = "{workspace}/"
+        why = "x"
+    "#;
+    assert!(world.confined(vec![run()], all).unwrap().files.writable.is_empty());
+}
+
+// req: E7
+#[test]
+fn a_link_is_not_covered_but_what_it_leads_to_is() {
+    let world = World::new();
+    fs::write(world.at("home/w/prod.txt"), "").unwrap();
+    fs::remove_file(world.at("home/w/.env")).unwrap();
+    std::os::unix::fs::symlink("prod.txt", world.at("home/w/.env")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", world.at("home/w/.env.far")).unwrap();
+    let hidden = world.told(&world.confined(vec![run()], "").unwrap().files.hidden);
+    assert!(hidden.contains(&"home/w/prod.txt".into()), "{hidden:?}");
+    assert!(!hidden.iter().any(|path| path.ends_with(".env") || path.ends_with(".far")), "{hidden:?}");
+}
+
+// req: E7
+#[test]
+fn what_is_given_up_is_waived_by_name() {
+    let world = World::new();
+    let unconfined = |name: &str| Effect::Unconfined { guarantee: name.into() };
+    let confined = world.confined(vec![run(), unconfined("network-confined")], "").unwrap();
+    assert_eq!(confined.network, Network::Host);
+    assert!(confined.waived.contains(&Guarantee::NetworkConfined));
+    let unheard_of = world.confined(vec![run(), unconfined("everything")], "").unwrap_err();
+    assert!(matches!(unheard_of, GrantFault::NoSuchGuarantee(_)), "{unheard_of}");
+}
+
+// req: E7
+#[test]
+fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
+    let world = World::new();
+    let rules = r#"
+        [[rule]]
+        id = "hosts"
+        verdict = "allow"
+        reach = "*.example.org"
+        why = "x"
+        [[rule]]
+        id = "no"
+        verdict = "deny"
+        reach = "bad.example.org"
+        why = "not there"
+    "#;
+    let reach = Effect::Reach { host: "granted.test".into(), port: 443 };
+    let plan = Plan { effects: vec![reach.clone()], ..Plan::default() };
+    let keeper = Keeper::new(world.policy(rules), &plan, "s".parse().unwrap(), "a".parse().unwrap());
+    assert_eq!(keeper.judge("a.example.org", 443), Judgement::Granted);
+    assert_eq!(keeper.judge("bad.example.org", 443), Judgement::Refused("not there".into()));
+    assert_eq!(keeper.judge("granted.test", 443), Judgement::Granted);
+    assert_eq!(keeper.judge("granted.test", 22), Judgement::Ask, "another port is another effect");
+    assert_eq!(keeper.judge("other.test", 443), Judgement::Ask);
+    assert!(matches!(keeper.judge("169.254.169.254", 80), Judgement::Refused(_)));
+    assert_eq!(world.confined(vec![run(), reach], "").unwrap().network, Network::Proxied);
+    assert_eq!(world.confined(vec![run()], rules).unwrap().network, Network::Proxied);
+}
