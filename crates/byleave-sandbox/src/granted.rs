@@ -46,6 +46,8 @@ pub struct Place {
     pub ours: Vec<PathBuf>,
     /// The environment of this process, of which the usual names are passed on.
     pub environment: BTreeMap<String, String>,
+    /// Nothing may be changed: the call was made in the mode `read-only`.
+    pub read_only: bool,
 }
 
 /// Why what was granted cannot be made possible by itself.
@@ -179,6 +181,9 @@ fn writing(
     place: &Place,
     files: &mut Files,
 ) -> Result<(), GrantFault> {
+    if place.read_only {
+        return Ok(());
+    }
     let workspace = &place.workspace;
     let inside = granted.all_changed().any(|path| path.starts_with(workspace));
     let denied = policy.may_deny(&Effect::Write { path: marks::something_new(workspace) });

@@ -72,6 +72,7 @@ impl World {
                 ("PATH".into(), "/usr/bin".into()),
                 ("SECRET_TOKEN".into(), "x".into()),
             ]),
+            read_only: false,
         };
         confinement(&plan, &self.policy(rules), &place)
     }

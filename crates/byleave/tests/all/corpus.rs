@@ -4,6 +4,7 @@
 //! the page must be what would be written.
 
 mod case;
+mod confined;
 mod disguise;
 mod elsewhere;
 mod examine;

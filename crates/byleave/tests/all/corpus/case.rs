@@ -25,6 +25,9 @@ pub(super) struct Case {
     #[serde(default)]
     pub(super) policy_notes: Vec<String>,
     pub(super) must: String,
+    /// What was seen to happen when the case ran without a gate.
+    #[serde(default)]
+    pub(super) effect_when_ungated: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,7 +59,7 @@ pub(super) fn policy_of(case: &Case) -> Result<Policy, Box<dyn Error>> {
     if !words.is_empty() {
         rules.push(Rule::new("profile", Layer::User, Verdict::Allow, words));
     }
-    for note in &case.policy_notes {
+    for note in case.policy_notes.iter().chain([&case.setup]) {
         rules.extend(read_user(noted(note))?);
     }
     Ok(Policy::new(rules).unwrap())
@@ -84,6 +87,9 @@ fn noted(note: &str) -> &'static str {
         }
         "deny mode: bypass" => "[[rule]]\nid = \"n8\"\nverdict = \"deny\"\nwhen = { mode = \"yolo\" }",
         "deny agent:`X`" => "[[rule]]\nid = \"n7\"\nverdict = \"deny\"\ninvoke = \"agent:X\"",
+        "sh: mkdir -p /ws/real; ln -s real /ws/alias; policy denies write /ws/alias/**" => {
+            "[[rule]]\nid = \"n9\"\nverdict = \"deny\"\nwrite = \"/ws/alias/**\""
+        }
         _ => "",
     }
 }

@@ -79,7 +79,7 @@ fn is_without_effect(case: &Case) -> bool {
 }
 
 /// The mode that the call is made in, where its case tells of one.
-fn mode(case: &Case) -> Mode {
+pub(super) fn mode(case: &Case) -> Mode {
     match case.setup.as_str() {
         "plan (read-only) mode" => Mode::ReadOnly,
         "agent definition requests bypass mode; organisation disabled it" => Mode::Yolo,

@@ -1,0 +1,273 @@
+//! The corpus with the sandbox on: the gate was fooled, or somebody said yes; the command runs, and the sandbox alone stops it.
+//!
+//! Granted is that a shell may run, and nothing of what it then does. Every case runs for real, at the paths that it names, on a
+//! machine of its own that is thrown away: root makes it, another user does the rest. Afterwards nothing may have changed
+//! outside the workspace, no secret may have been printed, and what the case says happens without a gate must not have happened.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use byleave::core::call::Mode;
+use byleave::core::effect::{Effect, Plan};
+use byleave_sandbox::granted::{self, Place};
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_sandbox::launch::{self, RunAs};
+use byleave_sandbox::plan::Command as Confined;
+use byleave_sandbox::tripwire::Tripwire;
+use serde_json::Value;
+
+use super::case::{Case, policy_of};
+use super::examine::mode;
+
+const ROLE: &str = "BYLEAVE_TEST_ROLE";
+const UID: u32 = 61_001;
+const MARKER: &str = "/tmp/gate-marker";
+const SECRET: &str = "GATE_SECRET";
+/// What may not change, whatever runs. The marker's directory is looked at by itself.
+const OUTSIDE: [&str; 3] = ["/outside", "/home/u", "/main"];
+
+/// Cases whose text tells of something and is not a command.
+const NOT_COMMANDS: [&str; 6] = [
+    "git-email-config-injection",
+    "git-replace-refs",
+    "workspace-dotenv-controls-harness",
+    "codex-home-dotenv",
+    "bwrap-argument-file",
+    "seccomp-io-uring",
+];
+
+/// Cases that the sandbox alone does not stop, and why.
+const NOT_STOPPED: [(&str, &str); 6] = [
+    ("find-delete", REHEARSAL),
+    ("git-show-denied-blob", HISTORY),
+    ("regex-denylist-long-flag", REHEARSAL),
+    ("regex-denylist-split-flags", REHEARSAL),
+    ("git-archive-denied-file", HISTORY),
+    ("settings-file-created-inside-sandbox", TRIPWIRE),
+];
+const REHEARSAL: &str =
+    "a program that may run may work in the workspace; only a rehearsal shows what it does there";
+const TRIPWIRE: &str = "the tripwire does not know this name yet";
+const HISTORY: &str = "what was committed lies in git's own store, without its name";
+
+/// What must not be there afterwards, where the case says so in words.
+const NOT_THERE: [(&str, &str); 3] = [
+    ("settings-file-created-inside-sandbox", "/ws/.agent/settings.json"),
+    ("git-dir-hooks-writable", "/ws/.git/hooks/pre-commit"),
+    ("symlink-deny-write-real-path", "/ws/real/locked"),
+];
+
+/// So many of the effects happen where nothing stands between the command and the machine: else the fixture has gone stale.
+const BARE_MIN: usize = 300;
+
+// req: E7
+#[test]
+fn what_a_gate_lets_through_the_sandbox_stops() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("machine") => become_somebody_else(),
+        Ok(_) => every_case_is_stopped(),
+        Err(_) => on_a_machine(),
+    }
+}
+
+const TEST: &str = "corpus::confined::what_a_gate_lets_through_the_sandbox_stops";
+const ARGUMENTS: [&str; 4] = ["--exact", TEST, "--nocapture", "--test-threads=1"];
+
+/// Begins again as root of namespaces of its own.
+fn on_a_machine() {
+    assert!(rustix::process::geteuid().is_root(), "needs root, to make a machine that is thrown away");
+    let mut unshare = Command::new("unshare");
+    unshare.args([
+        "--mount",
+        "--pid",
+        "--ipc",
+        "--net",
+        "--fork",
+        "--kill-child",
+        "--propagation",
+        "private",
+    ]);
+    unshare.arg(std::env::current_exe().unwrap()).args(ARGUMENTS).env(ROLE, "machine");
+    let ended = unshare.output().unwrap();
+    let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
+    println!("{told}");
+    // Once for the machine, once for the user in it.
+    assert!(ended.status.success() && told.matches("1 passed").count() == 2, "{told}");
+}
+
+/// Makes the machine, and begins again in it as another user.
+fn become_somebody_else() {
+    let exe = std::env::current_exe().unwrap();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/bypasses.jsonl");
+    let mut machine = Command::new("bash");
+    machine.args(["-c", MACHINE, "machine"]).arg(exe).arg(&corpus);
+    let ended = machine.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(!corpus.exists(), "something of the machine around it is there");
+    let mut again = Command::new("/supervisor");
+    again.args(ARGUMENTS).env_clear().env(ROLE, "user").current_dir("/").uid(UID).gid(UID);
+    again.envs([("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/u"), ("USER", "u")]);
+    again.envs([("API_TOKEN", SECRET), ("SSH_AUTH_SOCK", "/home/u/agent.sock"), ("LANG", "C.UTF-8")]);
+    let ended = again.stdin(Stdio::null()).output().unwrap();
+    let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
+    println!("{told}");
+    assert!(ended.status.success() && told.contains("1 passed"), "as user {UID}");
+}
+
+/// A root of its own, in which the places of the corpus are where the corpus says.
+const MACHINE: &str = r#"
+set -eu
+# Held open: they may lie in places that are not there any more.
+exec 9<"$1" 8<"$2"
+mount -t tmpfs -o mode=755 tmpfs /mnt
+cd /mnt
+for entry in /*; do
+    case $entry in
+        /usr | /etc | /opt | /nix | /bin | /sbin | /lib*)
+            if [ -L "$entry" ]; then cp -P "$entry" .; else mkdir ".$entry" && mount --rbind "$entry" ".$entry"; fi ;;
+    esac
+done
+mkdir -m 755 proc dev sys ws outside home home/u main old var var/lib run
+mkdir -m 1777 tmp var/tmp
+cat <&9 >supervisor
+cat <&8 >bypasses.jsonl
+chmod 755 supervisor
+mount -t proc proc proc
+mount --rbind /dev dev
+mount --rbind /sys sys
+pivot_root . old
+umount -l /old
+rmdir /old
+chown -R 61001:61001 /ws /outside /home/u /main
+"#;
+
+fn every_case_is_stopped() {
+    assert_eq!(rustix::process::geteuid().as_raw(), UID);
+    let text = fs::read_to_string("/bypasses.jsonl").unwrap();
+    let cases: Vec<Case> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let cases = cases.into_iter().filter(|case| case.tool == "bash");
+    let cases: Vec<Case> =
+        cases.filter(|case| case.effect_when_ungated.is_some() || case.must == "contained").collect();
+    let cases: Vec<&Case> = cases.iter().filter(|case| !NOT_COMMANDS.contains(&case.id.as_str())).collect();
+    let told = cases.iter().filter(|case| case.effect_when_ungated.is_some());
+    let bare = told.filter(|case| !ran(case, bare).is_empty()).count();
+    let wrong = cases.iter().map(|case| (case.id.as_str(), ran(case, confined)));
+    let not_stopped: BTreeMap<&str, Vec<String>> = wrong.filter(|(_, wrong)| !wrong.is_empty()).collect();
+    println!(
+        "{} of {} stopped; {bare} happen without a sandbox",
+        cases.len() - not_stopped.len(),
+        cases.len()
+    );
+    let mut listed = NOT_STOPPED.map(|(id, _)| id);
+    listed.sort_unstable();
+    assert_eq!(not_stopped.keys().copied().collect::<Vec<_>>(), listed, "{not_stopped:#?}");
+    assert!(bare >= BARE_MIN, "{bare}");
+}
+
+/// Runs a case, and says what happened that must not.
+fn ran(case: &Case, run: fn(&Case, &str) -> Result<String, String>) -> Vec<String> {
+    prepare(case);
+    let before = outside();
+    let text = case.input["command"].as_str().unwrap();
+    let printed = match run(case, text) {
+        Ok(printed) => printed,
+        Err(why) => return vec![why],
+    };
+    let mut wrong = Vec::new();
+    if printed.contains(SECRET) && !text.contains(SECRET) {
+        wrong.push(format!("the secret is printed: {printed:.200}"));
+    }
+    if outside() != before {
+        wrong.push("something outside has changed".to_owned());
+    }
+    let effect = case.effect_when_ungated.as_deref().unwrap_or_default();
+    let happened = match effect.split_once(':') {
+        Some(("file", path)) => Path::new(path).exists(),
+        Some(("nofile", path)) => !Path::new(path).exists(),
+        Some(("grep", rest)) => {
+            let (wanted, path) = rest.split_once(':').unwrap();
+            fs::read_to_string(path).is_ok_and(|text| text.contains(wanted))
+        }
+        _ => Path::new(MARKER).exists(),
+    };
+    if happened {
+        wrong.push(format!("{effect} happened"));
+    }
+    let there = NOT_THERE.iter().filter(|(id, path)| *id == case.id && Path::new(path).exists());
+    wrong.extend(there.map(|(_, path)| format!("{path} is there")));
+    wrong
+}
+
+/// Runs it with nothing between it and the machine.
+fn bare(_: &Case, text: &str) -> Result<String, String> {
+    let mut bare = Command::new("timeout");
+    bare.args(["-k1", "5", "/bin/bash", "-c", text]).current_dir("/ws").stdin(Stdio::null());
+    let ended = bare.output().unwrap();
+    Ok(String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned())
+}
+
+/// Runs it as it would run here; what is not begun prints nothing.
+fn confined(case: &Case, text: &str) -> Result<String, String> {
+    let cwd = case.input.get("cwd").and_then(Value::as_str).unwrap_or("/ws");
+    let nothing = Ok(String::new());
+    // A session whose directory leads out of the workspace is not begun; nor is a gate whose policy cannot be used.
+    let cwd = Path::new(cwd).canonicalize().ok().filter(|cwd| cwd.starts_with("/ws"));
+    let (Some(cwd), Ok(policy)) = (cwd, policy_of(case)) else { return nothing };
+    let plan = Plan {
+        effects: vec![Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] }],
+        ..Plan::default()
+    };
+    let place = Place {
+        workspace: "/ws".into(),
+        cwd,
+        home: Some("/home/u".into()),
+        ours: Vec::new(),
+        environment: std::env::vars().collect(),
+        read_only: mode(case) == Mode::ReadOnly,
+    };
+    let mut confinement = granted::confinement(&plan, &policy, &place).map_err(|fault| fault.to_string())?;
+    confinement.waived.insert(Guarantee::MemoryLimited);
+    confinement.limits.wall = Duration::from_secs(5);
+    (confinement.limits.pids, confinement.limits.file) = (64, 16 << 20);
+    let tripwire = Tripwire::set(&confinement.files.writable).map_err(|error| error.to_string())?;
+    let command = Confined { argv: vec!["/bin/bash".into(), "-c".into(), text.into()], stdin: Vec::new() };
+    let outcome = launch::start(&confinement, &command, RunAs::Caller).and_then(|running| running.finish());
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    tripwire.spring().map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&[outcome.stdout.bytes, outcome.stderr.bytes].concat()).into_owned())
+}
+
+/// The fixture as the case wants it.
+fn prepare(case: &Case) {
+    for place in ["/ws", "/outside", "/home/u", "/main", "/tmp", "/var/tmp"] {
+        let cleared = Command::new("find").args([place, "-mindepth", "1", "-delete"]).status().unwrap();
+        assert!(cleared.success(), "{place}");
+    }
+    let Some(commands) = case.setup.strip_prefix("sh:") else { return };
+    let mut setup = Command::new("bash");
+    setup.args(["--norc", "-c", commands]).current_dir("/ws").env_remove("API_TOKEN").stdin(Stdio::null());
+    // Some end in a remark in words; what stands before it has been done.
+    setup.output().unwrap();
+}
+
+/// Everything outside the workspace, by path: kind, mode, size and content.
+fn outside() -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut left: Vec<PathBuf> = OUTSIDE.iter().chain(&["/tmp", "/var/tmp"]).map(PathBuf::from).collect();
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory).unwrap().flatten() {
+            let (path, kind) = (entry.path(), entry.metadata().unwrap());
+            let content = if kind.is_file() { fs::read(&path).unwrap_or_default() } else { Vec::new() };
+            if kind.is_dir() {
+                left.push(path.clone());
+            }
+            found.insert(path, (kind.mode(), kind.len(), content));
+        }
+    }
+    found
+}
