@@ -45,6 +45,13 @@ pub enum Deed {
         /// Which.
         call: CallId,
     },
+    /// A command was run with less than the sandbox gives. Stands in the book before the command begins.
+    Waive {
+        /// The guarantees that were given up, by name.
+        guarantees: Vec<String>,
+        /// Why.
+        why: String,
+    },
 }
 
 impl Deed {
@@ -56,6 +63,7 @@ impl Deed {
             Self::Revoke { .. } => "revoke",
             Self::Open(_) => "open",
             Self::Forget { .. } => "forget",
+            Self::Waive { .. } => "waive",
         }
     }
 }

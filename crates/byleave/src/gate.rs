@@ -255,6 +255,17 @@ impl Gate {
         self.act(tenant, by, Deed::Revoke { leave }).await
     }
 
+    /// Writes down that a command runs with less than the sandbox gives. Must come before the command does.
+    pub async fn waive(
+        &self,
+        tenant: &TenantId,
+        by: &str,
+        guarantees: Vec<String>,
+        why: &str,
+    ) -> Result<(), LedgerFault> {
+        self.act(tenant, by, Deed::Waive { guarantees, why: why.to_owned() }).await
+    }
+
     async fn act(&self, tenant: &TenantId, by: &str, deed: Deed) -> Result<(), LedgerFault> {
         let id = ActId::new(fresh_id());
         let act = Act { id, at: self.parts.now(), tenant: tenant.clone(), by: by.to_owned(), deed };

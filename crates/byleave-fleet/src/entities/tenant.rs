@@ -52,7 +52,7 @@ impl TenantEntity {
         match &act.deed {
             Deed::Halt { .. } => ctx.set(HALT, Json(act)),
             Deed::Lift => ctx.clear(HALT),
-            Deed::Open(_) => {}
+            Deed::Open(_) | Deed::Waive { .. } => {}
             Deed::Revoke { leave } => {
                 let key = keys::leave(&ledger, &act.tenant, *leave);
                 ctx.object_client::<LeaveEntityClient<'_>>(key).revoke(Json(())).call().await?;

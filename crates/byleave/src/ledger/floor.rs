@@ -200,7 +200,7 @@ pub fn hindrance(call: CallId, begins: Option<&Begins>, standing: Standing<'_>) 
 fn halt_reason(act: &Act) -> String {
     match &act.deed {
         Deed::Halt { why } => why.clone(),
-        Deed::Lift | Deed::Revoke { .. } | Deed::Open(_) | Deed::Forget { .. } => String::new(),
+        _ => String::new(),
     }
 }
 

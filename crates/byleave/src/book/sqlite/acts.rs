@@ -49,6 +49,8 @@ impl Force {
             }
             // Found by its id, and not kept in memory: there may be very many.
             Deed::Open(_) | Deed::Forget { .. } => {}
+            // For one command, which has begun by now.
+            Deed::Waive { .. } => {}
         }
     }
 }
