@@ -4,6 +4,7 @@
 //! outlive the launcher: when the leash goes, it ends, and the kernel ends everything else in its namespace.
 
 mod digits;
+mod network;
 mod session;
 mod sys;
 
@@ -15,7 +16,8 @@ use crate::kernel::{
     signals_blocked,
 };
 use crate::wire::{
-    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, Reader, SLOTS, Step,
+    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, REPORT_SOCKET, Reader,
+    SLOTS, Step,
 };
 
 /// The descriptor that the plan is open on.
@@ -151,7 +153,17 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
         }
         Op::Link { path, to } => sys::link(path, to),
         Op::Write { path, text } => sys::write_file(path, text.to_bytes()),
-        Op::Loopback => sys::loopback_up(),
+        Op::File { path, text } => sys::new_file(path, text.to_bytes()),
+        Op::Loopback => network::loopback_up(),
+        Op::Route => network::route_names(),
+        Op::Offer { socket, port } => {
+            let made = network::listening(socket, port)?;
+            let told = [REPORT_SOCKET, socket as u32, u32::from(port), 0];
+            sys::tell_with(LEASH, &message(told, 0), made);
+            // From here on only the launcher holds it: nothing inside can accept in its place.
+            close(made)
+        }
+        Op::Await => network::wait_for_word(LEASH),
         Op::Hostname { name } => sys::hostname(name),
     }
 }

@@ -7,10 +7,12 @@ mod carried;
 mod inside;
 mod session;
 mod streams;
+mod uplink;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,13 +22,17 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 pub use inside::Inside;
 pub use session::Session;
+pub use uplink::{Reached, Unserved, Uplink};
 
 use crate::confinement::Confinement;
 use crate::guarantee::{Given, Guarantee, Unenforceable};
 use crate::limits::Limit;
+use crate::net::doors::Doors;
+use crate::net::policy::Door;
 use crate::plan::{Command, Host, Identity, Kind, Plan, PlanError};
 use crate::sys::{self, Stage};
 use streams::Streams;
+use uplink::Joined;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +69,8 @@ pub struct Outcome {
     pub wall: Duration,
     /// Time on processors, of all its processes that were waited for.
     pub cpu: Duration,
+    /// What it wanted of a network that is served.
+    pub reached: Reached,
 }
 
 /// Why a command was not run, or not to its end.
@@ -102,6 +110,9 @@ pub enum LaunchError {
         #[source]
         error: io::Error,
     },
+    /// Nobody serves its network.
+    #[error("cannot start the command: its network is not served: {0}")]
+    Unserved(#[from] Unserved),
     /// A session does not answer.
     #[error("cannot start the command: its session does not answer; open another")]
     Silent,
@@ -148,11 +159,50 @@ pub fn given(guarantee: Guarantee) -> Given {
     }
 }
 
-/// Starts a command.
+/// Starts a command. One whose network is to be served is refused: see [`start_through`].
 pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Result<Running, LaunchError> {
     let identity = identity(run_as)?;
     confinement.held_against(given)?;
+    if uplink::is_served(confinement) {
+        return Err(Unserved::NoUplink.into());
+    }
     let plan = Plan::new(confinement, command, identity, &ThisHost)?;
+    begin(plan, confinement, command, run_as)
+}
+
+/// Starts a command whose network, where it is [`Network::Proxied`](crate::confinement::Network::Proxied), leads through this
+/// door and nowhere else. Whatever else its network is, the door stays shut.
+pub fn start_through(
+    confinement: &Confinement,
+    command: &Command,
+    run_as: RunAs,
+    uplink: &Uplink,
+    door: Door,
+) -> Result<Running, LaunchError> {
+    if !uplink::is_served(confinement) {
+        return start(confinement, command, run_as);
+    }
+    let identity = identity(run_as)?;
+    confinement.held_against(given)?;
+    uplink.suits(&door)?;
+    let wiring = uplink.wiring();
+    let plan = Plan::new(confinement, command, identity, &ThisHost)?
+        .with_wiring(&wiring, &confinement.files, &ThisHost)?
+        .with_variables(&wiring.variables(&format!("http://{}", uplink::proxy_at())))?;
+    let mut running = begin(plan, confinement, command, run_as)?;
+    let door = Arc::new(door);
+    let serving =
+        uplink.join(&running.leash, &running.plan, &Arc::default(), Doors::one(Arc::clone(&door)))?;
+    running.joined = Some(Joined::Own { uplink: uplink.clone(), serving, door });
+    Ok(running)
+}
+
+fn begin(
+    plan: Plan,
+    confinement: &Confinement,
+    command: &Command,
+    run_as: RunAs,
+) -> Result<Running, LaunchError> {
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
     let began = Instant::now();
@@ -186,7 +236,7 @@ impl Ends {
     fn running(self, process: Process, plan: Plan, began: Instant, wall: Duration) -> Running {
         let Self { given, leash, streams } = self;
         drop(given);
-        Running { process, leash, streams, plan, began, wall, over: false }
+        Running { process, leash, streams, plan, began, wall, joined: None, over: false }
     }
 }
 
@@ -272,6 +322,8 @@ pub struct Running {
     plan: Plan,
     began: Instant,
     wall: Duration,
+    /// Ends after the processes: what they leave waiting is theirs alone.
+    joined: Option<Joined>,
     over: bool,
 }
 
@@ -313,6 +365,7 @@ impl Running {
         self.process.reap()?;
         self.over = true;
         let wall = self.began.elapsed();
+        let reached = self.joined.take().map(Joined::close).unwrap_or_default();
         let (status, cpu) = match inside::reports(&self.leash, &self.plan)? {
             Some(ended) => ended,
             // Killed, by us or by somebody who may: the first process had no time to say so.
@@ -324,7 +377,7 @@ impl Running {
             _ => None,
         };
         let [stdout, stderr] = self.streams.printed();
-        Ok(Outcome { status, ended_by, stdout, stderr, wall, cpu })
+        Ok(Outcome { status, ended_by, stdout, stderr, wall, cpu, reached })
     }
 }
 
@@ -334,6 +387,7 @@ impl Drop for Running {
         if !self.over && kill(self.process.pidfd.as_fd()).is_ok() {
             self.process.reap().unwrap_or_default();
         }
+        self.joined.take().map(Joined::close);
     }
 }
 
@@ -341,6 +395,10 @@ impl Drop for Running {
 struct ThisHost;
 
 impl Host for ThisHost {
+    fn target(&self, path: &Path) -> Option<PathBuf> {
+        path.canonicalize().ok()
+    }
+
     fn kind(&self, path: &Path) -> Option<Kind> {
         let kind = std::fs::symlink_metadata(path).ok()?.file_type();
         Some(match () {

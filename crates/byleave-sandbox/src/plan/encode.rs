@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use super::Plan;
-use crate::wire::{Access, Depth, Missing, Op};
+use crate::wire::{Access, Depth, Missing, Op, Socket};
 
 impl Plan {
     /// The plan as the first process inside reads it.
@@ -96,6 +96,18 @@ impl Writer {
                 self.number(11);
                 self.text(name);
             }
+            Op::File { path, text } => self.two(12, path, text),
+            Op::Route => self.number(13),
+            Op::Offer { socket, port } => {
+                self.number(14);
+                self.number(match socket {
+                    Socket::Proxy => 0,
+                    Socket::Lookups => 1,
+                    Socket::Transparent => 2,
+                });
+                self.number(u64::from(*port));
+            }
+            Op::Await => self.number(15),
         }
     }
 

@@ -5,6 +5,7 @@
 mod encode;
 mod landlock;
 mod mounts;
+mod network;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 pub use landlock::{Landlock, Rule};
+pub(crate) use network::{PROXY_PORT, Wiring};
 
 use crate::confinement::{Confinement, Network};
 use crate::filter::{self, Arch, TooFar};
@@ -52,6 +54,9 @@ pub enum Kind {
 pub trait Host {
     /// What is at a path, without following a link at its end.
     fn kind(&self, path: &Path) -> Option<Kind>;
+
+    /// Where a path leads in the end, if there is something.
+    fn target(&self, path: &Path) -> Option<PathBuf>;
 
     /// The version of Landlock; zero without.
     fn landlock(&self) -> u32;
@@ -175,6 +180,16 @@ impl Plan {
         command: &Command,
     ) -> Result<Self, PlanError> {
         Ok(Self { programs: programs(confinement, command)?, argv: arguments(command)?, ..self.clone() })
+    }
+
+    /// This plan with these variables in the environment, whatever stood there by their names.
+    pub(crate) fn with_variables(mut self, variables: &[(&str, String)]) -> Result<Self, PlanError> {
+        for (name, value) in variables {
+            let begin = format!("{name}=");
+            self.environment.retain(|one| !one.to_bytes().starts_with(begin.as_bytes()));
+            self.environment.push(text(begin + value, "the environment")?);
+        }
+        Ok(self)
     }
 }
 

@@ -14,5 +14,6 @@ mod cost;
 mod escapes;
 mod launch;
 mod net;
+mod online;
 mod session;
 mod user;
