@@ -173,6 +173,9 @@ pub const REPORT_READY: u32 = 4;
 /// A socket was made, whose descriptor comes along: which kind, and its port.
 pub const REPORT_SOCKET: u32 = 5;
 
+/// A terminal was made; the descriptor of its outer end comes along.
+pub const REPORT_TERMINAL: u32 = 6;
+
 /// The steps of the first process, as it reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -195,13 +198,15 @@ pub enum Step {
     Filter,
     /// Hiding its own memory.
     Dumpable,
+    /// Making a terminal.
+    Terminal,
     /// Starting the command.
     Start,
 }
 
 impl Step {
     /// All of them, in the order of their numbers, which is the order in which they are done.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Read,
         Self::Identity,
         Self::Mount,
@@ -211,6 +216,7 @@ impl Step {
         Self::Landlock,
         Self::Filter,
         Self::Dumpable,
+        Self::Terminal,
         Self::Start,
     ];
 }

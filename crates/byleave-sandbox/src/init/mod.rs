@@ -7,6 +7,7 @@ mod digits;
 mod network;
 mod session;
 mod sys;
+mod terminal;
 
 use core::ffi::CStr;
 
@@ -16,8 +17,8 @@ use crate::kernel::{
     signals_blocked,
 };
 use crate::wire::{
-    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, REPORT_SOCKET, Reader,
-    SLOTS, Step,
+    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, REPORT_SOCKET,
+    REPORT_TERMINAL, Reader, SLOTS, Step,
 };
 
 /// The descriptor that the plan is open on.
@@ -142,10 +143,7 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
             ];
             hold(slot, sys::new_mount(c"tmpfs", &options, access)?)
         }
-        Op::Terminals { slot } => {
-            let options = [(c"ptmxmode", Some(c"0666")), (c"mode", Some(c"620")), (c"newinstance", None)];
-            hold(slot, sys::new_mount(c"devpts", &options, Access::Device)?)
-        }
+        Op::Terminals { slot } => hold(slot, sys::terminals()?),
         Op::Processes { slot } => hold(slot, sys::new_mount(c"proc", &[], Access::Write)?),
         Op::Attach { slot, path, missing } => {
             let mount = held.get(slot as usize).copied().ok_or(EINVAL)?;
@@ -219,6 +217,8 @@ struct Command<'a> {
     programs: Strings<'a>,
     arguments: Strings<'a>,
     environment: Strings<'a>,
+    /// The rows and columns of its terminal; zero without one.
+    terminal: u32,
 }
 
 /// Strings as the kernel takes them: addresses, and a null at the end.
@@ -251,6 +251,7 @@ impl<'a> Command<'a> {
             programs: Strings::read(plan)?,
             arguments: Strings::read(plan)?,
             environment: Strings::read(plan)?,
+            terminal: plan.small()?,
         })
     }
 }
@@ -260,11 +261,18 @@ fn start(command: &Command<'_>) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     signals_blocked(u64::MAX).map_err(&fault)?;
     let children = sys::child_signals().map_err(&fault)?;
+    let terminal = match command.terminal {
+        0 => None,
+        size => Some(open_terminal(size).map_err(at(Step::Terminal))?),
+    };
     let started = sys::fork().map_err(&fault)?;
     if started == 0 {
-        let Err(errno) = become_command(command);
+        let Err(errno) = become_command(command, terminal);
         report([REPORT_NOT_STARTED, 0, 0, errno.0.cast_unsigned()], 0);
         exit(127);
+    }
+    if let Some(terminal) = terminal {
+        close(terminal).map_err(&fault)?;
     }
     // Its output ends when it and its children have closed it, not when we do.
     let null = sys::null().map_err(&fault)?;
@@ -288,8 +296,22 @@ fn start(command: &Command<'_>) -> Result<Never, Fault> {
     }
 }
 
-fn become_command(command: &Command<'_>) -> Result<Never, Errno> {
+/// Makes a terminal on the terminals of this place, hands its outer end out, and keeps the inner one.
+fn open_terminal(size: u32) -> Result<i32, Errno> {
+    let (outer, inner) = terminal::open(size)?;
+    sys::tell_with(LEASH, &message([REPORT_TERMINAL, 0, 0, 0], 0), outer);
+    close(outer)?;
+    Ok(inner)
+}
+
+fn become_command(command: &Command<'_>, terminal: Option<i32>) -> Result<Never, Errno> {
     sys::new_session()?;
+    if let Some(terminal) = terminal {
+        terminal::control(terminal)?;
+        for standard in 0..3 {
+            dup3(terminal, standard, 0)?;
+        }
+    }
     sys::change_directory(command.cwd)?;
     sys::default_signals()?;
     signals_blocked(0)?;

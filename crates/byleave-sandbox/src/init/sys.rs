@@ -100,6 +100,12 @@ pub(super) fn new_mount(
     fd_of(mount)
 }
 
+/// New terminals, which nobody else has.
+pub(super) fn terminals() -> Result<i32, Errno> {
+    let options = [(c"ptmxmode", Some(c"0666")), (c"mode", Some(c"620")), (c"newinstance", None)];
+    new_mount(c"devpts", &options, Access::Device)
+}
+
 pub(super) fn attach(mount: i32, path: &CStr, missing: Missing) -> Result<(), Errno> {
     let place = match open_path(path) {
         Err(ENOENT) if missing != Missing::Fault => {

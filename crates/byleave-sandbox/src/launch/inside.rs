@@ -36,6 +36,7 @@ impl fmt::Display for Inside {
             Some(Step::Landlock) => "applying Landlock",
             Some(Step::Filter) => "installing the system call filter",
             Some(Step::Dumpable) => "hiding its memory",
+            Some(Step::Terminal) => "making a terminal",
             Some(Step::Start) => "starting the command",
         };
         f.write_str(told)

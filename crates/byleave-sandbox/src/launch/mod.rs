@@ -31,6 +31,7 @@ use crate::net::doors::Doors;
 use crate::net::policy::Door;
 use crate::plan::{Command, Host, Identity, Kind, Plan, PlanError};
 use crate::sys::{self, Stage};
+use crate::wire::REPORT_TERMINAL;
 use streams::Streams;
 use uplink::Joined;
 
@@ -113,6 +114,9 @@ pub enum LaunchError {
     /// Nobody serves its network.
     #[error("cannot start the command: its network is not served: {0}")]
     Unserved(#[from] Unserved),
+    /// The terminal did not come out of the sandbox.
+    #[error("cannot start the command: its terminal did not come out of the sandbox")]
+    NoTerminal,
     /// A session does not answer.
     #[error("cannot start the command: its session does not answer; open another")]
     Silent,
@@ -167,7 +171,7 @@ pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Res
         return Err(Unserved::NoUplink.into());
     }
     let plan = Plan::new(confinement, command, identity, &ThisHost)?;
-    begin(plan, confinement, command, run_as)
+    begin(plan, confinement, command, run_as)?.with_terminal()
 }
 
 /// Starts a command whose network, where it is [`Network::Proxied`](crate::confinement::Network::Proxied), leads through this
@@ -194,7 +198,7 @@ pub fn start_through(
     let serving =
         uplink.join(&running.leash, &running.plan, &Arc::default(), Doors::one(Arc::clone(&door)))?;
     running.joined = Some(Joined::Own { uplink: uplink.clone(), serving, door });
-    Ok(running)
+    running.with_terminal()
 }
 
 fn begin(
@@ -220,9 +224,14 @@ struct Ends {
 impl Ends {
     fn new(plan: &Plan, command: &Command, kept_max: u64) -> Result<Self, LaunchError> {
         let written = carried::sealed(c"byleave-plan", &plan.encode())?;
+        let (leash, inner) = leash()?;
+        if command.terminal.is_some() {
+            let null = || null().map(OwnedFd::from);
+            let given = [null()?, null()?, null()?, written, inner];
+            return Ok(Self { given, leash, streams: Streams::to_come(&command.stdin, kept_max) });
+        }
         let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(ours("making a pipe"));
         let ((stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr)) = (pipe()?, pipe()?, pipe()?);
-        let (leash, inner) = leash()?;
         let streams = Streams::new(to_stdin, &command.stdin, [from_stdout, from_stderr], kept_max)?;
         Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams })
     }
@@ -238,6 +247,10 @@ impl Ends {
         drop(given);
         Running { process, leash, streams, plan, began, wall, joined: None, over: false }
     }
+}
+
+fn null() -> Result<std::fs::File, LaunchError> {
+    std::fs::File::options().read(true).write(true).open("/dev/null").map_err(ours("opening /dev/null"))
 }
 
 fn leash() -> Result<(OwnedFd, OwnedFd), LaunchError> {
@@ -348,6 +361,25 @@ fn kill(pidfd: BorrowedFd<'_>) -> Result<(), LaunchError> {
 }
 
 impl Running {
+    /// Takes the terminal that was made inside, where one was asked for.
+    fn with_terminal(mut self) -> Result<Self, LaunchError> {
+        if self.plan.terminal.is_none() {
+            return Ok(self);
+        }
+        match inside::heard(&self.leash, &self.plan)? {
+            Some(([REPORT_TERMINAL, ..], Some(terminal))) => self.streams.terminal(terminal)?,
+            Some(_) => return Err(LaunchError::Garbled),
+            None => return Err(LaunchError::NoTerminal),
+        }
+        Ok(self)
+    }
+
+    /// The outer end of the command's terminal, for who carries its bytes himself, such as to a person's own. Nothing is then
+    /// typed into it, and nothing that it shows is in the outcome. When the last copy of it is closed, the command is hung up.
+    pub fn take_terminal(&mut self) -> Result<Option<OwnedFd>, LaunchError> {
+        self.streams.take_terminal()
+    }
+
     /// Something to end the command by, from another thread.
     pub fn stopper(&self) -> Result<Stopper, LaunchError> {
         let pidfd = self.process.pidfd.try_clone().map_err(ours("copying a descriptor"))?;

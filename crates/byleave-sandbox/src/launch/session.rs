@@ -18,7 +18,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use super::uplink::{self, Joined};
 use super::{
     Ends, LaunchError, Process, RunAs, Running, ThisHost, Unserved, Uplink, carried, given, identity, inside,
-    leash, ours, spawn,
+    leash, null, ours, spawn,
 };
 use crate::confinement::Confinement;
 use crate::net::doors::{Doors, Pass};
@@ -136,7 +136,7 @@ impl Session {
         let process = Process { pidfd, child: false };
         let mut running = ends.running(process, plan, began, self.confinement.limits.wall);
         running.joined = network.map(|(pass, _)| Joined::Shared(pass));
-        Ok(running)
+        running.with_terminal()
     }
 }
 
@@ -156,7 +156,7 @@ impl Place {
     ) -> Result<Self, LaunchError> {
         let covered = covered(confinement);
         // The command of this plan is never started.
-        let nothing = Command { argv: vec!["/".into()], stdin: Vec::new() };
+        let nothing = Command { argv: vec!["/".into()], ..Command::default() };
         let mut plan = Plan::new(confinement, &nothing, identity(run_as)?, &ThisHost)?;
         if let Some(shared) = network {
             plan = plan.with_wiring(&shared.wiring, &confinement.files, &ThisHost)?;
@@ -164,11 +164,7 @@ impl Place {
         let plan = plan.for_session(parked);
         let written = carried::sealed(c"byleave-plan", &plan.encode())?;
         let (requests, inner) = leash()?;
-        let null = fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/null")
-            .map_err(ours("opening /dev/null"))?;
+        let null = null()?;
         let given = [null.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
         let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as)?;
         drop(inner);

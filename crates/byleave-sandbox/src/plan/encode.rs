@@ -20,6 +20,9 @@ impl Plan {
             bytes.count(strings.len());
             strings.iter().for_each(|string| bytes.text(string));
         }
+        let terminal =
+            self.terminal.map(|one| u64::from(one.rows.max(1)) << 16 | u64::from(one.columns.max(1)));
+        bytes.number(terminal.unwrap_or(0));
         bytes.count(self.limits.len());
         for (resource, soft, hard) in &self.limits {
             [u64::from(*resource), *soft, *hard].into_iter().for_each(|number| bytes.number(number));

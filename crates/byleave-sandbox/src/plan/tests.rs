@@ -80,7 +80,7 @@ fn confinement(files: Files) -> Confinement {
 }
 
 fn plan(files: Files, host: &Told) -> Result<Plan, PlanError> {
-    let command = Command { argv: vec!["bash".into(), "-c".into(), "true".into()], stdin: Vec::new() };
+    let command = Command { argv: vec!["bash".into(), "-c".into(), "true".into()], ..Command::default() };
     Plan::new(&confinement(files), &command, Identity { uid: 1000, gid: 100 }, host)
 }
 

@@ -16,4 +16,5 @@ mod launch;
 mod net;
 mod online;
 mod session;
+mod terminal;
 mod user;
