@@ -13,6 +13,7 @@
 mod cost;
 mod escapes;
 mod launch;
+mod lived;
 mod net;
 mod online;
 mod session;
