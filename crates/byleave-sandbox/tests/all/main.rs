@@ -12,6 +12,7 @@
 
 mod cost;
 mod escapes;
+mod escapes_own;
 mod launch;
 mod lived;
 mod net;

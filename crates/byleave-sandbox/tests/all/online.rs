@@ -2,6 +2,7 @@
 //!
 //! Needs curl and python3.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use byleave_sandbox::launch::{
 use byleave_sandbox::net::credential::{Credential, Over};
 use byleave_sandbox::net::intercept::Interception;
 use byleave_sandbox::net::policy::Door;
+use byleave_sandbox::plan::Command;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -32,7 +34,7 @@ pub(crate) const ALL: [Means; 3] = [Means::OneShot, Means::Session, Means::Pool]
 
 /// A place to run commands in whose network is served.
 pub(crate) struct Online {
-    _workspace: TempDir,
+    workspace: TempDir,
     confinement: Confinement,
     uplink: Uplink,
     session: Option<Session>,
@@ -52,17 +54,24 @@ impl Online {
             Means::Pool => Some(open(2)),
         };
         let session = session.map(|session| session.unwrap_or_else(|error| panic!("{error}")));
-        Self { _workspace: workspace, confinement, uplink, session }
+        Self { workspace, confinement, uplink, session }
+    }
+
+    /// Its workspace.
+    pub(crate) fn path(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    pub(crate) fn begin(&self, command: &Command, door: Door) -> Running {
+        let started = match &self.session {
+            Some(session) => session.start_through(command, door),
+            None => launch::start_through(&self.confinement, command, RunAs::Caller, &self.uplink, door),
+        };
+        started.unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub(crate) fn start(&self, script: &str, door: Door) -> Running {
-        let started = match &self.session {
-            Some(session) => session.start_through(&bash(script), door),
-            None => {
-                launch::start_through(&self.confinement, &bash(script), RunAs::Caller, &self.uplink, door)
-            }
-        };
-        started.unwrap_or_else(|error| panic!("{error}"))
+        self.begin(&bash(script), door)
     }
 
     pub(crate) fn run(&self, script: &str, door: Door) -> Outcome {
