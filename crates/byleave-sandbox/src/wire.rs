@@ -37,6 +37,17 @@ pub enum Missing {
     MakeFile,
 }
 
+/// What kind of socket is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Socket {
+    /// Connections to 127.0.0.1: the proxy.
+    Proxy,
+    /// Messages to 127.0.0.1: lookups of names.
+    Lookups,
+    /// Connections to every address that leads here.
+    Transparent,
+}
+
 /// One step of the mount program. `P` is a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op<P> {
@@ -101,8 +112,26 @@ pub enum Op<P> {
         /// What.
         text: P,
     },
+    /// Writes a file that is not there yet. Only ever used beneath a mount of our own.
+    File {
+        /// Where.
+        path: P,
+        /// What.
+        text: P,
+    },
     /// Starts the loopback interface.
     Loopback,
+    /// Every address of the net that stands for names leads to the loopback.
+    Route,
+    /// Makes a socket of this network, and hands it out over the leash.
+    Offer {
+        /// What kind.
+        socket: Socket,
+        /// Its port.
+        port: u16,
+    },
+    /// Waits until the launcher says that what was handed out is served.
+    Await,
     /// Names the host.
     Hostname {
         /// The name.
@@ -141,6 +170,12 @@ pub const REPORT_ENDED: u32 = 3;
 /// The place of a session stands, or a command in it has been started, in which case its descriptor comes along.
 pub const REPORT_READY: u32 = 4;
 
+/// A socket was made, whose descriptor comes along: which kind, and its port.
+pub const REPORT_SOCKET: u32 = 5;
+
+/// A terminal was made; the descriptor of its outer end comes along.
+pub const REPORT_TERMINAL: u32 = 6;
+
 /// The steps of the first process, as it reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -163,13 +198,15 @@ pub enum Step {
     Filter,
     /// Hiding its own memory.
     Dumpable,
+    /// Making a terminal.
+    Terminal,
     /// Starting the command.
     Start,
 }
 
 impl Step {
     /// All of them, in the order of their numbers, which is the order in which they are done.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Read,
         Self::Identity,
         Self::Mount,
@@ -179,6 +216,7 @@ impl Step {
         Self::Landlock,
         Self::Filter,
         Self::Dumpable,
+        Self::Terminal,
         Self::Start,
     ];
 }
@@ -245,6 +283,10 @@ impl<'a> Reader<'a> {
             9 => Op::Write { path: self.text()?, text: self.text()? },
             10 => Op::Loopback,
             11 => Op::Hostname { name: self.text()? },
+            12 => Op::File { path: self.text()?, text: self.text()? },
+            13 => Op::Route,
+            14 => Op::Offer { socket: self.socket()?, port: u16::try_from(self.number()?).ok()? },
+            15 => Op::Await,
             _ => return None,
         })
     }
@@ -255,6 +297,15 @@ impl<'a> Reader<'a> {
             0 => Part::Whole,
             1 => Part::Session,
             2 => Part::Command,
+            _ => return None,
+        })
+    }
+
+    fn socket(&mut self) -> Option<Socket> {
+        Some(match self.number()? {
+            0 => Socket::Proxy,
+            1 => Socket::Lookups,
+            2 => Socket::Transparent,
             _ => return None,
         })
     }

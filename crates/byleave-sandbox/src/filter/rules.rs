@@ -177,6 +177,11 @@ pub(super) const GROUPS: &[Group] = &[
         calls: &[call("ioctl", 16, 29)],
     },
     Group {
+        why: "the limits of other processes, of the first one inside above all, which has the same user",
+        answer: Answer::AllowValues { argument: 0, values: &[0], errno: EPERM },
+        calls: &[call("prlimit64", 302, 261)],
+    },
+    Group {
         why: "other personalities weaken the layout of memory",
         answer: Answer::AllowValues { argument: 0, values: PERSONALITIES, errno: EPERM },
         calls: &[call("personality", 135, 92)],

@@ -4,8 +4,10 @@
 //! outlive the launcher: when the leash goes, it ends, and the kernel ends everything else in its namespace.
 
 mod digits;
+mod network;
 mod session;
 mod sys;
+mod terminal;
 
 use core::ffi::CStr;
 
@@ -15,7 +17,8 @@ use crate::kernel::{
     signals_blocked,
 };
 use crate::wire::{
-    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, Reader, SLOTS, Step,
+    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, REPORT_SOCKET,
+    REPORT_TERMINAL, Reader, SLOTS, Step,
 };
 
 /// The descriptor that the plan is open on.
@@ -140,10 +143,7 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
             ];
             hold(slot, sys::new_mount(c"tmpfs", &options, access)?)
         }
-        Op::Terminals { slot } => {
-            let options = [(c"ptmxmode", Some(c"0666")), (c"mode", Some(c"620")), (c"newinstance", None)];
-            hold(slot, sys::new_mount(c"devpts", &options, Access::Device)?)
-        }
+        Op::Terminals { slot } => hold(slot, sys::terminals()?),
         Op::Processes { slot } => hold(slot, sys::new_mount(c"proc", &[], Access::Write)?),
         Op::Attach { slot, path, missing } => {
             let mount = held.get(slot as usize).copied().ok_or(EINVAL)?;
@@ -151,7 +151,17 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
         }
         Op::Link { path, to } => sys::link(path, to),
         Op::Write { path, text } => sys::write_file(path, text.to_bytes()),
-        Op::Loopback => sys::loopback_up(),
+        Op::File { path, text } => sys::new_file(path, text.to_bytes()),
+        Op::Loopback => network::loopback_up(),
+        Op::Route => network::route_names(),
+        Op::Offer { socket, port } => {
+            let made = network::listening(socket, port)?;
+            let told = [REPORT_SOCKET, socket as u32, u32::from(port), 0];
+            sys::tell_with(LEASH, &message(told, 0), made);
+            // From here on only the launcher holds it: nothing inside can accept in its place.
+            close(made)
+        }
+        Op::Await => network::wait_for_word(LEASH),
         Op::Hostname { name } => sys::hostname(name),
     }
 }
@@ -207,6 +217,8 @@ struct Command<'a> {
     programs: Strings<'a>,
     arguments: Strings<'a>,
     environment: Strings<'a>,
+    /// The rows and columns of its terminal; zero without one.
+    terminal: u32,
 }
 
 /// Strings as the kernel takes them: addresses, and a null at the end.
@@ -239,6 +251,7 @@ impl<'a> Command<'a> {
             programs: Strings::read(plan)?,
             arguments: Strings::read(plan)?,
             environment: Strings::read(plan)?,
+            terminal: plan.small()?,
         })
     }
 }
@@ -248,11 +261,18 @@ fn start(command: &Command<'_>) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     signals_blocked(u64::MAX).map_err(&fault)?;
     let children = sys::child_signals().map_err(&fault)?;
+    let terminal = match command.terminal {
+        0 => None,
+        size => Some(open_terminal(size).map_err(at(Step::Terminal))?),
+    };
     let started = sys::fork().map_err(&fault)?;
     if started == 0 {
-        let Err(errno) = become_command(command);
+        let Err(errno) = become_command(command, terminal);
         report([REPORT_NOT_STARTED, 0, 0, errno.0.cast_unsigned()], 0);
         exit(127);
+    }
+    if let Some(terminal) = terminal {
+        close(terminal).map_err(&fault)?;
     }
     // Its output ends when it and its children have closed it, not when we do.
     let null = sys::null().map_err(&fault)?;
@@ -276,8 +296,22 @@ fn start(command: &Command<'_>) -> Result<Never, Fault> {
     }
 }
 
-fn become_command(command: &Command<'_>) -> Result<Never, Errno> {
+/// Makes a terminal on the terminals of this place, hands its outer end out, and keeps the inner one.
+fn open_terminal(size: u32) -> Result<i32, Errno> {
+    let (outer, inner) = terminal::open(size)?;
+    sys::tell_with(LEASH, &message([REPORT_TERMINAL, 0, 0, 0], 0), outer);
+    close(outer)?;
+    Ok(inner)
+}
+
+fn become_command(command: &Command<'_>, terminal: Option<i32>) -> Result<Never, Errno> {
     sys::new_session()?;
+    if let Some(terminal) = terminal {
+        terminal::control(terminal)?;
+        for standard in 0..3 {
+            dup3(terminal, standard, 0)?;
+        }
+    }
     sys::change_directory(command.cwd)?;
     sys::default_signals()?;
     signals_blocked(0)?;

@@ -87,6 +87,8 @@ pub(super) fn park(plan: &Reader<'static>, parked: u32) -> Result<Never, Fault> 
 fn wait_parked(mut plan: Reader<'static>, taken: i32) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     sys::default_signals().map_err(&fault)?;
+    let terminals = sys::terminals().map_err(at(Step::Mount))?;
+    sys::attach(terminals, c"/dev/pts", Missing::Fault).map_err(at(Step::Mount))?;
     let processes = sys::new_mount(c"proc", &[], Access::Write).map_err(at(Step::Mount))?;
     sys::attach(processes, c"/proc", Missing::Fault).map_err(at(Step::Mount))?;
     Command::read(&mut plan).ok_or(GARBLED)?;

@@ -50,6 +50,8 @@ pub(crate) mod number {
     pub(crate) const RT_SIGPROCMASK: usize = 135;
     pub(crate) const IOCTL: usize = 29;
     pub(crate) const SOCKET: usize = 198;
+    pub(crate) const BIND: usize = 200;
+    pub(crate) const LISTEN: usize = 201;
     pub(crate) const SENDTO: usize = 206;
     pub(crate) const SENDMSG: usize = 211;
     pub(crate) const RECVMSG: usize = 212;

@@ -50,6 +50,8 @@ pub(crate) mod number {
     pub(crate) const RT_SIGPROCMASK: usize = 14;
     pub(crate) const IOCTL: usize = 16;
     pub(crate) const SOCKET: usize = 41;
+    pub(crate) const BIND: usize = 49;
+    pub(crate) const LISTEN: usize = 50;
     pub(crate) const SENDTO: usize = 44;
     pub(crate) const SENDMSG: usize = 46;
     pub(crate) const RECVMSG: usize = 47;

@@ -3,14 +3,17 @@
 use std::ffi::CString;
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, recv};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recv, recvmsg};
 
 use super::{LaunchError, Status, ours};
 use crate::plan::Plan;
-use crate::wire::{Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, REPORT_READY, Step};
+use crate::wire::{Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, Step};
 
 /// What the first process inside was doing when it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +36,7 @@ impl fmt::Display for Inside {
             Some(Step::Landlock) => "applying Landlock",
             Some(Step::Filter) => "installing the system call filter",
             Some(Step::Dumpable) => "hiding its memory",
+            Some(Step::Terminal) => "making a terminal",
             Some(Step::Start) => "starting the command",
         };
         f.write_str(told)
@@ -51,7 +55,11 @@ fn mount_told(mount: Option<&Op<CString>>, f: &mut fmt::Formatter<'_>) -> fmt::R
         Some(Op::Attach { path, .. }) => write!(f, "putting something at `{}`", path.to_string_lossy()),
         Some(Op::Link { path, .. }) => write!(f, "making the link `{}`", path.to_string_lossy()),
         Some(Op::Write { path, .. }) => write!(f, "writing `{}`", path.to_string_lossy()),
+        Some(Op::File { path, .. }) => write!(f, "making `{}`", path.to_string_lossy()),
         Some(Op::Loopback) => f.write_str("starting the loopback"),
+        Some(Op::Route) => f.write_str("leading the addresses of names to the loopback"),
+        Some(Op::Offer { port, .. }) => write!(f, "making a socket for port {port} of its network"),
+        Some(Op::Await) => f.write_str("waiting until its network is served"),
         Some(Op::Hostname { .. }) => f.write_str("naming the host"),
     }
 }
@@ -64,7 +72,7 @@ pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Du
         // All of it is there: who writes has ended.
         match recv(leash, &mut message, RecvFlags::DONTWAIT) {
             Ok((REPORT_BYTES, _)) => {}
-            Ok((0, _)) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNRESET) => return Ok(ended),
+            Ok((0, _)) | Err(Errno::AGAIN | Errno::CONNRESET) => return Ok(ended),
             Ok(_) => return Err(LaunchError::Garbled),
             Err(errno) => return Err(ours("reading what the sandbox reports")(errno)),
         }
@@ -80,13 +88,46 @@ pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Du
     }
 }
 
-/// Whether a session says that it is ready.
-pub(super) fn ready(message: &[u8; REPORT_BYTES], plan: &Plan) -> Result<(), LaunchError> {
-    match words(message) {
-        [REPORT_READY, ..] => Ok(()),
-        [REPORT_FAULT, step, index, errno] => Err(fault(step, index, errno.cast_signed(), plan)),
-        _ => Err(LaunchError::Garbled),
+/// A message from inside: its numbers, and a descriptor if there is one.
+pub(super) type Heard = ([u32; 4], Option<OwnedFd>);
+
+/// The next message from inside, with its descriptor if there is one; `None` when it does not come. A fault is an error.
+pub(super) fn heard(leash: &OwnedFd, plan: &Plan) -> Result<Option<Heard>, LaunchError> {
+    let mut message = [0u8; REPORT_BYTES];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    // Who says nothing has come to harm.
+    let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+    loop {
+        match poll(&mut [PollFd::new(leash, PollFlags::IN)], Some(&patience)) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Ok(None),
+            Ok(_) => break,
+            Err(errno) => return Err(ours("waiting for the sandbox")(errno)),
+        }
     }
+    let length = loop {
+        let mut parts = [rustix::io::IoSliceMut::new(&mut message)];
+        match recvmsg(leash, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) => return Ok(None),
+            received => break received.map_err(ours("waiting for the sandbox"))?.bytes,
+        }
+    };
+    match length {
+        0 => return Ok(None),
+        REPORT_BYTES => {}
+        _ => return Err(LaunchError::Garbled),
+    }
+    let words = words(&message);
+    if let [REPORT_FAULT, step, index, errno] = words {
+        return Err(fault(step, index, errno.cast_signed(), plan));
+    }
+    let mut descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok(Some((words, descriptors.next().and_then(|mut descriptors| descriptors.next()))))
 }
 
 fn fault(step: u32, index: u32, errno: i32, plan: &Plan) -> LaunchError {

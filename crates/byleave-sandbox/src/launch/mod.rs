@@ -7,10 +7,12 @@ mod carried;
 mod inside;
 mod session;
 mod streams;
+mod uplink;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,13 +22,18 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 pub use inside::Inside;
 pub use session::Session;
+pub use uplink::{Reached, Unserved, Uplink};
 
 use crate::confinement::Confinement;
 use crate::guarantee::{Given, Guarantee, Unenforceable};
 use crate::limits::Limit;
+use crate::net::doors::Doors;
+use crate::net::policy::Door;
 use crate::plan::{Command, Host, Identity, Kind, Plan, PlanError};
 use crate::sys::{self, Stage};
+use crate::wire::REPORT_TERMINAL;
 use streams::Streams;
+use uplink::Joined;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +70,8 @@ pub struct Outcome {
     pub wall: Duration,
     /// Time on processors, of all its processes that were waited for.
     pub cpu: Duration,
+    /// What it wanted of a network that is served.
+    pub reached: Reached,
 }
 
 /// Why a command was not run, or not to its end.
@@ -102,6 +111,12 @@ pub enum LaunchError {
         #[source]
         error: io::Error,
     },
+    /// Nobody serves its network.
+    #[error("cannot start the command: its network is not served: {0}")]
+    Unserved(#[from] Unserved),
+    /// The terminal did not come out of the sandbox.
+    #[error("cannot start the command: its terminal did not come out of the sandbox")]
+    NoTerminal,
     /// A session does not answer.
     #[error("cannot start the command: its session does not answer; open another")]
     Silent,
@@ -151,11 +166,50 @@ pub fn given(guarantee: Guarantee) -> Given {
     }
 }
 
-/// Starts a command.
+/// Starts a command. One whose network is to be served is refused: see [`start_through`].
 pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Result<Running, LaunchError> {
     let identity = identity(run_as)?;
     confinement.held_against(given)?;
+    if uplink::is_served(confinement) {
+        return Err(Unserved::NoUplink.into());
+    }
     let plan = Plan::new(confinement, command, identity, &ThisHost)?;
+    begin(plan, confinement, command, run_as)?.with_terminal()
+}
+
+/// Starts a command whose network, where it is [`Network::Proxied`](crate::confinement::Network::Proxied), leads through this
+/// door and nowhere else. Whatever else its network is, the door stays shut.
+pub fn start_through(
+    confinement: &Confinement,
+    command: &Command,
+    run_as: RunAs,
+    uplink: &Uplink,
+    door: Door,
+) -> Result<Running, LaunchError> {
+    if !uplink::is_served(confinement) {
+        return start(confinement, command, run_as);
+    }
+    let identity = identity(run_as)?;
+    confinement.held_against(given)?;
+    uplink.suits(&door)?;
+    let wiring = uplink.wiring();
+    let plan = Plan::new(confinement, command, identity, &ThisHost)?
+        .with_wiring(&wiring, &confinement.files, &ThisHost)?
+        .with_variables(&wiring.variables(&format!("http://{}", uplink::proxy_at())))?;
+    let mut running = begin(plan, confinement, command, run_as)?;
+    let door = Arc::new(door);
+    let serving =
+        uplink.join(&running.leash, &running.plan, &Arc::default(), Doors::one(Arc::clone(&door)))?;
+    running.joined = Some(Joined::Own { uplink: uplink.clone(), serving, door });
+    running.with_terminal()
+}
+
+fn begin(
+    plan: Plan,
+    confinement: &Confinement,
+    command: &Command,
+    run_as: RunAs,
+) -> Result<Running, LaunchError> {
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
     let began = Instant::now();
@@ -173,9 +227,14 @@ struct Ends {
 impl Ends {
     fn new(plan: &Plan, command: &Command, kept_max: u64) -> Result<Self, LaunchError> {
         let written = carried::sealed(c"byleave-plan", &plan.encode())?;
+        let (leash, inner) = leash()?;
+        if command.terminal.is_some() {
+            let null = || null().map(OwnedFd::from);
+            let given = [null()?, null()?, null()?, written, inner];
+            return Ok(Self { given, leash, streams: Streams::to_come(&command.stdin, kept_max) });
+        }
         let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(ours("making a pipe"));
         let ((stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr)) = (pipe()?, pipe()?, pipe()?);
-        let (leash, inner) = leash()?;
         let streams = Streams::new(to_stdin, &command.stdin, [from_stdout, from_stderr], kept_max)?;
         Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams })
     }
@@ -189,8 +248,12 @@ impl Ends {
     fn running(self, process: Process, plan: Plan, began: Instant, wall: Duration) -> Running {
         let Self { given, leash, streams } = self;
         drop(given);
-        Running { process, leash, streams, plan, began, wall, over: false }
+        Running { process, leash, streams, plan, began, wall, joined: None, over: false }
     }
+}
+
+fn null() -> Result<std::fs::File, LaunchError> {
+    std::fs::File::options().read(true).write(true).open("/dev/null").map_err(ours("opening /dev/null"))
 }
 
 fn leash() -> Result<(OwnedFd, OwnedFd), LaunchError> {
@@ -275,6 +338,8 @@ pub struct Running {
     plan: Plan,
     began: Instant,
     wall: Duration,
+    /// Ends after the processes: what they leave waiting is theirs alone.
+    joined: Option<Joined>,
     over: bool,
 }
 
@@ -299,6 +364,25 @@ fn kill(pidfd: BorrowedFd<'_>) -> Result<(), LaunchError> {
 }
 
 impl Running {
+    /// Takes the terminal that was made inside, where one was asked for.
+    fn with_terminal(mut self) -> Result<Self, LaunchError> {
+        if self.plan.terminal.is_none() {
+            return Ok(self);
+        }
+        match inside::heard(&self.leash, &self.plan)? {
+            Some(([REPORT_TERMINAL, ..], Some(terminal))) => self.streams.terminal(terminal)?,
+            Some(_) => return Err(LaunchError::Garbled),
+            None => return Err(LaunchError::NoTerminal),
+        }
+        Ok(self)
+    }
+
+    /// The outer end of the command's terminal, for who carries its bytes himself, such as to a person's own. Nothing is then
+    /// typed into it, and nothing that it shows is in the outcome. When the last copy of it is closed, the command is hung up.
+    pub fn take_terminal(&mut self) -> Result<Option<OwnedFd>, LaunchError> {
+        self.streams.take_terminal()
+    }
+
     /// Something to end the command by, from another thread.
     pub fn stopper(&self) -> Result<Stopper, LaunchError> {
         let pidfd = self.process.pidfd.try_clone().map_err(ours("copying a descriptor"))?;
@@ -316,6 +400,7 @@ impl Running {
         self.process.reap()?;
         self.over = true;
         let wall = self.began.elapsed();
+        let reached = self.joined.take().map(Joined::close).unwrap_or_default();
         let (status, cpu) = match inside::reports(&self.leash, &self.plan)? {
             Some(ended) => ended,
             // Killed, by us or by somebody who may: the first process had no time to say so.
@@ -327,7 +412,7 @@ impl Running {
             _ => None,
         };
         let [stdout, stderr] = self.streams.printed();
-        Ok(Outcome { status, ended_by, stdout, stderr, wall, cpu })
+        Ok(Outcome { status, ended_by, stdout, stderr, wall, cpu, reached })
     }
 }
 
@@ -337,6 +422,7 @@ impl Drop for Running {
         if !self.over && kill(self.process.pidfd.as_fd()).is_ok() {
             self.process.reap().unwrap_or_default();
         }
+        self.joined.take().map(Joined::close);
     }
 }
 
@@ -344,6 +430,10 @@ impl Drop for Running {
 struct ThisHost;
 
 impl Host for ThisHost {
+    fn target(&self, path: &Path) -> Option<PathBuf> {
+        path.canonicalize().ok()
+    }
+
     fn kind(&self, path: &Path) -> Option<Kind> {
         let kind = std::fs::symlink_metadata(path).ok()?.file_type();
         Some(match () {

@@ -10,23 +10,23 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
+use super::uplink::{self, Joined};
 use super::{
-    Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, given, identity, inside, leash, ours,
-    spawn,
+    Ends, LaunchError, Process, RunAs, Running, ThisHost, Unserved, Uplink, carried, given, identity, inside,
+    leash, null, ours, spawn,
 };
 use crate::confinement::Confinement;
-use crate::plan::{Command, Plan};
-use crate::wire::REPORT_BYTES;
+use crate::net::doors::{Doors, Pass};
+use crate::net::policy::Door;
+use crate::net::serve::Serving;
+use crate::net::transparent::Names;
+use crate::plan::{Command, Plan, Wiring};
+use crate::wire::REPORT_READY;
 
 /// A place for many commands. When it is dropped, they all end.
 #[derive(Debug)]
@@ -34,7 +34,17 @@ pub struct Session {
     confinement: Confinement,
     run_as: RunAs,
     parked: u32,
+    network: Option<Shared>,
     place: Mutex<Place>,
+}
+
+/// The network of a session: what outlives its place.
+#[derive(Debug)]
+struct Shared {
+    uplink: Uplink,
+    wiring: Wiring,
+    doors: Arc<Doors>,
+    names: Arc<Names>,
 }
 
 /// The first process of a session, which starts those of its commands.
@@ -45,28 +55,88 @@ struct Place {
     covered: Vec<Option<(u64, u64)>>,
     /// What every command has in common.
     plan: Plan,
+    /// Where its network is served: what serves it, and by what.
+    serving: Option<(Serving, Uplink)>,
 }
 
 impl Session {
     /// Makes the place. So many first processes of commands wait ready in it; with none, each is started when it is asked for.
+    /// One whose network is to be served is refused: see [`Session::open_through`].
     pub fn open(confinement: Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
-        confinement.held_against(given)?;
-        let place = Mutex::new(Place::new(&confinement, run_as, parked)?);
-        Ok(Self { confinement, run_as, parked, place })
+        if uplink::is_served(&confinement) {
+            return Err(Unserved::NoUplink.into());
+        }
+        Self::with_network(confinement, run_as, parked, None)
     }
 
-    /// Starts a command in it.
+    /// Makes the place, as [`Session::open`] does. Where its network is [`Network::Proxied`](crate::confinement::Network), this
+    /// serves it, and each command leads through a door of its own; its commands share one loopback.
+    pub fn open_through(
+        confinement: Confinement,
+        run_as: RunAs,
+        parked: u32,
+        uplink: Uplink,
+    ) -> Result<Self, LaunchError> {
+        let shared = uplink::is_served(&confinement).then(|| {
+            let (wiring, names) = (uplink.wiring(), Arc::default());
+            Shared { uplink, wiring, doors: Doors::in_turn(), names }
+        });
+        Self::with_network(confinement, run_as, parked, shared)
+    }
+
+    fn with_network(
+        confinement: Confinement,
+        run_as: RunAs,
+        parked: u32,
+        network: Option<Shared>,
+    ) -> Result<Self, LaunchError> {
+        confinement.held_against(given)?;
+        let place = Mutex::new(Place::new(&confinement, run_as, parked, network.as_ref())?);
+        Ok(Self { confinement, run_as, parked, network, place })
+    }
+
+    /// Starts a command in it. Refused where the session's network is served: see [`Session::start_through`].
+    ///
+    /// What a command leaves running in the background ends with it. A server that is to be there for the next commands is
+    /// started as a command of its own, and reached over the loopback until it is dropped or stopped.
     pub fn start(&self, command: &Command) -> Result<Running, LaunchError> {
+        match self.network {
+            Some(_) => Err(Unserved::NoUplink.into()),
+            None => self.begin(command, None),
+        }
+    }
+
+    /// Starts a command in it, whose network leads through this door. Where the session's network is not served, the door
+    /// stays shut.
+    pub fn start_through(&self, command: &Command, door: Door) -> Result<Running, LaunchError> {
+        let Some(shared) = &self.network else { return self.begin(command, None) };
+        shared.uplink.suits(&door)?;
+        let pass = shared.doors.open(door).map_err(Unserved::from)?;
+        let variables = shared.wiring.variables(&pass.proxy_url(uplink::proxy_at()));
+        self.begin(command, Some((pass, variables)))
+    }
+
+    fn begin(
+        &self,
+        command: &Command,
+        network: Option<(Pass, Vec<(&'static str, String)>)>,
+    ) -> Result<Running, LaunchError> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if covered(&self.confinement) != place.covered {
-            *place = Place::new(&self.confinement, self.run_as, self.parked)?;
+            *place = Place::new(&self.confinement, self.run_as, self.parked, self.network.as_ref())?;
         }
-        let plan = place.plan.with_command(&self.confinement, command)?;
+        let mut plan = place.plan.with_command(&self.confinement, command)?;
+        if let Some((_, variables)) = &network {
+            plan = plan.with_variables(variables)?;
+        }
         let ends = Ends::new(&plan, command, self.confinement.limits.output)?;
         let began = Instant::now();
         let pidfd = place.request(&ends, &plan)?;
         drop(place);
-        Ok(ends.running(Process { pidfd, child: false }, plan, began, self.confinement.limits.wall))
+        let process = Process { pidfd, child: false };
+        let mut running = ends.running(process, plan, began, self.confinement.limits.wall);
+        running.joined = network.map(|(pass, _)| Joined::Shared(pass));
+        running.with_terminal()
     }
 }
 
@@ -78,23 +148,33 @@ fn covered(confinement: &Confinement) -> Vec<Option<(u64, u64)>> {
 }
 
 impl Place {
-    fn new(confinement: &Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
+    fn new(
+        confinement: &Confinement,
+        run_as: RunAs,
+        parked: u32,
+        network: Option<&Shared>,
+    ) -> Result<Self, LaunchError> {
         let covered = covered(confinement);
         // The command of this plan is never started.
-        let nothing = Command { argv: vec!["/".into()], stdin: Vec::new() };
-        let plan = Plan::new(confinement, &nothing, identity(run_as)?, &ThisHost)?.for_session(parked);
+        let nothing = Command { argv: vec!["/".into()], ..Command::default() };
+        let mut plan = Plan::new(confinement, &nothing, identity(run_as)?, &ThisHost)?;
+        if let Some(shared) = network {
+            plan = plan.with_wiring(&shared.wiring, &confinement.files, &ThisHost)?;
+        }
+        let plan = plan.for_session(parked);
         let written = carried::sealed(c"byleave-plan", &plan.encode())?;
         let (requests, inner) = leash()?;
-        let null = fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/null")
-            .map_err(ours("opening /dev/null"))?;
+        let null = null()?;
         let given = [null.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
         let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as)?;
         drop(inner);
         let common = plan.clone().for_command();
-        let place = Self { process: Process { pidfd, child: true }, requests, covered, plan: common };
+        let process = Process { pidfd, child: true };
+        let mut place = Self { process, requests, covered, plan: common, serving: None };
+        if let Some(Shared { uplink, doors, names, .. }) = network {
+            let serving = uplink.join(&place.requests, &plan, names, Arc::clone(doors))?;
+            place.serving = Some((serving, uplink.clone()));
+        }
         place.answered(&plan)?;
         Ok(place)
     }
@@ -113,31 +193,11 @@ impl Place {
 
     /// The answer of the session's first process, with a descriptor if there is one.
     fn answered(&self, plan: &Plan) -> Result<Option<OwnedFd>, LaunchError> {
-        let mut message = [0u8; REPORT_BYTES];
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut room);
-        // A session that says nothing is one that has come to harm.
-        let mut asked = [PollFd::new(&self.requests, PollFlags::IN)];
-        let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
-        if poll(&mut asked, Some(&patience)).map_err(ours("waiting for the session"))? == 0 {
-            return Err(LaunchError::Silent);
+        match inside::heard(&self.requests, plan)? {
+            Some(([REPORT_READY, ..], descriptor)) => Ok(descriptor),
+            Some(_) => Err(LaunchError::Garbled),
+            None => Err(LaunchError::Silent),
         }
-        let length = loop {
-            let mut parts = [rustix::io::IoSliceMut::new(&mut message)];
-            match recvmsg(&self.requests, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
-                Err(Errno::INTR) => {}
-                received => break received.map_err(ours("waiting for the session"))?.bytes,
-            }
-        };
-        if length != REPORT_BYTES {
-            return Err(LaunchError::Garbled);
-        }
-        inside::ready(&message, plan)?;
-        let mut descriptors = control.drain().filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-            _ => None,
-        });
-        Ok(descriptors.next().and_then(|mut descriptors| descriptors.next()))
     }
 }
 
@@ -146,6 +206,9 @@ impl Drop for Place {
         // Best effort, and not the only one: its leash goes with this as well.
         if super::kill(self.process.pidfd.as_fd()).is_ok() {
             self.process.reap().unwrap_or_default();
+        }
+        if let Some((serving, uplink)) = self.serving.take() {
+            uplink.settle(serving);
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What goes into a command and comes out of it, carried by one thread until everything has ended.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::termios::isatty;
 
 use super::{LaunchError, Printed, ours};
 
@@ -14,6 +15,8 @@ use super::{LaunchError, Printed, ours};
 #[derive(Debug)]
 pub(super) struct Streams {
     input: Option<(OwnedFd, Vec<u8>)>,
+    /// What is typed into a terminal that has not come yet.
+    to_type: Vec<u8>,
     outputs: [Output; 2],
     /// How much may still be kept, of both together.
     left: u64,
@@ -23,7 +26,18 @@ pub(super) struct Streams {
 struct Output {
     from: Option<OwnedFd>,
     printed: Printed,
+    /// A terminal that nobody inside has open, for now. It is kept: closing it would end the command.
+    hung: bool,
 }
+
+impl Output {
+    fn new(from: Option<OwnedFd>) -> Self {
+        Self { from, printed: Printed::default(), hung: false }
+    }
+}
+
+/// How soon to look again at a terminal that nobody has open: the kernel does not tell when somebody does.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl Streams {
     pub(super) fn new(
@@ -32,16 +46,44 @@ impl Streams {
         from: [OwnedFd; 2],
         kept_max: u64,
     ) -> Result<Self, LaunchError> {
-        for fd in [to_input.as_fd(), from[0].as_fd(), from[1].as_fd()] {
-            let flags = fcntl_getfl(fd).map_err(ours("preparing a pipe"))?;
-            fcntl_setfl(fd, flags | OFlags::NONBLOCK).map_err(ours("preparing a pipe"))?;
+        for fd in [&to_input, &from[0], &from[1]] {
+            nonblocking(fd, true)?;
         }
-        let mut bytes = input.to_vec();
-        // Written from the end of the vector, so that what is left needs no copying.
-        bytes.reverse();
+        let bytes = reversed(input);
         let input = (!bytes.is_empty()).then_some((to_input, bytes));
-        let outputs = from.map(|from| Output { from: Some(from), printed: Printed::default() });
-        Ok(Self { input, outputs, left: kept_max })
+        let outputs = from.map(|from| Output::new(Some(from)));
+        Ok(Self { input, to_type: Vec::new(), outputs, left: kept_max })
+    }
+
+    /// Those of a terminal, which is still to come.
+    pub(super) fn to_come(input: &[u8], kept_max: u64) -> Self {
+        const END: u8 = 4;
+        // The end is one at the beginning of a line; within a line, the first one only sends it off.
+        let ends: &[u8] = if matches!(input.last(), None | Some(b'\n')) { &[END] } else { &[END, END] };
+        let outputs = [(); 2].map(|()| Output::new(None));
+        Self { input: None, to_type: reversed(&[input, ends].concat()), outputs, left: kept_max }
+    }
+
+    /// The terminal has come.
+    pub(super) fn terminal(&mut self, outer: OwnedFd) -> Result<(), LaunchError> {
+        nonblocking(&outer, true)?;
+        let typed = outer.try_clone().map_err(ours("copying a descriptor"))?;
+        self.input = Some((typed, std::mem::take(&mut self.to_type)));
+        let [shown, _] = &mut self.outputs;
+        shown.from = Some(outer);
+        Ok(())
+    }
+
+    /// Gives the terminal away, if there is one.
+    pub(super) fn take_terminal(&mut self) -> Result<Option<OwnedFd>, LaunchError> {
+        let [shown, other] = &mut self.outputs;
+        let is_terminal = |from: &mut OwnedFd| other.from.is_none() && isatty(from);
+        let taken = shown.from.take_if(is_terminal);
+        if let Some(outer) = &taken {
+            self.input = None;
+            nonblocking(outer, false)?;
+        }
+        Ok(taken)
     }
 
     /// Carries until the process has ended, and with it everything inside; whether that was before the deadline.
@@ -56,8 +98,12 @@ impl Streams {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(false);
             }
-            let ended = match self.wait(process, left.and_then(|left| Timespec::try_from(left).ok()))? {
-                Waited::Nothing => continue,
+            let hung = self.outputs.iter().any(|output| output.hung);
+            let patience =
+                if hung { Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN))) } else { left };
+            let ended = match self.wait(process, patience.and_then(|left| Timespec::try_from(left).ok()))? {
+                Waited::Nothing if !hung => continue,
+                Waited::Nothing => false,
                 Waited::Something => false,
                 Waited::Ended => true,
             };
@@ -72,7 +118,8 @@ impl Streams {
 
     fn wait(&self, process: BorrowedFd<'_>, left: Option<Timespec>) -> Result<Waited, LaunchError> {
         let mut polled = vec![PollFd::from_borrowed_fd(process, PollFlags::IN)];
-        let outputs = self.outputs.iter().filter_map(|output| output.from.as_ref());
+        let outputs = self.outputs.iter().filter(|output| !output.hung);
+        let outputs = outputs.filter_map(|output| output.from.as_ref());
         polled.extend(outputs.map(|from| PollFd::new(from, PollFlags::IN)));
         polled.extend(self.input.as_ref().map(|(to, _)| PollFd::new(to, PollFlags::OUT)));
         match poll(&mut polled, left.as_ref()) {
@@ -90,8 +137,8 @@ impl Streams {
         match rustix::io::write(&*to, &next) {
             Ok(written) => bytes.truncate(bytes.len() - written),
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // It reads no more of it, which is its own affair.
-            Err(Errno::PIPE) => bytes.clear(),
+            // It reads no more of it, which is its own affair. A terminal that nobody has open says it in another way.
+            Err(Errno::PIPE | Errno::IO) => bytes.clear(),
             Err(errno) => return Err(ours("writing to the command")(errno)),
         }
         if bytes.is_empty() {
@@ -107,7 +154,9 @@ impl Streams {
             let Some(from) = &output.from else { continue };
             match rustix::io::read(from, &mut *buffer) {
                 Ok(0) => output.from = None,
+                Err(Errno::IO) => output.hung = true,
                 Ok(count) => {
+                    output.hung = false;
                     more = true;
                     let kept = usize::try_from(self.left).unwrap_or(usize::MAX).min(count);
                     output.printed.bytes.extend(buffer.iter().take(kept));
@@ -125,6 +174,17 @@ impl Streams {
     pub(super) fn printed(&mut self) -> [Printed; 2] {
         self.outputs.each_mut().map(|output| std::mem::take(&mut output.printed))
     }
+}
+
+/// The last byte first: it is written from the end of the vector, so that what is left needs no copying.
+fn reversed(input: &[u8]) -> Vec<u8> {
+    input.iter().rev().copied().collect()
+}
+
+fn nonblocking(fd: &OwnedFd, wanted: bool) -> Result<(), LaunchError> {
+    let mut flags = fcntl_getfl(fd).map_err(ours("preparing a descriptor"))?;
+    flags.set(OFlags::NONBLOCK, wanted);
+    fcntl_setfl(fd, flags).map_err(ours("preparing a descriptor"))
 }
 
 enum Waited {

@@ -3,11 +3,19 @@
 //! Calls of one session can share a network namespace, and so the port of the proxy. Each then has a pass, which stands in
 //! its proxy variables and nowhere else; a connection goes through the door of the pass that it shows, and through none
 //! without. When a call is over, so is its pass, and with it every connection that was made by it.
+//!
+//! A lookup, and a connection to the address that it gave, can show no pass. With [`Doors::in_turn`] they belong to the call
+//! that runs, as long as one alone does. While several run nobody can say whose they are: the connection is refused, lookups
+//! are answered if the name might pass for any of them, and a refusal stands in the log of every one of them.
+//!
+//! What this cannot tell: a call that gives its pass to another of the same session, or lets it connect through a server of
+//! its own on the loopback, stands for what the other does. Calls of one session share files and a loopback, so that they
+//! always could; what must be kept from each other belongs in two sessions.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,12 +30,38 @@ const USER: &str = "call";
 /// for the supervisor's descriptors.
 const SESSION_CONNECTIONS_MAX: usize = 320;
 
+/// More than the kernel lets wait at one socket of ours.
+const WAITING_MAX: usize = 2048;
+
 /// The doors that are open.
 #[derive(Debug, Default)]
 pub struct Doors {
-    otherwise: Option<Arc<Door>>,
+    otherwise: Otherwise,
     by_pass: Mutex<HashMap<String, Arc<Door>>>,
     bounds: Bounds,
+    /// Held while a connection is taken and given its door, and while a door is shut.
+    turn: Mutex<()>,
+    /// Where connections wait that can show no pass.
+    waiting: Mutex<Weak<Vec<TcpListener>>>,
+}
+
+/// Who is behind a connection that shows no pass.
+#[derive(Debug, Default)]
+enum Otherwise {
+    #[default]
+    Nobody,
+    Always(Arc<Door>),
+    WhoRunsAlone,
+}
+
+/// The door of a connection that cannot show a pass.
+pub(crate) enum Unshown {
+    /// This one.
+    Door(Arc<Door>),
+    /// One of these calls', and nothing says whose.
+    Several(Vec<Arc<Door>>),
+    /// None.
+    Nobody,
 }
 
 /// What a connection shows to be let through the door of its call. Dropped or closed, the door is shut.
@@ -46,13 +80,19 @@ impl Doors {
     /// One door for every connection: nothing else runs in the namespace.
     pub fn one(door: Arc<Door>) -> Arc<Self> {
         let bounds = door.bounds().clone();
-        Arc::new(Self { otherwise: Some(door), bounds, ..Self::default() })
+        Arc::new(Self { otherwise: Otherwise::Always(door), bounds, ..Self::default() })
     }
 
     /// Doors for those who show a pass, and this one, if any, for lookups and connections that cannot show one.
     pub fn by_pass(otherwise: Option<Arc<Door>>) -> Arc<Self> {
-        let bounds = Bounds { connections_max: SESSION_CONNECTIONS_MAX, ..Bounds::default() };
-        Arc::new(Self { otherwise, bounds, ..Self::default() })
+        let otherwise = otherwise.map_or(Otherwise::Nobody, Otherwise::Always);
+        Arc::new(Self { otherwise, bounds: session_bounds(), ..Self::default() })
+    }
+
+    /// Doors for those who show a pass; lookups and connections that cannot show one go through the door of the one call
+    /// that is open, and through none while several are.
+    pub fn in_turn() -> Arc<Self> {
+        Arc::new(Self { otherwise: Otherwise::WhoRunsAlone, bounds: session_bounds(), ..Self::default() })
     }
 
     /// Opens a door for one call.
@@ -65,12 +105,42 @@ impl Doors {
         Ok(Pass { text, door, doors: Arc::clone(self) })
     }
 
-    /// The door of whoever shows no pass.
+    /// The door of whoever shows no pass, where it is the same for all of them.
     pub(crate) fn otherwise(&self) -> Option<Arc<Door>> {
-        self.otherwise.clone()
+        match &self.otherwise {
+            Otherwise::Always(door) => Some(Arc::clone(door)),
+            Otherwise::Nobody | Otherwise::WhoRunsAlone => None,
+        }
     }
 
-    /// The door of whoever shows this pass. A wrong one is not none.
+    /// The door of whoever cannot show a pass, now.
+    pub(crate) fn unshown(&self) -> Unshown {
+        match &self.otherwise {
+            Otherwise::Nobody => Unshown::Nobody,
+            Otherwise::Always(door) => Unshown::Door(Arc::clone(door)),
+            Otherwise::WhoRunsAlone => {
+                let open: Vec<Arc<Door>> = locked(&self.by_pass).values().cloned().collect();
+                match <[Arc<Door>; 1]>::try_from(open) {
+                    Ok([door]) => Unshown::Door(door),
+                    Err(open) if open.is_empty() => Unshown::Nobody,
+                    Err(open) => Unshown::Several(open),
+                }
+            }
+        }
+    }
+
+    /// Held while a connection is taken and given its door.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        locked(&self.turn)
+    }
+
+    /// Says where connections wait that can show no pass.
+    pub(crate) fn wait_at(&self, listeners: &Arc<Vec<TcpListener>>) {
+        *locked(&self.waiting) = Arc::downgrade(listeners);
+    }
+
+    /// The door of whoever shows this pass. A wrong one is not none. At the proxy a pass can be shown, and where calls take
+    /// turns it has to be.
     pub(crate) fn shown(&self, pass: Option<&[u8]>) -> Option<Arc<Door>> {
         match pass.map(str::from_utf8) {
             None => self.otherwise(),
@@ -91,6 +161,11 @@ impl Pass {
         format!("http://{USER}:{}@{at}", self.text)
     }
 
+    /// How many decisions found no room among the others.
+    pub fn decisions_left_out(&self) -> u64 {
+        self.door.decisions_left_out()
+    }
+
     /// What was wanted so far, and what was given.
     pub fn decisions(&self) -> Vec<Decision> {
         self.door.decisions()
@@ -102,8 +177,22 @@ impl Pass {
         self.door.decisions()
     }
 
+    /// By now the processes of the call are gone. A connection of theirs that was not taken yet must not be taken for the
+    /// next call's.
     fn shut(&self) {
+        let turn = self.doors.turn();
+        if let Some(listeners) = locked(&self.doors.waiting).upgrade() {
+            for listener in listeners.iter() {
+                // As many as can wait: those of the call are the first.
+                for _ in 0..WAITING_MAX {
+                    if listener.accept().is_err() {
+                        break;
+                    }
+                }
+            }
+        }
         locked(&self.doors.by_pass).remove(&self.text);
+        drop(turn);
         self.door.shut();
     }
 }
@@ -118,6 +207,10 @@ impl fmt::Debug for Pass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pass(…)")
     }
+}
+
+fn session_bounds() -> Bounds {
+    Bounds { connections_max: SESSION_CONNECTIONS_MAX, ..Bounds::default() }
 }
 
 /// The pass in the value of a `Proxy-Authorization`; what is none of ours is a pass that opens nothing.

@@ -97,6 +97,11 @@ pub enum Refusal {
     /// The address was not given out by our responder.
     #[error("{0} belongs to no name: connect by name")]
     NoName(IpAddr),
+    /// Several calls run in the session, and nothing says which of them wants it.
+    #[error(
+        "several commands of this session run at once, and nothing says which of them wants `{0}`: connect through the proxy of the `http_proxy` variable, or when no other runs"
+    )]
+    WhoseCall(String),
 }
 
 impl Refusal {
@@ -117,6 +122,7 @@ impl Refusal {
             Self::OtherProtocol { .. } => "other-protocol",
             Self::Trace => "trace-refused",
             Self::NoName(_) => "address-without-name",
+            Self::WhoseCall(_) => "whose-call",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Serving: the sockets that were made inside, for the length of one call.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::doors::Doors;
+use super::doors::{Doors, Unshown};
 use super::log::Decision;
 use super::proxy;
 use super::transparent::{self, Names};
@@ -31,6 +31,8 @@ pub struct Sockets {
 pub struct Serving {
     doors: Arc<Doors>,
     tasks: JoinSet<()>,
+    /// The doors look here when one of them is shut.
+    _waiting: Arc<Vec<TcpListener>>,
 }
 
 /// Serves the sockets through these doors. Must be called within a tokio runtime.
@@ -38,35 +40,46 @@ pub fn serve(sockets: Sockets, names: &Arc<Names>, doors: Arc<Doors>) -> io::Res
     let mut tasks = JoinSet::new();
     let permits = Arc::new(Semaphore::new(doors.bounds().connections_max));
     if let Some(listener) = sockets.proxy {
-        let doors = Arc::clone(&doors);
-        let each = move |stream| {
+        let each = {
             let doors = Arc::clone(&doors);
-            async move { proxy::serve(&doors, stream).await }
-        };
-        tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), each));
-    }
-    let mut ports = Vec::new();
-    for listener in sockets.transparent {
-        let port = listener.local_addr()?.port();
-        ports.push(port);
-        let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
-        let each = move |stream| {
-            let (door, names) = (doors.otherwise(), Arc::clone(&names));
-            async move {
-                // Nobody can show a pass here.
-                let Some(door) = door else { return Ok(()) };
-                door.while_open(transparent::serve(&door, &names, stream)).await
+            move |stream| {
+                let doors = Arc::clone(&doors);
+                async move { proxy::serve(&doors, stream).await }
             }
         };
-        tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), each));
+        tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), Arc::clone(&doors), each));
     }
+    let (mut ports, mut waiting) = (Vec::new(), Vec::new());
+    for listener in sockets.transparent {
+        ports.push(listener.local_addr()?.port());
+        waiting.push(listener.try_clone()?);
+        let each = {
+            let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
+            move |stream| {
+                // Nobody can show a pass here: whose it is is decided now, and not when it is served.
+                let (unshown, names) = (doors.unshown(), Arc::clone(&names));
+                async move {
+                    match unshown {
+                        Unshown::Door(door) => {
+                            door.while_open(transparent::serve(&door, &names, stream)).await
+                        }
+                        Unshown::Several(doors) => transparent::refuse(&doors, &names, stream).await,
+                        Unshown::Nobody => Ok(()),
+                    }
+                }
+            }
+        };
+        tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), Arc::clone(&doors), each));
+    }
+    let waiting = Arc::new(waiting);
+    doors.wait_at(&waiting);
     if let Some(socket) = sockets.lookups {
         socket.set_nonblocking(true)?;
         let socket = tokio::net::UdpSocket::from_std(socket)?;
-        let (door, names) = (doors.otherwise(), Arc::clone(names));
-        tasks.spawn(async move { transparent::answer(door.as_deref(), &names, &socket, &ports).await });
+        let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
+        tasks.spawn(async move { transparent::answer(&doors, &names, &socket, &ports).await });
     }
-    Ok(Serving { doors, tasks })
+    Ok(Serving { doors, tasks, _waiting: waiting })
 }
 
 impl Serving {
@@ -88,7 +101,7 @@ fn listening(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
 }
 
 /// Accepts as many connections as may be open at a time; the others wait in the kernel. The connections end with this.
-async fn accept<F, W>(listener: tokio::net::TcpListener, permits: Arc<Semaphore>, each: F)
+async fn accept<F, W>(listener: tokio::net::TcpListener, permits: Arc<Semaphore>, doors: Arc<Doors>, each: F)
 where
     F: Fn(TcpStream) -> W,
     W: Future<Output = io::Result<()>> + Send + 'static,
@@ -97,9 +110,12 @@ where
     loop {
         while open.try_join_next().is_some() {}
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let work = each(stream);
+        let taken = poll_fn(|context| {
+            let _turn = doors.turn();
+            listener.poll_accept(context).map_ok(|(stream, _)| each(stream))
+        });
+        match taken.await {
+            Ok(work) => {
                 open.spawn(async move {
                     // A line that breaks has nobody left to be told; what was decided stands in the log.
                     work.await.ok();

@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::dns::{self, Answer};
+use super::doors::{Doors, Unshown};
 use super::line::Line;
 use super::log::{Way, locked};
 use super::policy::Door;
@@ -66,7 +67,7 @@ pub(crate) async fn serve(door: &Door, names: &Names, stream: TcpStream) -> io::
         IpAddr::V4(address) => names.name(address),
         IpAddr::V6(_) => None,
     };
-    let mut client = Line::tcp(stream);
+    let client = Line::tcp(stream);
     let why: Unconnected = match name {
         Some(name) => match proxy::enter(door, &name, port, Way::Transparent).await {
             Ok(upstream) => return tunnel::run(door, client, upstream).await,
@@ -78,12 +79,31 @@ pub(crate) async fn serve(door: &Door, names: &Names, stream: TcpStream) -> io::
             refusal.into()
         }
     };
-    // Whoever speaks HTTP can read why; others find the connection closed.
-    if port == 80 { client.close_with(&http::Said::unconnected(&why).bytes()).await } else { Ok(()) }
+    told(client, port, &why).await
+}
+
+/// Refuses a connection that one of several calls made, and nothing says which.
+pub(crate) async fn refuse(doors: &[Arc<Door>], names: &Names, stream: TcpStream) -> io::Result<()> {
+    let local = stream.local_addr()?;
+    let name = match local.ip() {
+        IpAddr::V4(address) => names.name(address),
+        IpAddr::V6(_) => None,
+    };
+    let host = name.unwrap_or_else(|| local.ip().to_string());
+    let refusal = Refusal::WhoseCall(host.clone());
+    for door in doors {
+        door.refused(&host, local.port(), Way::Transparent, &refusal);
+    }
+    told(Line::tcp(stream), local.port(), &refusal.into()).await
+}
+
+/// Whoever speaks HTTP can read why; others find the connection closed.
+async fn told(mut client: Line, port: u16, why: &Unconnected) -> io::Result<()> {
+    if port == 80 { client.close_with(&http::Said::unconnected(why).bytes()).await } else { Ok(()) }
 }
 
 /// Answers lookups until it is stopped.
-pub(crate) async fn answer(door: Option<&Door>, names: &Names, socket: &UdpSocket, ports: &[u16]) {
+pub(crate) async fn answer(doors: &Doors, names: &Names, socket: &UdpSocket, ports: &[u16]) {
     let mut query = vec![0; 4096];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut query).await else {
@@ -92,7 +112,7 @@ pub(crate) async fn answer(door: Option<&Door>, names: &Names, socket: &UdpSocke
             continue;
         };
         let answer =
-            query.get(..length).and_then(|query| dns::answer(query, |name| found(door, names, ports, name)));
+            query.get(..length).and_then(|query| dns::answer(query, |name| found(doors, names, ports, name)));
         if let Some(answer) = answer {
             // Whoever is gone needs no answer.
             socket.send_to(&answer, from).await.ok();
@@ -100,15 +120,28 @@ pub(crate) async fn answer(door: Option<&Door>, names: &Names, socket: &UdpSocke
     }
 }
 
-fn found(door: Option<&Door>, names: &Names, ports: &[u16], wanted: &str) -> Answer {
-    let Some(door) = door else { return Answer::Refused };
-    let judged = spelled(wanted).and_then(|name| door.might_pass(&name, ports).map(|()| name));
-    match judged {
-        Ok(name) => names.address(&name).map_or(Answer::Failed, Answer::Found),
+fn found(doors: &Doors, names: &Names, ports: &[u16], wanted: &str) -> Answer {
+    let open = match doors.unshown() {
+        Unshown::Door(door) => vec![door],
+        // An address lets nobody through by itself.
+        Unshown::Several(open) => open,
+        Unshown::Nobody => return Answer::Refused,
+    };
+    let name = match spelled(wanted) {
+        Ok(name) => name,
         Err(refusal) => {
-            let shown = spelled(wanted).unwrap_or_else(|_| shortened(wanted));
-            door.refused(&shown, 0, Way::Lookup, &refusal);
-            Answer::Refused
+            open.iter().for_each(|door| door.refused(&shortened(wanted), 0, Way::Lookup, &refusal));
+            return Answer::Refused;
+        }
+    };
+    let judged: Vec<_> = open.iter().map(|door| (door, door.might_pass(&name, ports))).collect();
+    if judged.iter().any(|(_, judged)| judged.is_ok()) {
+        return names.address(&name).map_or(Answer::Failed, Answer::Found);
+    }
+    for (door, judged) in judged {
+        if let Err(refusal) = judged {
+            door.refused(&name, 0, Way::Lookup, &refusal);
         }
     }
+    Answer::Refused
 }

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use super::Plan;
-use crate::wire::{Access, Depth, Missing, Op};
+use crate::wire::{Access, Depth, Missing, Op, Socket};
 
 impl Plan {
     /// The plan as the first process inside reads it.
@@ -20,6 +20,9 @@ impl Plan {
             bytes.count(strings.len());
             strings.iter().for_each(|string| bytes.text(string));
         }
+        let terminal =
+            self.terminal.map(|one| u64::from(one.rows.max(1)) << 16 | u64::from(one.columns.max(1)));
+        bytes.number(terminal.unwrap_or(0));
         bytes.count(self.limits.len());
         for (resource, soft, hard) in &self.limits {
             [u64::from(*resource), *soft, *hard].into_iter().for_each(|number| bytes.number(number));
@@ -96,6 +99,18 @@ impl Writer {
                 self.number(11);
                 self.text(name);
             }
+            Op::File { path, text } => self.two(12, path, text),
+            Op::Route => self.number(13),
+            Op::Offer { socket, port } => {
+                self.number(14);
+                self.number(match socket {
+                    Socket::Proxy => 0,
+                    Socket::Lookups => 1,
+                    Socket::Transparent => 2,
+                });
+                self.number(u64::from(*port));
+            }
+            Op::Await => self.number(15),
         }
     }
 

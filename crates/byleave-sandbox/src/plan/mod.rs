@@ -5,6 +5,7 @@
 mod encode;
 mod landlock;
 mod mounts;
+mod network;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 pub use landlock::{Landlock, Rule};
+pub(crate) use network::{PROXY_PORT, Wiring};
 
 use crate::confinement::{Confinement, Network};
 use crate::filter::{self, Arch, TooFar};
@@ -24,8 +26,19 @@ use crate::wire::{Op, Part};
 pub struct Command {
     /// The program, then what it is given. Without a slash, the program is looked for in the confinement's `PATH`.
     pub argv: Vec<OsString>,
-    /// What it can read from its standard input.
+    /// What it can read from its standard input. Into a terminal it is typed, and then its end.
     pub stdin: Vec<u8>,
+    /// A terminal of its own in place of pipes: what it prints and what it prints as errors is then one.
+    pub terminal: Option<Terminal>,
+}
+
+/// A terminal, by its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// How many lines.
+    pub rows: u16,
+    /// How many characters in a line.
+    pub columns: u16,
 }
 
 /// The user and the group that a command runs as.
@@ -53,6 +66,9 @@ pub trait Host {
     /// What is at a path, without following a link at its end.
     fn kind(&self, path: &Path) -> Option<Kind>;
 
+    /// Where a path leads in the end, if there is something.
+    fn target(&self, path: &Path) -> Option<PathBuf>;
+
     /// The version of Landlock; zero without.
     fn landlock(&self) -> u32;
 }
@@ -78,6 +94,8 @@ pub struct Plan {
     pub argv: Vec<CString>,
     /// The environment of the program.
     pub environment: Vec<CString>,
+    /// The terminal that it is given.
+    pub terminal: Option<Terminal>,
     /// Limits: resource, value at which it is told, value that it cannot pass.
     pub limits: Vec<(u32, u64, u64)>,
     /// What may be done beneath which paths; `None` where the kernel has no Landlock.
@@ -146,6 +164,7 @@ impl Plan {
             programs: programs(confinement, command)?,
             argv: arguments(command)?,
             environment: confinement.environment.iter().map(variable).collect::<Result<_, _>>()?,
+            terminal: command.terminal,
             limits: resources(&confinement.limits),
             landlock: landlock::rules(files, host)?,
             filter: filter::compile(Arch::HERE)?.bytes(),
@@ -161,10 +180,11 @@ impl Plan {
         self
     }
 
-    /// Of this plan, what is left to do for a command where the place stands: the processes that it sees are its own.
+    /// Of this plan, what is left to do for a command where the place stands: the processes and terminals that it sees are its
+    /// own.
     pub(crate) fn for_command(mut self) -> Self {
         self.part = Part::Command;
-        self.mounts = mounts::processes();
+        self.mounts = mounts::of_a_command();
         self
     }
 
@@ -174,7 +194,18 @@ impl Plan {
         confinement: &Confinement,
         command: &Command,
     ) -> Result<Self, PlanError> {
-        Ok(Self { programs: programs(confinement, command)?, argv: arguments(command)?, ..self.clone() })
+        let (programs, argv) = (programs(confinement, command)?, arguments(command)?);
+        Ok(Self { programs, argv, terminal: command.terminal, ..self.clone() })
+    }
+
+    /// This plan with these variables in the environment, whatever stood there by their names.
+    pub(crate) fn with_variables(mut self, variables: &[(&str, String)]) -> Result<Self, PlanError> {
+        for (name, value) in variables {
+            let begin = format!("{name}=");
+            self.environment.retain(|one| !one.to_bytes().starts_with(begin.as_bytes()));
+            self.environment.push(text(begin + value, "the environment")?);
+        }
+        Ok(self)
     }
 }
 

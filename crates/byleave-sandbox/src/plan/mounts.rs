@@ -14,7 +14,7 @@ use crate::wire::{Access, Depth, Missing, Op, SLOTS};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Where others leave sockets, logs, disks and backups: hidden in every confinement, where they exist.
-const HIDDEN_EVERYWHERE: [&str; 10] = [
+pub(super) const HIDDEN_EVERYWHERE: [&str; 10] = [
     "/run",
     "/mnt",
     "/media",
@@ -50,8 +50,14 @@ pub(super) fn program(
     Ok(program.ops)
 }
 
+/// The steps that show a command of a session its own terminals and processes.
+pub(super) fn of_a_command() -> Vec<Op<CString>> {
+    let place = Op::Attach { slot: 0, path: c"/dev/pts".into(), missing: Missing::Fault };
+    [vec![Op::Terminals { slot: 0 }, place], processes()].concat()
+}
+
 /// The steps that show a command its own processes.
-pub(super) fn processes() -> Vec<Op<CString>> {
+fn processes() -> Vec<Op<CString>> {
     vec![Op::Processes { slot: 0 }, Op::Attach { slot: 0, path: c"/proc".into(), missing: Missing::Fault }]
 }
 

@@ -14,6 +14,10 @@ impl Host for Told {
         self.0.get(path).copied()
     }
 
+    fn target(&self, path: &Path) -> Option<PathBuf> {
+        (self.kind(path)? == Kind::Link).then(|| "/run/systemd/resolve/stub-resolv.conf".into())
+    }
+
     fn landlock(&self) -> u32 {
         7
     }
@@ -77,7 +81,7 @@ fn confinement(files: Files) -> Confinement {
 }
 
 fn plan(files: Files, host: &Told) -> Result<Plan, PlanError> {
-    let command = Command { argv: vec!["bash".into(), "-c".into(), "true".into()], stdin: Vec::new() };
+    let command = Command { argv: vec!["bash".into(), "-c".into(), "true".into()], ..Command::default() };
     Plan::new(&confinement(files), &command, Identity { uid: 1000, gid: 100 }, host)
 }
 
@@ -236,4 +240,38 @@ fn what_is_written_is_what_is_read() {
         while cut.number().is_some() {}
         assert_eq!(cut.text(), None);
     }
+}
+
+// req: E7
+#[test]
+fn a_served_network_is_waited_for_last_and_its_files_cannot_be_written() {
+    let wiring = Wiring { ports: vec![80, 443], authorities: Some("PEM".into()) };
+    let with = |host: &Told, files: Files| {
+        let plan = plan(files.clone(), host).unwrap();
+        plan.with_wiring(&wiring, &files, host).unwrap()
+    };
+    let plan = with(&host(&["/home/me/ws/", "/etc/resolv.conf"]), files());
+    assert_eq!(plan.mounts.last(), Some(&Op::Await));
+    assert_eq!(plan.offers().count(), 4);
+    let written = last(&plan, |op| matches!(op, Op::File { .. }));
+    let sealed = at(&plan, held(c"/dev/byleave", Access::Mask));
+    assert!(at(&plan, attached(c"/dev/byleave")) < written && written < sealed);
+    assert_eq!(last(&plan, attached(c"/dev/byleave")), sealed + 1);
+    let resolver = at(&plan, attached(c"/etc/resolv.conf"));
+    assert_eq!(at(&plan, held(c"/dev/byleave/resolv.conf", Access::Mask)) + 1, resolver);
+    // Where it leads into something hidden, that is uncovered for it, unless it holds something that is kept.
+    let linked = ["/home/me/ws/", "/run/ws/", "/etc/resolv.conf@"];
+    let stub = c"/run/systemd/resolve/stub-resolv.conf";
+    let plan = with(&host(&linked), files());
+    assert_eq!(plan.mounts.iter().filter(|op| attached_any(op, c"/run")).count(), 2);
+    assert!(last(&plan, attached(c"/run")) < at(&plan, attached(stub)));
+    let kept = Files { cwd: "/run/ws".into(), writable: vec!["/run/ws".into()], ..Files::default() };
+    let plan = with(&host(&linked), kept);
+    assert!(at(&plan, attached(c"/run")) < at(&plan, attached(c"/run/ws")));
+    assert_eq!(last(&plan, attached(c"/run")), at(&plan, attached(c"/run")), "nothing covers the workspace");
+    // What stood in the environment by the same names is gone.
+    let variables = wiring.variables("http://127.0.0.1:3128");
+    let plan = plan.with_variables(&[("PATH", "/x".into())]).unwrap().with_variables(&variables).unwrap();
+    assert_eq!(plan.environment.iter().filter(|one| one.to_bytes().starts_with(b"PATH=")).count(), 1);
+    assert!(plan.environment.contains(&c"GIT_SSL_CAINFO=/dev/byleave/authorities.pem".into()));
 }

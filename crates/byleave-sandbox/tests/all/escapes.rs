@@ -163,7 +163,7 @@ fn supervise() {
     }
     let tripwire = Tripwire::set(&confinement.files.writable).unwrap();
     let confined =
-        Confined { argv: vec!["/bin/bash".into(), "-c".into(), command.into()], stdin: Vec::new() };
+        Confined { argv: vec!["/bin/bash".into(), "-c".into(), command.into()], ..Confined::default() };
     let run_as = match rustix::process::geteuid().as_raw() {
         0 => RunAs::User(Identity { uid: UID, gid: UID }),
         _ => RunAs::Caller,

@@ -23,7 +23,7 @@ pub(crate) fn confinement(workspace: &std::path::Path) -> Confinement {
 }
 
 pub(crate) fn bash(script: &str) -> Command {
-    Command { argv: vec!["bash".into(), "-c".into(), script.into()], stdin: Vec::new() }
+    Command { argv: vec!["bash".into(), "-c".into(), script.into()], ..Command::default() }
 }
 
 fn run(script: &str, change: impl Fn(&mut Confinement)) -> Outcome {
@@ -83,10 +83,10 @@ fn a_command_ends_as_it_ends_and_its_output_is_kept_up_to_the_limit() {
     let flood = run("head -c 3000000 /dev/zero", |confinement| confinement.limits.output = 1000);
     assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped), (1000, 2_999_000));
     let workspace = tempfile::tempdir().unwrap();
-    let nothing = Command { argv: vec!["no-such-program".into()], stdin: Vec::new() };
+    let nothing = Command { argv: vec!["no-such-program".into()], ..Command::default() };
     let outcome = launch::run(&confinement(workspace.path()), &nothing).unwrap();
     assert_eq!(outcome.status, Status::NotStarted(2));
-    let cat = Command { argv: vec!["cat".into()], stdin: vec![b'x'; 300_000] };
+    let cat = Command { argv: vec!["cat".into()], stdin: vec![b'x'; 300_000], ..Command::default() };
     let outcome = launch::run(&confinement(workspace.path()), &cat).unwrap();
     assert_eq!(outcome.stdout.bytes, cat.stdin);
     // Ignored signals are not passed on: a Rust program ignores SIGPIPE.

@@ -12,8 +12,12 @@
 
 mod cost;
 mod escapes;
+mod escapes_own;
 mod granted;
 mod launch;
+mod lived;
 mod net;
+mod online;
 mod session;
+mod terminal;
 mod user;

@@ -6,5 +6,5 @@ mod lookups;
 mod namespace;
 mod passes;
 mod proxy;
-mod tls;
-mod world;
+pub(crate) mod tls;
+pub(crate) mod world;

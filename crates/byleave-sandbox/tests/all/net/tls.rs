@@ -14,16 +14,16 @@ use tokio_rustls::TlsAcceptor;
 use super::world::{Keeper, Proxy, curl, door, said, serve_one};
 
 /// A server of HTTPS that is `a.example`, and remembers.
-struct Secure {
-    port: u16,
+pub(crate) struct Secure {
+    pub(crate) port: u16,
     certificate: rcgen::Certificate,
     pem: tempfile::NamedTempFile,
-    seen: Arc<Mutex<String>>,
-    connections: Arc<AtomicUsize>,
+    pub(crate) seen: Arc<Mutex<String>>,
+    pub(crate) connections: Arc<AtomicUsize>,
 }
 
 impl Secure {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["a.example".to_owned(), "b.example".to_owned()]).unwrap();
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
@@ -51,7 +51,7 @@ impl Secure {
         Self { port, certificate: cert, pem, seen, connections }
     }
 
-    fn trusting(&self) -> ClientConfig {
+    pub(crate) fn trusting(&self) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.der().clone()).unwrap();
         trusting(roots)

@@ -397,11 +397,9 @@ impl Store {
                 self.forget_key(*call);
                 self.scrub()
             }
-            Deed::Halt { .. }
-            | Deed::Lift
-            | Deed::Revoke { .. }
-            | Deed::Open(_)
-            | Deed::Waive { .. } => Ok(true),
+            Deed::Halt { .. } | Deed::Lift | Deed::Revoke { .. } | Deed::Open(_) | Deed::Waive { .. } => {
+                Ok(true)
+            }
         }
     }
 

@@ -237,7 +237,8 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
     confinement.limits.wall = Duration::from_secs(5);
     (confinement.limits.pids, confinement.limits.file) = (64, 16 << 20);
     let tripwire = Tripwire::set(&confinement.files.writable).map_err(|error| error.to_string())?;
-    let command = Confined { argv: vec!["/bin/bash".into(), "-c".into(), text.into()], stdin: Vec::new() };
+    let command =
+        Confined { argv: vec!["/bin/bash".into(), "-c".into(), text.into()], ..Confined::default() };
     let outcome = launch::start(&confinement, &command, RunAs::Caller).and_then(|running| running.finish());
     let outcome = outcome.map_err(|error| error.to_string())?;
     tripwire.spring().map_err(|error| error.to_string())?;

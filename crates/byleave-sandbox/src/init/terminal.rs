@@ -1,0 +1,30 @@
+//! A terminal for the command, made on the terminals of its own place: no terminal of the machine is ever in its reach.
+
+use super::sys::{O_CLOEXEC, ask};
+use crate::kernel::{Errno, answer, fd_arg, fd_of, number, numbers, syscall, text_arg};
+
+const O_RDWR_NOCTTY: usize = 2 | 0o400;
+const AT_FDCWD: usize = fd_arg(-100);
+
+/// Both ends of a new terminal, the outer one first. The size is its rows, then its columns in the lower half.
+pub(super) fn open(size: u32) -> Result<(i32, i32), Errno> {
+    const TIOCSPTLCK: usize = 0x4004_5431;
+    const TIOCGPTPEER: usize = 0x5441;
+    const TIOCSWINSZ: usize = 0x5414;
+    let flags = O_RDWR_NOCTTY | O_CLOEXEC;
+    let outer = ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/dev/pts/ptmx"), flags, 0, 0, 0])?;
+    let unlocked = 0i32;
+    ask!(number::IOCTL, [outer, TIOCSPTLCK, (&raw const unlocked) as usize, 0, 0, 0])?;
+    let inner = numbers(number::IOCTL, [outer, TIOCGPTPEER, flags, 0, 0, 0])?;
+    // `struct winsize`: rows and columns, then two numbers that nobody uses.
+    let [low, high, rows_low, rows_high] = size.to_le_bytes();
+    let size = [u16::from_le_bytes([rows_low, rows_high]), u16::from_le_bytes([low, high]), 0, 0];
+    ask!(number::IOCTL, [outer, TIOCSWINSZ, size.as_ptr() as usize, 0, 0, 0])?;
+    Ok((fd_of(outer)?, fd_of(inner)?))
+}
+
+/// Makes a terminal the one that controls this session, which has none.
+pub(super) fn control(terminal: i32) -> Result<(), Errno> {
+    const TIOCSCTTY: usize = 0x540e;
+    numbers(number::IOCTL, [fd_arg(terminal), TIOCSCTTY, 0, 0, 0, 0]).map(drop)
+}

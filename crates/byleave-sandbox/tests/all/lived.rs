@@ -1,0 +1,289 @@
+//! Sessions as they are lived in: side by side, with servers and background jobs, for thousands of calls.
+//!
+//! The long form: `cargo nextest run -p byleave-sandbox --run-ignored only lived:: --no-capture`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use byleave_sandbox::confinement::Network;
+use byleave_sandbox::launch::{Outcome, RunAs, Session, Status, Uplink};
+use byleave_sandbox::plan::{Command, Terminal};
+
+use crate::launch::{bash, confinement, text};
+use crate::net::world::{Keeper, Server, door};
+use crate::online::runtime;
+use crate::user::unprivileged;
+
+fn finished(session: &Session, script: &str) -> Outcome {
+    session.start(&bash(script)).unwrap().finish().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn told(session: &Session, script: &str) -> String {
+    let outcome = finished(session, script);
+    text(&outcome.stdout) + &text(&outcome.stderr)
+}
+
+const SERVER: &str = "python3 -c 'import socket
+s = socket.create_server((\"127.0.0.1\", 7001))
+open(\"up\", \"w\").close()
+while True: s.accept()[0].send(b\"served\")'";
+const CLIENT: &str = "until [ -e up ]; do sleep 0.01; done; exec 3<>/dev/tcp/127.0.0.1/7001 && head -c 6 <&3";
+
+// req: E2
+#[test]
+fn two_sessions_in_one_workspace_share_its_files_and_nothing_else() {
+    if !unprivileged("lived::two_sessions_in_one_workspace_share_its_files_and_nothing_else") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let open = |parked| Session::open(confinement(workspace.path()), RunAs::Caller, parked).unwrap();
+    let (one, other) = (open(0), open(2));
+    // At the same time, in the same files.
+    std::thread::scope(|scope| {
+        for (session, name) in [(&one, "one"), (&other, "other")] {
+            scope.spawn(move || {
+                for n in 0..30 {
+                    let script = format!("echo {name} {n} >> both; echo {n} > {name}; cat {name}");
+                    assert_eq!(told(session, &script), format!("{n}\n"));
+                }
+            });
+        }
+    });
+    let both = fs::read_to_string(workspace.path().join("both")).unwrap();
+    assert_eq!((both.matches("one").count(), both.matches("other").count()), (30, 30));
+    // Neither finds the other's temporary files, loopback, shared memory or names of sockets.
+    finished(&one, "echo x > /tmp/mine; echo x > /dev/shm/mine");
+    assert_eq!(told(&other, "cat /tmp/mine /dev/shm/mine 2>/dev/null | wc -l"), "0\n");
+    let server = one.start(&bash(SERVER)).unwrap();
+    assert_eq!(told(&one, CLIENT), "served");
+    assert_ne!(finished(&other, CLIENT).status, Status::Exited(0));
+    let listen =
+        "python3 -c 'import socket,time\ns = socket.socket(socket.AF_UNIX)\ns.bind(\"\\0name\"); s.listen()
+open(\"named\", \"w\").close(); time.sleep(60)'";
+    let named = one.start(&bash(listen)).unwrap();
+    let reach = "until [ -e named ]; do sleep 0.01; done
+python3 -c 'import socket\nsocket.socket(socket.AF_UNIX).connect(\"\\0name\")' 2>/dev/null || echo no";
+    assert_eq!(told(&other, reach), "no\n");
+    // One ends, the other goes on.
+    drop((server, named));
+    drop(one);
+    assert_eq!(told(&other, "cat one"), "29\n");
+}
+
+// req: E2
+#[test]
+fn background_jobs_end_with_their_command_and_a_server_of_its_own_goes_on() {
+    if !unprivileged("lived::background_jobs_end_with_their_command_and_a_server_of_its_own_goes_on") {
+        return;
+    }
+    let runtime = runtime();
+    let host = runtime.block_on(Server::hello());
+    for parked in [0, 2] {
+        let workspace = tempfile::tempdir().unwrap();
+        let mut served = confinement(workspace.path());
+        served.network = Network::Proxied;
+        let session = Session::open_through(served, RunAs::Caller, parked, Uplink::new().unwrap()).unwrap();
+        let start = |script: &str| {
+            session.start_through(&bash(script), door(Keeper::granting(&["a.example"]))).unwrap()
+        };
+        let told = |script: &str| text(&start(script).finish().unwrap().stdout);
+        // In the background of a command, however well hidden: gone with it, and nobody waits for it.
+        let began = Instant::now();
+        let hidden = format!(
+            "({SERVER}) & (setsid nohup {SERVER} > /dev/null 2>&1 &) ; disown -a; until [ -e up ]; do sleep 0.01; done; echo on"
+        );
+        assert_eq!(told(&hidden), "on\n");
+        assert!(began.elapsed() < Duration::from_secs(20));
+        assert_eq!(told("exec 3<>/dev/tcp/127.0.0.1/7001 && echo there"), "", "parked {parked}");
+        fs::remove_file(workspace.path().join("up")).unwrap();
+        // As a command of its own: there for the next ones, which reach hosts besides.
+        let server = start(SERVER);
+        let client = format!("{CLIENT}; curl -sS http://a.example:{}/", host.port);
+        for _ in 0..3 {
+            assert_eq!(told(&client), "servedhello\n", "parked {parked}");
+        }
+        let stopper = server.stopper().unwrap();
+        stopper.stop().unwrap();
+        assert_eq!(server.finish().unwrap().status, Status::Signalled(9));
+        assert_eq!(told("exec 3<>/dev/tcp/127.0.0.1/7001 && echo there"), "", "parked {parked}");
+    }
+}
+
+/// What this process holds, and what is beneath it.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    descriptors: BTreeMap<String, usize>,
+    threads: usize,
+    processes: BTreeMap<String, usize>,
+    /// How many namespaces of each kind those processes are in.
+    namespaces: BTreeMap<String, usize>,
+    mounts: usize,
+    files: BTreeSet<String>,
+}
+
+impl Held {
+    fn now(workspace: &Path) -> Self {
+        let beneath = beneath();
+        let mut processes = BTreeMap::new();
+        let mut namespaces: BTreeSet<String> = BTreeSet::new();
+        for pid in &beneath {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            *processes.entry(name.trim().to_owned()).or_default() += 1;
+            let links = fs::read_dir(format!("/proc/{pid}/ns")).into_iter().flatten().flatten();
+            namespaces.extend(
+                links.filter_map(|link| Some(fs::read_link(link.path()).ok()?.display().to_string())),
+            );
+        }
+        let kind = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
+        let mut descriptors = BTreeMap::new();
+        for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
+            let to = fs::read_link(entry.path()).map(|to| to.display().to_string()).unwrap_or_default();
+            *descriptors.entry(kind(&to)).or_default() += 1;
+        }
+        let mut kinds = BTreeMap::new();
+        namespaces.iter().for_each(|name| *kinds.entry(kind(name)).or_default() += 1);
+        Self {
+            descriptors,
+            threads: fs::read_dir("/proc/self/task").unwrap().count(),
+            processes,
+            namespaces: kinds,
+            mounts: fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count(),
+            files: fs::read_dir(workspace)
+                .unwrap()
+                .flatten()
+                .map(|one| one.path().display().to_string())
+                .collect(),
+        }
+    }
+
+    /// The same as before, once what is on its way has come about: a pool is filled behind the back of who uses it.
+    fn comes_back_to(before: &Self, workspace: &Path, what: &str) {
+        let began = Instant::now();
+        loop {
+            let now = Self::now(workspace);
+            if now == *before {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}: {before:#?} became {now:#?}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The processes beneath this one, by whom they were begun.
+fn beneath() -> BTreeSet<u32> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        if let Some(parent) = rest.split(' ').nth(1).and_then(|parent| parent.parse::<u32>().ok()) {
+            parents.push((pid, parent));
+        }
+    }
+    let mut found = BTreeSet::from([std::process::id()]);
+    loop {
+        let next: BTreeSet<u32> =
+            parents.iter().filter(|(_, parent)| found.contains(parent)).map(|(pid, _)| *pid).collect();
+        let known = found.len();
+        found.extend(next);
+        if found.len() == known {
+            found.remove(&std::process::id());
+            return found;
+        }
+    }
+}
+
+/// So many calls one after the other, of every kind there is, and then everything is as it was.
+fn live(calls: usize) {
+    let runtime = runtime();
+    let host = runtime.block_on(Server::hello());
+    let workspace = tempfile::tempdir().unwrap();
+    let mut served = confinement(workspace.path());
+    served.network = Network::Proxied;
+    served.limits.wall = Duration::from_secs(30);
+    let uplink = Uplink::on(runtime.handle().clone()).unwrap().with_ports([host.port]);
+    let curl = format!("curl -sS http://a.example:{}/", host.port);
+    let transparent = format!("curl -sS --noproxy '*' http://a.example:{}/", host.port);
+    let refused = format!("curl -sS http://b.example:{}/ -o /dev/null", host.port);
+    let scripts = [
+        "true",
+        "sleep 4646 & true",
+        "echo x > /tmp/x; rm /tmp/x",
+        &curl,
+        &transparent,
+        &refused,
+        "kill -9 $$",
+    ];
+    let call = |session: &Session, n: usize| {
+        let mut command = bash(scripts[n % scripts.len()]);
+        match n % 11 {
+            3 => command.terminal = Some(Terminal { rows: 24, columns: 80 }),
+            5 => command = Command { argv: vec!["no-such-program".into()], ..Command::default() },
+            _ => {}
+        }
+        let running = session.start_through(&command, door(Keeper::granting(&["a.example"]))).unwrap();
+        // Now and then somebody loses interest.
+        if n % 13 == 7 {
+            return drop(running);
+        }
+        running.finish().unwrap_or_else(|error| panic!("{error}"));
+    };
+    // What is made once and kept is made by now.
+    let open = |parked| {
+        let session = Session::open_through(served.clone(), RunAs::Caller, parked, uplink.clone());
+        session.unwrap_or_else(|error| panic!("{error}"))
+    };
+    call(&open(0), 0);
+    let outside = || fs::read_to_string("/proc/mounts").unwrap().lines().count();
+    let (empty, mounts) = (Held::now(workspace.path()), outside());
+    let began = Instant::now();
+    for parked in [0, 2] {
+        let session = open(parked);
+        (0..8).for_each(|n| call(&session, n));
+        let calls = calls / 2;
+        // At rest: the first process of the session, and those that wait ready.
+        let at_rest = 1 + usize::try_from(parked).unwrap();
+        while beneath().len() != at_rest {
+            assert!(began.elapsed() < Duration::from_secs(30), "{:?}", Held::now(workspace.path()));
+        }
+        let before = loop {
+            let (one, again) = (Held::now(workspace.path()), Held::now(workspace.path()));
+            if one == again {
+                break one;
+            }
+        };
+        (0..calls).for_each(|n| call(&session, n));
+        Held::comes_back_to(&before, workspace.path(), "calls in a session");
+        drop(session);
+        Held::comes_back_to(&empty, workspace.path(), "a session");
+    }
+    println!(
+        "{calls} calls in {:.1} s, {:.2} ms each; the host answered {} connections; nothing is left",
+        began.elapsed().as_secs_f64(),
+        began.elapsed().as_secs_f64() * 1e3 / calls as f64,
+        host.connections()
+    );
+    assert_eq!(outside(), mounts);
+}
+
+// req: E2
+#[test]
+fn hundreds_of_calls_leave_nothing_behind() {
+    if unprivileged("lived::hundreds_of_calls_leave_nothing_behind") {
+        live(300);
+    }
+}
+
+// req: E2
+#[test]
+#[ignore = "takes minutes"]
+fn ten_thousand_calls_leave_nothing_behind() {
+    if unprivileged("lived::ten_thousand_calls_leave_nothing_behind") {
+        live(10_000);
+    }
+}

@@ -1,0 +1,336 @@
+//! A sandbox whose network is served: from a real command through the sockets made inside to a server that stands for a host.
+//!
+//! Needs curl and python3.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave_sandbox::confinement::{Confinement, Network};
+use byleave_sandbox::launch::{
+    self, LaunchError, Outcome, RunAs, Running, Session, Status, Unserved, Uplink,
+};
+use byleave_sandbox::net::credential::{Credential, Over};
+use byleave_sandbox::net::intercept::Interception;
+use byleave_sandbox::net::policy::Door;
+use byleave_sandbox::plan::Command;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::launch::{bash, confinement, text};
+use crate::net::tls::Secure;
+use crate::net::world::{Keeper, Server, door, door_of};
+use crate::user::unprivileged;
+
+/// How a command is run: by itself, in a session, in a session with some waiting ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Means {
+    OneShot,
+    Session,
+    Pool,
+}
+
+pub(crate) const ALL: [Means; 3] = [Means::OneShot, Means::Session, Means::Pool];
+
+/// A place to run commands in whose network is served.
+pub(crate) struct Online {
+    workspace: TempDir,
+    confinement: Confinement,
+    uplink: Uplink,
+    session: Option<Session>,
+}
+
+impl Online {
+    pub(crate) fn new(means: Means, uplink: Uplink) -> Self {
+        let workspace = tempfile::tempdir().unwrap();
+        let mut confinement = confinement(workspace.path());
+        confinement.network = Network::Proxied;
+        confinement.limits.wall = Duration::from_secs(60);
+        confinement.environment.insert("HTTPS_PROXY".into(), "http://proxy.of.the.host:1".into());
+        let open = |parked| Session::open_through(confinement.clone(), RunAs::Caller, parked, uplink.clone());
+        let session = match means {
+            Means::OneShot => None,
+            Means::Session => Some(open(0)),
+            Means::Pool => Some(open(2)),
+        };
+        let session = session.map(|session| session.unwrap_or_else(|error| panic!("{error}")));
+        Self { workspace, confinement, uplink, session }
+    }
+
+    /// Its workspace.
+    pub(crate) fn path(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    pub(crate) fn begin(&self, command: &Command, door: Door) -> Running {
+        let started = match &self.session {
+            Some(session) => session.start_through(command, door),
+            None => launch::start_through(&self.confinement, command, RunAs::Caller, &self.uplink, door),
+        };
+        started.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) fn start(&self, script: &str, door: Door) -> Running {
+        self.begin(&bash(script), door)
+    }
+
+    pub(crate) fn run(&self, script: &str, door: Door) -> Outcome {
+        self.start(script, door).finish().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// What a script prints, with its errors after it.
+    pub(crate) fn told(&self, script: &str, door: Door) -> String {
+        let outcome = self.run(script, door);
+        text(&outcome.stdout) + &text(&outcome.stderr)
+    }
+}
+
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// What was decided, a line each.
+pub(crate) fn lines(outcome: &Outcome) -> Vec<String> {
+    let given = |given| if given { "given" } else { "refused" };
+    let decisions = outcome.reached.decisions.iter();
+    decisions.map(|one| format!("{} {} {}", one.way, one.host, given(one.given))).collect()
+}
+
+// req: E7
+#[test]
+fn a_command_reaches_what_was_granted_whichever_way_and_is_told_what_was_not() {
+    if !unprivileged("online::a_command_reaches_what_was_granted_whichever_way_and_is_told_what_was_not") {
+        return;
+    }
+    let runtime = runtime();
+    let server = runtime.block_on(Server::hello());
+    let port = server.port;
+    for (means, own) in
+        [(Means::OneShot, true), (Means::OneShot, false), (Means::Session, true), (Means::Pool, false)]
+    {
+        let uplink = if own { Uplink::new() } else { Uplink::on(runtime.handle().clone()) };
+        let online = Online::new(means, uplink.unwrap().with_ports([80, port]));
+        let script = format!(
+            "get() {{ curl -sS --max-time 20 \"$@\" 2>&1; }}
+            get http://a.example:{port}/; get --proxytunnel http://a.example:{port}/; get --noproxy '*' http://a.example:{port}/
+            get http://b.example:{port}/; get --noproxy '*' http://b.example:{port}/
+            get --noproxy '*' http://198.18.9.9/; get --noproxy '*' http://192.0.2.1/
+            cat /etc/resolv.conf; echo x > /etc/resolv.conf; echo $HTTPS_PROXY$NO_PROXY"
+        );
+        for _ in 0..2 {
+            let outcome = online.run(&script, door(Keeper::granting(&["a.example"])));
+            let told = text(&outcome.stdout);
+            let told: Vec<&str> = told.lines().collect();
+            assert_eq!(told[..3], ["hello"; 3], "{means:?} {told:?}");
+            let refused = format!("blocked by policy: `b.example:{port}` is not granted: no rule allows it");
+            assert_eq!(told[3], refused, "{means:?}");
+            assert_eq!(told[4], "curl: (6) Could not resolve host: b.example");
+            assert_eq!(told[5], "blocked by policy: 198.18.9.9 belongs to no name: connect by name");
+            assert!(told[6].contains("curl: (7)"), "{told:?}");
+            assert_eq!(told[7], "nameserver 127.0.0.1");
+            assert!(
+                told[8].starts_with("http://") && told[8].ends_with("127.0.0.1:3128localhost,127.0.0.1,::1")
+            );
+            assert!(text(&outcome.stderr).contains("/etc/resolv.conf: "), "{}", text(&outcome.stderr));
+            assert_eq!(
+                lines(&outcome),
+                [
+                    "http a.example given",
+                    "connect a.example given",
+                    "transparent a.example given",
+                    "http b.example refused",
+                    "lookup b.example refused",
+                    "transparent 198.18.9.9 refused"
+                ],
+                "{means:?}"
+            );
+            let given = outcome.reached.decisions.first().unwrap();
+            assert!(given.sent > 50 && given.received > 40, "{given:?}");
+        }
+    }
+    assert_eq!(server.connections(), 4 * 2 * 3);
+}
+
+// req: E7
+#[test]
+fn what_a_person_grants_for_one_call_is_refused_in_the_next() {
+    if !unprivileged("online::what_a_person_grants_for_one_call_is_refused_in_the_next") {
+        return;
+    }
+    let runtime = runtime();
+    let server = runtime.block_on(Server::hello());
+    for means in ALL {
+        let online = Online::new(means, Uplink::new().unwrap().with_ports([server.port]));
+        let script = format!(
+            "curl -sS http://b.example:{0}/; curl -sS --noproxy '*' http://b.example:{0}/ || echo closed",
+            server.port
+        );
+        let keeper = |says| Arc::new(Keeper { asks: vec!["b.example"], says, ..Keeper::default() });
+        let (yes, no, nobody) = (keeper(None), keeper(Some("not today")), Arc::new(Keeper::default()));
+        assert_eq!(online.told(&script, door_of(Arc::clone(&yes))), "hello\nhello\n");
+        let told = online.told(&script, door_of(Arc::clone(&no)));
+        assert!(told.contains("is not granted: not today") && told.contains("closed"), "{means:?} {told}");
+        let told = online.told(&script, door_of(nobody));
+        assert!(told.contains("no rule allows it") && told.contains("Could not resolve"), "{means:?} {told}");
+        for keeper in [yes, no] {
+            assert_eq!(*keeper.asked.lock().unwrap(), ["b.example"], "once a call");
+        }
+    }
+}
+
+// req: E7
+#[test]
+fn commands_at_once_have_their_own_doors_and_what_shows_no_pass_is_nobodys() {
+    if !unprivileged("online::commands_at_once_have_their_own_doors_and_what_shows_no_pass_is_nobodys") {
+        return;
+    }
+    let runtime = runtime();
+    let server = runtime.block_on(Server::hello());
+    for means in [Means::Session, Means::Pool] {
+        let online = Online::new(means, Uplink::new().unwrap().with_ports([80, server.port]));
+        let slow = online.start(
+            &format!(
+                "touch up; until [ -e done ]; do sleep 0.01; done; curl -sS http://a.example:{}/",
+                server.port
+            ),
+            door(Keeper::granting(&["a.example"])),
+        );
+        let script = format!(
+            "until [ -e up ]; do sleep 0.01; done; curl -sS http://a.example:{0}/; curl -sS http://b.example:{0}/
+            curl -sS --noproxy '*' http://a.example/; curl -sS --noproxy '*' http://b.example/; touch done",
+            server.port
+        );
+        let outcome = online.run(&script, door(Keeper::granting(&["b.example"])));
+        let told = text(&outcome.stdout);
+        assert!(told.contains("`a.example:") && told.contains("hello\n"), "{means:?} {told}");
+        assert_eq!(told.matches("nothing says which of them wants").count(), 2, "{told}");
+        let slow = slow.finish().unwrap();
+        assert_eq!(text(&slow.stdout), "hello\n");
+        let refused = ["transparent a.example refused", "transparent b.example refused"];
+        assert_eq!(lines(&slow), [refused[0], refused[1], "http a.example given"]);
+        assert_eq!(
+            lines(&outcome),
+            ["http a.example refused", "http b.example given", refused[0], refused[1]]
+        );
+        // Alone again, it is known whose it is.
+        let alone = format!("curl -sS --noproxy '*' http://b.example:{}/", server.port);
+        assert_eq!(online.told(&alone, door(Keeper::granting(&["b.example"]))), "hello\n");
+        // Without a pass, or with the pass of a call that is over, the proxy is shut.
+        let bare = format!(
+            "curl -sS -x http://127.0.0.1:3128 http://b.example:{}/ -o /dev/null -w '%{{http_code}}'",
+            server.port
+        );
+        assert_eq!(online.told(&bare, door(Keeper::granting(&["b.example"]))), "407");
+        online.run("echo $http_proxy > old", door(Keeper::default()));
+        let old = bare.replace("http://127.0.0.1:3128", "$(cat old)");
+        assert_eq!(online.told(&old, door(Keeper::granting(&["b.example"]))), "407");
+    }
+}
+
+// req: E7
+#[test]
+fn a_credential_is_used_and_never_inside() {
+    if !unprivileged("online::a_credential_is_used_and_never_inside") {
+        return;
+    }
+    let runtime = runtime();
+    let server = runtime.block_on(Secure::start());
+    let interception = Arc::new(Interception::towards(server.trusting()).unwrap());
+    let port = server.port;
+    for means in ALL {
+        server.seen.lock().unwrap().clear();
+        let uplink = Uplink::new().unwrap().with_ports([port]).intercepting(Arc::clone(&interception));
+        let online = Online::new(means, uplink);
+        let door = || {
+            let credential =
+                Credential::new("a.example", port, Over::Tls, "Authorization", "Bearer hunter2").unwrap();
+            door(Keeper::granting(&["a.example"]))
+                .with_credentials(vec![credential], Some(Arc::clone(&interception)))
+                .unwrap()
+        };
+        let script = format!(
+            "curl -sS --max-time 20 https://a.example:{port}/ && curl -sS --noproxy '*' https://a.example:{port}/ &&
+            python3 -c 'import urllib.request as u; print(u.urlopen(\"https://a.example:{port}/\").read().decode(), end=\"\")' &&
+            grep -c BEGIN $SSL_CERT_FILE | sed 's/^1$/only ours/;s/^[0-9]*$/many/'"
+        );
+        let outcome = online.run(&script, door());
+        let told = text(&outcome.stdout) + &text(&outcome.stderr);
+        assert!(told.starts_with("hello\nhello\nhello\n"), "{means:?} {told}");
+        let seen = server.seen.lock().unwrap().clone();
+        assert_eq!(seen.matches("authorization: Bearer hunter2").count(), 3, "{seen}");
+        assert!(
+            outcome.reached.decisions.iter().all(|one| one.credential && one.given),
+            "{:?}",
+            outcome.reached
+        );
+        assert!(!format!("{outcome:?}").contains("hunter2"));
+        // Everything that can be read inside: variables, processes, their memory, files that are not the system's.
+        let search = format!(
+            "curl -sS -D head https://a.example:{port}/ > body; export A=b; env; cat head body
+            for p in /proc/[0-9]*; do cat $p/environ $p/cmdline $p/mem $p/maps $p/stack; ls -l $p/fd; done 2>&1 | tr '\\0' ' '
+            find / -xdev -newer /proc/1 -type f -size -1M -print0 2>/dev/null | xargs -0 cat 2>/dev/null
+            cat /dev/byleave/* /tmp/* /dev/shm/* ./* /proc/net/* 2>/dev/null; true"
+        );
+        let told = online.told(&search, door());
+        assert!(told.contains("A=b") && told.contains("hello"), "{told}");
+        let secret = ["hunter", "2"].concat();
+        assert!(!told.replace(&search, "").contains(&secret), "{means:?}: the credential is inside");
+        assert!(!told.contains("PRIVATE KEY"), "{means:?}: the key of the authority is inside");
+    }
+}
+
+// req: E7
+#[test]
+fn who_cannot_serve_starts_nothing() {
+    if !unprivileged("online::who_cannot_serve_starts_nothing") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let mut confinement = confinement(workspace.path());
+    confinement.network = Network::Proxied;
+    let touch = bash("touch ran");
+    let refused = |error: LaunchError| {
+        assert!(matches!(error, LaunchError::Unserved(_)), "{error}");
+        assert!(!workspace.path().join("ran").exists());
+        error.to_string()
+    };
+    assert!(refused(launch::run(&confinement, &touch).unwrap_err()).contains("through an uplink"));
+    refused(Session::open(confinement.clone(), RunAs::Caller, 0).unwrap_err());
+    let one_thread = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert!(matches!(Uplink::on(one_thread.handle().clone()), Err(Unserved::OneThread)));
+    // A runtime without a network cannot serve.
+    let bare = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    assert!(matches!(Uplink::on(bare.handle().clone()), Err(Unserved::Idle)));
+    let start = |uplink: &Uplink, door: Door| {
+        launch::start_through(&confinement, &touch, RunAs::Caller, uplink, door).map(drop).unwrap_err()
+    };
+    // One that has ended since then cannot either.
+    let ended = runtime();
+    let uplink = Uplink::on(ended.handle().clone()).unwrap();
+    ended.shutdown_background();
+    refused(start(&uplink, door(Keeper::default())));
+    // Certificates that nobody inside would trust.
+    let roots =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+    let interception = Some(Arc::new(Interception::towards(roots).unwrap()));
+    let opening = door(Keeper::default()).with_credentials(Vec::new(), interception).unwrap();
+    assert!(refused(start(&Uplink::new().unwrap(), opening)).contains("another authority"));
+    // Where the network is off, a door opens nothing.
+    confinement.network = Network::Off;
+    let uplink = Uplink::new().unwrap();
+    let curl = bash("curl -sS -x http://127.0.0.1:3128 http://a.example/; env | grep -i proxy");
+    let running = launch::start_through(
+        &confinement,
+        &curl,
+        RunAs::Caller,
+        &uplink,
+        door(Keeper::granting(&["a.example"])),
+    );
+    let outcome = running.unwrap().finish().unwrap();
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(1), ""));
+    assert!(text(&outcome.stderr).contains("curl: (7)"), "{outcome:?}");
+}
