@@ -256,9 +256,11 @@ pub(super) fn ignore_children() -> Result<(), Errno> {
     ask!(number::RT_SIGACTION, [SIGCHLD, ignore.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
 }
 
-/// A process with mounts and processes of its own: zero in the child; its id and its descriptor in the parent.
+/// A process with mounts, processes, and interprocess communication of its own: zero in the child; its id and its descriptor in
+/// the parent.
 pub(super) fn fork_apart() -> Result<(usize, i32), Errno> {
-    const FLAGS: u64 = 0x1000 | 0x2_0000 | 0x2000_0000;
+    /// `CLONE_PIDFD`, `CLONE_NEWNS`, `CLONE_NEWIPC`, `CLONE_NEWPID`.
+    const FLAGS: u64 = 0x1000 | 0x2_0000 | 0x800_0000 | 0x2000_0000;
     const SIGCHLD: u64 = 17;
     let mut process = -1i32;
     // `struct clone_args` in its first form: flags, descriptor, two ids, signal, stack and its size, tls.

@@ -1,7 +1,8 @@
 //! A session: one place for many commands, made once.
 //!
-//! Its namespaces of users, mounts, network and interprocess communication are shared by its commands; each has processes of its
-//! own. A mask is lifted when somebody outside renames another file over what it covers, so before every command what is covered
+//! Its namespaces of users and network and what is mounted are shared by its commands; each has processes, terminals and
+//! interprocess communication of its own, so that none of it is left when it is over. What stays from one command to the next is
+//! the workspace and the temporary directories. A mask is lifted when somebody outside renames another file over what it covers, so before every command what is covered
 //! is compared with what was covered, and the place is made anew if it differs.
 
 use std::fs;
@@ -98,7 +99,8 @@ impl Session {
     /// Starts a command in it. Refused where the session's network is served: see [`Session::start_through`].
     ///
     /// What a command leaves running in the background ends with it. A server that is to be there for the next commands is
-    /// started as a command of its own, and reached over the loopback until it is dropped or stopped.
+    /// started as a command of its own, and reached over the loopback until it is dropped or stopped; what it prints is taken
+    /// by [`Running::finish`], which a thread of its own should wait in, or it stands still once its pipe is full.
     pub fn start(&self, command: &Command) -> Result<Running, LaunchError> {
         match self.network {
             Some(_) => Err(Unserved::NoUplink.into()),

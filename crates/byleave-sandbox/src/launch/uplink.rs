@@ -41,6 +41,8 @@ const AUTHORITIES: [&str; 5] = [
 pub struct Uplink {
     runs: Arc<Runs>,
     interception: Option<Arc<Interception>>,
+    /// What programs inside are to trust, where TLS is opened.
+    authorities: Option<Arc<str>>,
     ports: Vec<u16>,
 }
 
@@ -110,13 +112,15 @@ impl Uplink {
     }
 
     fn of(runs: Runs) -> Self {
-        Self { runs: Arc::new(runs), interception: None, ports: PORTS.to_vec() }
+        Self { runs: Arc::new(runs), interception: None, authorities: None, ports: PORTS.to_vec() }
     }
 
     /// The same, where TLS is opened for credentials: programs inside are told to trust its authority, beside those that this
     /// machine trusts.
     #[must_use]
     pub fn intercepting(mut self, interception: Arc<Interception>) -> Self {
+        let known = AUTHORITIES.iter().find_map(|path| std::fs::read_to_string(path).ok());
+        self.authorities = Some((known.unwrap_or_default() + "\n" + interception.certificate()).into());
         self.interception = Some(interception);
         self
     }
@@ -130,11 +134,7 @@ impl Uplink {
 
     /// What the sandbox has to have inside.
     pub(super) fn wiring(&self) -> Wiring {
-        let authorities = self.interception.as_ref().map(|interception| {
-            let known = AUTHORITIES.iter().find_map(|path| std::fs::read_to_string(path).ok());
-            known.unwrap_or_default() + "\n" + interception.certificate()
-        });
-        Wiring { ports: self.ports.clone(), authorities }
+        Wiring { ports: self.ports.clone(), authorities: self.authorities.clone() }
     }
 
     /// Refuses a door whose certificates nobody inside would trust.

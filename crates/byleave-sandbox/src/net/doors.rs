@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -29,6 +30,9 @@ const USER: &str = "call";
 /// Connections of a whole session at the same time: more than of one call, so that no call takes them all, and few enough
 /// for the supervisor's descriptors.
 const SESSION_CONNECTIONS_MAX: usize = 320;
+
+/// How long connections are waited for that should end at once.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// More than the kernel lets wait at one socket of ours.
 const WAITING_MAX: usize = 2048;
@@ -171,9 +175,11 @@ impl Pass {
         self.door.decisions()
     }
 
-    /// Ends the call's connections, and says what was wanted and what was given.
+    /// Ends the call's connections, and says what was wanted and what was given. Waits until they have ended, if the runtime
+    /// that serves them goes on meanwhile.
     pub fn close(self) -> Vec<Decision> {
         self.shut();
+        self.door.wait_until_empty(PATIENCE);
         self.door.decisions()
     }
 

@@ -5,13 +5,14 @@
 //! what a person grants through it is gone with it.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -117,6 +118,9 @@ pub struct Door {
     judged: Mutex<Judged>,
     shut: watch::Sender<bool>,
     open: AtomicUsize,
+    /// Every connection holds a copy of the first; when there are none left, the second hears of it.
+    held: Mutex<Option<mpsc::Sender<Infallible>>>,
+    let_go: Mutex<mpsc::Receiver<Infallible>>,
 }
 
 /// A judgement that is made once, however many wait for it.
@@ -163,7 +167,10 @@ impl Door {
     /// A door that this keeper keeps, with names looked up by this machine and only the public internet behind it.
     pub fn new(keeper: Arc<dyn Doorkeeper>) -> Self {
         let bounds = Bounds::default();
+        let (held, let_go) = mpsc::channel();
         Self {
+            held: Mutex::new(Some(held)),
+            let_go: Mutex::new(let_go),
             keeper,
             resolver: Arc::new(SystemResolver),
             reachable: Reachable::global(),
@@ -229,8 +236,16 @@ impl Door {
         self.shut.send_replace(true);
     }
 
+    /// Waits until what was open has ended, after the door was shut: not for long, and not on the runtime that serves it.
+    pub(crate) fn wait_until_empty(&self, patience: Duration) {
+        drop(locked(&self.held).take());
+        // Either all of them have let go, or whoever serves them does nothing, in which case nothing gets through either.
+        locked(&self.let_go).recv_timeout(patience).map(|never| match never {}).ok();
+    }
+
     /// Does this as long as the door is open, if not too many are doing so.
     pub(crate) async fn while_open(&self, work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+        let _held = locked(&self.held).clone();
         let _one = Counted::among(&self.open);
         if self.open.load(Ordering::Relaxed) > self.bounds.connections_max {
             return Err(io::Error::other("too many connections of one call"));

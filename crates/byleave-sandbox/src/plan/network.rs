@@ -4,6 +4,7 @@
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::mounts::HIDDEN_EVERYWHERE;
 use super::{Host, Kind, Plan, PlanError, path_text, text};
@@ -22,7 +23,7 @@ pub(crate) struct Wiring {
     /// The ports on which connections to the addresses of names are taken.
     pub(crate) ports: Vec<u16>,
     /// The authorities that programs are to trust, in PEM: those of the machine and ours.
-    pub(crate) authorities: Option<String>,
+    pub(crate) authorities: Option<Arc<str>>,
 }
 
 /// By which variables programs find the authorities that they trust.

@@ -2,11 +2,15 @@
 //! `cargo nextest run -p byleave-sandbox --run-ignored only cost:: --no-capture`.
 
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave_sandbox::launch::{self, RunAs, Session};
+use byleave_sandbox::confinement::Network;
+use byleave_sandbox::launch::{self, RunAs, Session, Uplink};
+use byleave_sandbox::net::intercept::Interception;
 
 use crate::launch::{bash, confinement};
+use crate::net::world::{Keeper, door};
 use crate::user::unprivileged;
 
 const ROUNDS: usize = 300;
@@ -61,5 +65,51 @@ fn launch_cost() {
         one_shot / bare,
         session / bare,
         pool / bare
+    );
+}
+
+/// What it costs that a network is served, beside none at all.
+// req: E7
+#[test]
+#[ignore = "measures: wants the machine for itself"]
+fn served_cost() {
+    if !unprivileged("cost::served_cost") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let off = confinement(workspace.path());
+    let mut served = off.clone();
+    served.network = Network::Proxied;
+    let uplink = Uplink::new().unwrap();
+    let opening = uplink.clone().intercepting(Arc::new(Interception::new().unwrap()));
+    let (command, door) = (bash("true"), || door(Keeper::default()));
+    let session = Session::open(off.clone(), RunAs::Caller, 0).unwrap();
+    let in_session = Session::open_through(served.clone(), RunAs::Caller, 0, uplink.clone()).unwrap();
+    let one = |uplink: &Uplink| {
+        drop(
+            launch::start_through(&served, &command, RunAs::Caller, uplink, door())
+                .unwrap()
+                .finish()
+                .unwrap(),
+        );
+    };
+    let ways: [&dyn Fn(); 5] = [
+        &|| drop(launch::run(&off, &command).unwrap()),
+        &|| one(&uplink),
+        &|| one(&opening),
+        &|| drop(session.start(&command).unwrap().finish().unwrap()),
+        &|| drop(in_session.start_through(&command, door()).unwrap().finish().unwrap()),
+    ];
+    let mut times: [Vec<Duration>; 5] = Default::default();
+    for _ in 0..ROUNDS {
+        for (way, times) in ways.iter().zip(&mut times) {
+            let began = Instant::now();
+            way();
+            times.push(began.elapsed());
+        }
+    }
+    let [off, served, opening, session, in_session] = times.each_mut().map(|times| p50(times));
+    println!(
+        "bash -c true, p50 of {ROUNDS}: one-shot {off:.2} ms, served {served:.2} ms, and TLS opened {opening:.2} ms; session {session:.2} ms, served {in_session:.2} ms"
     );
 }

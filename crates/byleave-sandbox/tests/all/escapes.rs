@@ -18,10 +18,11 @@ use byleave_core::policy::{Places, Policy};
 use byleave_sandbox::confinement::{Confinement, Network, Readable};
 use byleave_sandbox::granted::{self, Place};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{self, Outcome, RunAs, Session};
+use byleave_sandbox::launch::{self, Outcome, RunAs, Session, Uplink};
 use byleave_sandbox::plan::{Command as Confined, Identity};
 use byleave_sandbox::tripwire::Tripwire;
 
+use crate::net::world::{Keeper, door};
 use crate::user::UID;
 
 const HOME: &str = "/home/sbxuser";
@@ -54,6 +55,8 @@ enum Means {
     Session,
     /// A session with a first process that waits ready.
     Pool,
+    /// A pool whose network is served, and every host refused.
+    Served,
     /// Without the file layer's masks, protections and the empty home directory.
     NoMasks,
     /// With the network of the machine.
@@ -62,8 +65,15 @@ enum Means {
 }
 
 impl Means {
-    const ALL: [Self; 6] =
-        [Self::OneShot, Self::Session, Self::Pool, Self::NoMasks, Self::HostNetwork, Self::Nothing];
+    const ALL: [Self; 7] = [
+        Self::OneShot,
+        Self::Session,
+        Self::Pool,
+        Self::Served,
+        Self::NoMasks,
+        Self::HostNetwork,
+        Self::Nothing,
+    ];
 }
 
 // req: E2
@@ -84,6 +94,14 @@ fn every_attempt_is_held_by_a_session() {
 #[test]
 fn every_attempt_is_held_by_a_pool() {
     on_a_machine("escapes::every_attempt_is_held_by_a_pool", || every_attempt_is_held(Means::Pool));
+}
+
+// req: E2, E7
+#[test]
+fn every_attempt_is_held_where_the_network_is_served() {
+    on_a_machine("escapes::every_attempt_is_held_where_the_network_is_served", || {
+        every_attempt_is_held(Means::Served)
+    });
 }
 
 fn every_attempt_is_held(means: Means) {
@@ -159,6 +177,7 @@ fn supervise() {
             confinement.files.protected.clear();
         }
         Means::HostNetwork => confinement.network = Network::Host,
+        Means::Served => confinement.network = Network::Proxied,
         Means::OneShot | Means::Session | Means::Pool | Means::Nothing => {}
     }
     let tripwire = Tripwire::set(&confinement.files.writable).unwrap();
@@ -170,12 +189,14 @@ fn supervise() {
     };
     let parked = match means {
         Means::Session => Some(0),
-        Means::Pool => Some(2),
+        Means::Pool | Means::Served => Some(2),
         _ => None,
     };
-    let session = parked.map(|parked| Session::open(confinement.clone(), run_as, parked).unwrap());
+    let session = parked.map(|parked| {
+        Session::open_through(confinement.clone(), run_as, parked, Uplink::new().unwrap()).unwrap()
+    });
     let running = match &session {
-        Some(session) => session.start(&confined),
+        Some(session) => session.start_through(&confined, door(Keeper::default())),
         None => launch::start(&confinement, &confined, run_as),
     };
     let running = running.unwrap_or_else(|error| panic!("{error}"));
@@ -303,7 +324,7 @@ impl Machine {
         let held = verify.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success();
         let word = if held { "held" } else { "ESCAPED" };
         println!("{:28} {word:8} {:?} {} ms", case.id, means, began.elapsed().as_millis());
-        if !held && matches!(means, Means::OneShot | Means::Session | Means::Pool) {
+        if !held && matches!(means, Means::OneShot | Means::Session | Means::Pool | Means::Served) {
             println!(
                 "{}",
                 String::from_utf8_lossy(&fs::read(OUT).unwrap()).chars().take(600).collect::<String>()

@@ -25,6 +25,26 @@ fn told(session: &Session, script: &str) -> String {
     text(&outcome.stdout) + &text(&outcome.stderr)
 }
 
+// req: E2
+#[test]
+fn what_a_command_shares_with_its_processes_is_gone_with_it() {
+    if !unprivileged("lived::what_a_command_shares_with_its_processes_is_gone_with_it") {
+        return;
+    }
+    for parked in [0, 2] {
+        let workspace = tempfile::tempdir().unwrap();
+        let session = Session::open(confinement(workspace.path()), RunAs::Caller, parked).unwrap();
+        let share = |flags| {
+            let get = format!(
+                "c.shmget(77, 1 << 20, {flags}) >= 0, c.semget(77, 1, {flags}) >= 0, c.msgget(77, {flags}) >= 0"
+            );
+            told(&session, &format!("python3 -c 'import ctypes; c = ctypes.CDLL(None); print({get})'"))
+        };
+        assert_eq!(share("0o1600"), "True True True\n");
+        assert_eq!(share("0"), "False False False\n", "parked {parked}");
+    }
+}
+
 const SERVER: &str = "python3 -c 'import socket
 s = socket.create_server((\"127.0.0.1\", 7001))
 open(\"up\", \"w\").close()

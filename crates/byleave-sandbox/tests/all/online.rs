@@ -334,3 +334,42 @@ fn who_cannot_serve_starts_nothing() {
     assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(1), ""));
     assert!(text(&outcome.stderr).contains("curl: (7)"), "{outcome:?}");
 }
+
+const LINKED: &str = "BYLEAVE_TEST_LINKED";
+
+/// Where the resolver is a link into a place that is hidden, as systemd has it; a link to nowhere; not there.
+// req: E7
+#[test]
+fn names_are_looked_up_by_us_wherever_the_machine_keeps_its_resolver() {
+    if std::env::var_os(LINKED).is_some() {
+        if !unprivileged("online::names_are_looked_up_by_us_wherever_the_machine_keeps_its_resolver") {
+            return;
+        }
+        let runtime = runtime();
+        let server = runtime.block_on(Server::hello());
+        for means in ALL {
+            let online = Online::new(means, Uplink::new().unwrap().with_ports([server.port]));
+            let curl = format!("curl -sS --noproxy '*' http://a.example:{}/", server.port);
+            assert_eq!(online.told(&curl, door(Keeper::granting(&["a.example"]))), "hello\n", "{means:?}");
+        }
+        return;
+    }
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "needs root, to change the resolver in a namespace of its own"
+    );
+    let script = "set -e; place=$1; shift
+        mount -t tmpfs -o mode=755 place $place; mkdir $place/upper $place/work
+        mount -t tmpfs -o mode=755 run /run; mkdir -p /run/systemd/resolve; echo nameserver 127.0.0.53 > /run/systemd/resolve/stub-resolv.conf
+        mount -t overlay etc -o lowerdir=/etc,upperdir=$place/upper,workdir=$place/work /etc
+        for to in ../run/systemd/resolve/stub-resolv.conf ../run/nowhere; do rm -f /etc/resolv.conf; ln -s $to /etc/resolv.conf; \"$@\"; done
+        rm /etc/resolv.conf; \"$@\"";
+    let place = tempfile::tempdir().unwrap();
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "bash", "-c", script, "bash"]).arg(place.path());
+    unshare.arg(std::env::current_exe().unwrap());
+    unshare.args(["--exact", "online::names_are_looked_up_by_us_wherever_the_machine_keeps_its_resolver"]);
+    let ended = unshare.env(LINKED, "1").output().unwrap();
+    let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
+    assert!(ended.status.success() && told.matches("1 passed").count() == 3, "{told}");
+}

@@ -151,3 +151,38 @@ async fn a_call_that_takes_every_connection_takes_only_its_own() {
     let got = curl(&["-x", &other.proxy_url(at), &format!("http://b.example:{}/", server.port)]).await;
     assert_eq!(said(&got), "hello\n");
 }
+
+// req: E7
+#[tokio::test(flavor = "current_thread")]
+async fn who_cannot_show_a_pass_is_known_while_one_call_runs_and_what_it_leaves_is_not_the_next_ones() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let doors = Doors::in_turn();
+    let sockets = Sockets { transparent: vec![listener], ..Sockets::default() };
+    let _serving = serve(sockets, &Arc::default(), Arc::clone(&doors)).unwrap();
+    let open = || doors.open(door(Keeper::granting(&["a.example"]))).unwrap();
+    let wanted = |pass: &Pass| pass.decisions().iter().map(|one| one.times).sum::<u64>();
+    // Nothing is served before this waits: the connection of the first call is still to be taken when it is over.
+    let one = open();
+    let left = std::net::TcpStream::connect(at).unwrap();
+    drop(one);
+    let two = open();
+    let mut own = TcpStream::connect(at).await.unwrap();
+    text(&mut own).await;
+    assert_eq!(wanted(&two), 1, "its own alone");
+    drop(left);
+    // While two run, it stands with both, and is nobody's.
+    let three = open();
+    let mut either = TcpStream::connect(at).await.unwrap();
+    text(&mut either).await;
+    assert_eq!((wanted(&two), wanted(&three)), (2, 1));
+    assert!(three.decisions()[0].why.as_deref().unwrap().contains("nothing says which of them"));
+    drop(two);
+    let mut own = TcpStream::connect(at).await.unwrap();
+    text(&mut own).await;
+    assert_eq!(three.decisions().len(), 2);
+    // While none runs, it is closed.
+    drop(three);
+    let mut nobodys = TcpStream::connect(at).await.unwrap();
+    assert_eq!(text(&mut nobodys).await, "");
+}
