@@ -143,7 +143,7 @@ fn a_person_can_sit_before_a_terminal_and_hang_up() {
         };
         until("echo $((6*7))\n", "\n42\r\n");
         // What is typed reaches whoever is in the foreground, and interrupts it.
-        until("(echo in-front; exec sleep 4545)\n", "\nin-front\r\n");
+        until("echo in-front > shown; tail -f shown\n", "\nin-front\r\n");
         until("\u{3}echo $?-\n", "130-\r\n");
         until("exit 3\n", "exit\r\n");
         let outcome = running.finish().unwrap();
