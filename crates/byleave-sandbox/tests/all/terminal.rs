@@ -143,10 +143,8 @@ fn a_person_can_sit_before_a_terminal_and_hang_up() {
         };
         until("echo $((6*7))\n", "\n42\r\n");
         // What is typed reaches whoever is in the foreground, and interrupts it.
-        // A shell of its own: bash forgets an interrupt that comes just before it becomes another program.
-        until("sh -c 'echo in-front; read word'\n", "\nin-front\r\n");
-        until("\u{3}", "$ ");
-        until("echo $?-\n", "130-\r\n");
+        until("echo in-front > shown; tail -f shown\n", "\nin-front\r\n");
+        until("\u{3}echo $?-\n", "130-\r\n");
         until("exit 3\n", "exit\r\n");
         let outcome = running.finish().unwrap();
         assert_eq!((outcome.status, text(&outcome.stdout)), (Status::Exited(3), String::new()), "{means:?}");
