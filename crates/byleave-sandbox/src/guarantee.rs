@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Guarantee {
     /// Nothing outside the writable paths can be changed.
     WritesConfined,
+    /// What can be written is held by Landlock as well as by mounts, should one of them have a hole.
+    WritesLockedTwice,
     /// What is hidden cannot be read, by whichever name.
     SecretsHidden,
     /// What is protected beneath a writable path cannot be written, renamed or replaced.
@@ -36,8 +38,9 @@ pub enum Guarantee {
 
 impl Guarantee {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::WritesConfined,
+        Self::WritesLockedTwice,
         Self::SecretsHidden,
         Self::ProtectedKept,
         Self::HomeHidden,
@@ -55,6 +58,7 @@ impl Guarantee {
     pub const fn name(self) -> &'static str {
         match self {
             Self::WritesConfined => "writes-confined",
+            Self::WritesLockedTwice => "writes-locked-twice",
             Self::SecretsHidden => "secrets-hidden",
             Self::ProtectedKept => "protected-kept",
             Self::HomeHidden => "home-hidden",

@@ -66,7 +66,12 @@ impl Session {
         let began = Instant::now();
         let pidfd = place.request(&ends, &plan)?;
         drop(place);
-        Ok(ends.running(Process { pidfd, child: false }, plan, began, self.confinement.limits.wall))
+        Ok(ends.running(
+            Process { pidfd, child: false, leash: None },
+            plan,
+            began,
+            self.confinement.limits.wall,
+        ))
     }
 }
 
@@ -94,7 +99,8 @@ impl Place {
         let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as)?;
         drop(inner);
         let common = plan.clone().for_command();
-        let place = Self { process: Process { pidfd, child: true }, requests, covered, plan: common };
+        let place =
+            Self { process: Process { pidfd, child: true, leash: None }, requests, covered, plan: common };
         place.answered(&plan)?;
         Ok(place)
     }
@@ -144,7 +150,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // Best effort, and not the only one: its leash goes with this as well.
-        if super::kill(self.process.pidfd.as_fd()).is_ok() {
+        if self.process.kill().is_ok() {
             self.process.reap().unwrap_or_default();
         }
     }

@@ -14,7 +14,7 @@ use crate::wire::{Access, Depth, Missing, Op, SLOTS};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Where others leave sockets, logs, disks and backups: hidden in every confinement, where they exist.
-const HIDDEN_EVERYWHERE: [&str; 10] = [
+pub(super) const HIDDEN_EVERYWHERE: [&str; 10] = [
     "/run",
     "/mnt",
     "/media",
