@@ -152,10 +152,10 @@ pub fn remedies(rung: Rung, failed: Failed, surroundings: &Surroundings) -> Vec<
         },
         Failed::Mounts => match surroundings.container {
             Some(container) => vec![unfiltered(container), unmasked(container)],
-            None if surroundings.apparmor_restricts => vec![APPARMOR, BWRAP],
+            None if surroundings.apparmor_restricts => vec![APPARMOR],
             None => Vec::new(),
         },
-        Failed::OldKernel => vec!["a kernel from 5.12 on; or install bubblewrap, which asks for less"],
+        Failed::OldKernel => vec!["a kernel from 5.12 on"],
         Failed::NoBwrap => vec![BWRAP],
         Failed::Landlock if surroundings.landlock_off => {
             vec![
@@ -186,7 +186,7 @@ fn namespaces(rung: Rung, surroundings: &Surroundings) -> Vec<&'static str> {
     }
     match surroundings.container {
         Some(container) => told.extend([unfiltered(container), unmasked(container)]),
-        None if surroundings.apparmor_restricts && rung == Rung::Native => told.extend([APPARMOR, BWRAP]),
+        None if surroundings.apparmor_restricts && rung == Rung::Native => told.push(APPARMOR),
         None if surroundings.apparmor_restricts => told.push(
             "AppArmor refuses user namespaces to bwrap too; load its profile: `sudo apt install apparmor-profiles`, then `sudo ln -s /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && sudo apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict`",
         ),
@@ -254,7 +254,7 @@ mod tests {
         let cases: &[Case<'_>] = &[
             (Failed::Root, &[], &[], "run as another user"),
             (Failed::Namespaces, &[APPARMOR], &[], "packaging/apparmor/byleave"),
-            (Failed::Mounts, &[APPARMOR], &[], "apt install bubblewrap"),
+            (Failed::Mounts, &[APPARMOR], &[], "apparmor_parser -r"),
             (Failed::Namespaces, &[MAX], &[], "user.max_user_namespaces=15000"),
             (Failed::Namespaces, &[CLONE], &[], "kernel.unprivileged_userns_clone=1"),
             (Failed::Namespaces, &[DOCKER], &[], "seccomp=unconfined"),
