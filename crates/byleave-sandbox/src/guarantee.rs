@@ -34,11 +34,13 @@ pub enum Guarantee {
     MemoryLimited,
     /// The limit on processes holds.
     ProcessesLimited,
+    /// The limit on temporary files holds, by their size and by their number.
+    TmpLimited,
 }
 
 impl Guarantee {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::WritesConfined,
         Self::WritesLockedTwice,
         Self::SecretsHidden,
@@ -52,6 +54,7 @@ impl Guarantee {
         Self::TreeKilled,
         Self::MemoryLimited,
         Self::ProcessesLimited,
+        Self::TmpLimited,
     ];
 
     /// Its name, as it is waived and as it stands in the book.
@@ -70,6 +73,7 @@ impl Guarantee {
             Self::TreeKilled => "tree-killed",
             Self::MemoryLimited => "memory-limited",
             Self::ProcessesLimited => "processes-limited",
+            Self::TmpLimited => "tmp-limited",
         }
     }
 

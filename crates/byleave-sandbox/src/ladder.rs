@@ -65,6 +65,7 @@ fn given_by_bwrap(landlock: u32, confinement: &Confinement, guarantee: Guarantee
             Given::Not("the way to our proxy is made by the native launcher only".into())
         }
         Guarantee::MemoryLimited => each_by_itself(),
+        Guarantee::TmpLimited => Given::Partly("their size is limited, and their number is not".into()),
         _ => Given::Fully,
     }
 }
@@ -105,12 +106,16 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
         Guarantee::ProcessesLimited => {
             Given::Partly("everything else that the user starts meanwhile counts as well".into())
         }
+        Guarantee::PrivilegesDropped => Given::Partly(
+            "devices can be seen, and not opened; the bounding set stays, which gives nothing without new privileges"
+                .into(),
+        ),
+        Guarantee::TmpLimited => Given::Not("they lie on a disk of this machine".into()),
         // Sockets and shared memory do not exist; the rest rests on nothing that is missing here.
         Guarantee::SecretsHidden
         | Guarantee::HomeHidden
         | Guarantee::NetworkConfined
         | Guarantee::IpcApart
-        | Guarantee::PrivilegesDropped
         | Guarantee::EnvironmentClean
         | Guarantee::TreeKilled => Given::Fully,
     }

@@ -161,6 +161,9 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
         probe.rungs[at].took = Err(Obstacle { why: "not today".into(), remedies: Vec::new() });
     };
     fall(&mut probe, 0);
+    let refused = chosen(&probe, &asked).unwrap_err().to_string();
+    assert!(refused.contains("`tmp-limited`") && !refused.contains("writes"), "{refused}");
+    asked.waived.insert(Guarantee::TmpLimited);
     assert_eq!(chosen(&probe, &asked).unwrap(), Rung::Bwrap);
     asked.network = Network::Proxied;
     let refused = chosen(&probe, &asked).unwrap_err().to_string();
@@ -170,7 +173,14 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
     let refused = ladder::run(&probe, &asked, &bash("true")).unwrap_err();
     let LaunchError::Unenforceable(lacking) = &refused else { panic!("{refused}") };
     let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
-    assert_eq!(names, ["writes-confined", "writes-locked-twice", "processes-apart", "processes-limited"]);
+    let expected = [
+        "writes-confined",
+        "writes-locked-twice",
+        "processes-apart",
+        "privileges-dropped",
+        "processes-limited",
+    ];
+    assert_eq!(names, expected);
     asked.waived.extend(lacking.missing.iter().map(|(guarantee, _)| *guarantee));
     assert_eq!(ladder::run(&probe, &asked, &bash("exit 3")).unwrap().status, Status::Exited(3));
     fall(&mut probe, 2);

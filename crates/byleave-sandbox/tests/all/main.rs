@@ -15,5 +15,6 @@ mod escapes;
 mod ladder;
 mod launch;
 mod net;
+mod scores;
 mod session;
 mod user;
