@@ -81,6 +81,10 @@ fn climb(rung: Rung, run_as: RunAs, landlock: u32, surroundings: &Surroundings) 
             let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
             Err(obstacle(Failed::Otherwise, format!("`true` ended with {:?} {said}", outcome.status)))
         }
+        // The error sends to the doctor, who is asking.
+        Err(LaunchError::Namespaces(error)) => {
+            Err(obstacle(Failed::Namespaces, format!("cannot make namespaces: {error}")))
+        }
         Err(error) => Err(obstacle(failed(&error), error.to_string())),
     };
     let usual = usual(std::path::Path::new("/"));
@@ -138,7 +142,7 @@ fn failed(error: &LaunchError) -> Failed {
         LaunchError::Namespaces(_) => Failed::Namespaces,
         LaunchError::Bwrap { said } if said.contains("there is no bwrap") => Failed::NoBwrap,
         // By its own words; they only choose the advice.
-        LaunchError::Bwrap { said } if said.contains("proc") => Failed::Processes,
+        LaunchError::Bwrap { said } if said.contains("mount proc") => Failed::Processes,
         LaunchError::Bwrap { .. } => Failed::Namespaces,
         LaunchError::Inside { inside, error } => match (inside.step, &inside.mount) {
             (Some(Step::Identity), _) => Failed::Namespaces,

@@ -97,6 +97,9 @@ fn level(probe: &Probe) -> String {
         version => format!("Landlock {version}"),
     };
     let level = match probe.standing().next() {
+        Some(Rung::Native) if probe.landlock == 0 => {
+            "native: namespaces, mounts and a system call filter of our own, without Landlock behind them"
+        }
         Some(Rung::Native) => "native: namespaces, mounts, Landlock and a system call filter of our own",
         Some(Rung::Bwrap) => "bwrap: namespaces and mounts by the system's bwrap; the rest is ours",
         Some(Rung::Landlock) => "landlock: no namespaces; Landlock and a system call filter alone",

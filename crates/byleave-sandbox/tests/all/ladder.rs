@@ -93,7 +93,7 @@ fn every_rung_ends_commands_alike() {
     }
 }
 
-fn anything_runs(needle: &str) -> bool {
+pub(crate) fn anything_runs(needle: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut commands =
         processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());

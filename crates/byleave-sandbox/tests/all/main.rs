@@ -12,6 +12,7 @@
 
 mod cost;
 mod escapes;
+mod kernels;
 mod ladder;
 mod launch;
 mod net;
