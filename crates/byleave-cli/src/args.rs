@@ -11,7 +11,7 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 const EXIT_CODES: &str = "\
 Exit codes:
   0    completed (also: a dry run was shown, a command did what it says)
-  1    failed: the tool ran and says so, or the book does not verify
+  1    failed: the tool ran and says so, the book does not verify, or nothing can be confined here
   2    usage: wrong on the command line, or byleave itself could not do it
   3    refused, or the result is withheld; with a code that says why
   4    waiting for a person, or behind a call that does
@@ -102,6 +102,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Option<Book>,
     },
+    /// Say how commands can be confined on this machine, what that is worth, and how to get more
+    ///
+    /// By trying: a harmless command is run in every way that there is. Exits with 1 when none works.
+    Doctor,
 }
 
 #[derive(Debug, Group)]

@@ -2,6 +2,7 @@
 
 mod book;
 mod call;
+mod doctor;
 mod explain;
 mod halt;
 mod inbox;
@@ -30,6 +31,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Policy { command } => policy::run(command, options, screen).await,
         Command::Resume(typed) => resume::run(&typed, options, screen).await,
         Command::Halt(typed) => halt::run(typed, options, screen).await,
+        Command::Doctor => doctor::run(screen),
         Command::Book { command } => book::run(command, options, screen).await,
     }
 }

@@ -15,7 +15,7 @@ pub(crate) enum Status {
     Waiting,
     /// We said no; or it ran, and its result is not released.
     Refused,
-    /// The tool says that it failed, or the book does not verify.
+    /// The tool says that it failed, the book does not verify, or nothing can be confined here.
     Failed,
     /// Nobody can say whether it took effect.
     Unknown,

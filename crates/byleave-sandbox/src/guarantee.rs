@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Guarantee {
     /// Nothing outside the writable paths can be changed.
     WritesConfined,
+    /// What can be written is held by Landlock as well as by mounts, should one of them have a hole.
+    WritesLockedTwice,
     /// What is hidden cannot be read, by whichever name.
     SecretsHidden,
     /// What is protected beneath a writable path cannot be written, renamed or replaced.
@@ -34,12 +36,15 @@ pub enum Guarantee {
     MemoryLimited,
     /// The limit on processes holds.
     ProcessesLimited,
+    /// The limit on temporary files holds, by their size and by their number.
+    TmpLimited,
 }
 
 impl Guarantee {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::WritesConfined,
+        Self::WritesLockedTwice,
         Self::SecretsHidden,
         Self::ProtectedKept,
         Self::HomeHidden,
@@ -52,12 +57,14 @@ impl Guarantee {
         Self::TreeKilled,
         Self::MemoryLimited,
         Self::ProcessesLimited,
+        Self::TmpLimited,
     ];
 
     /// Its name, as it is waived and as it stands in the book.
     pub const fn name(self) -> &'static str {
         match self {
             Self::WritesConfined => "writes-confined",
+            Self::WritesLockedTwice => "writes-locked-twice",
             Self::SecretsHidden => "secrets-hidden",
             Self::ProtectedKept => "protected-kept",
             Self::HomeHidden => "home-hidden",
@@ -70,6 +77,7 @@ impl Guarantee {
             Self::TreeKilled => "tree-killed",
             Self::MemoryLimited => "memory-limited",
             Self::ProcessesLimited => "processes-limited",
+            Self::TmpLimited => "tmp-limited",
         }
     }
 

@@ -6,6 +6,7 @@
 //!                    possible        item means     of them, or refuses
 //! ```
 //!
+//! The backends are the rungs of a ladder: native namespaces, the system's bwrap, Landlock and the filter alone, and then none.
 //! A backend that cannot give a guarantee refuses, unless the operator waived that guarantee by its name. Nothing is ever run
 //! weaker than it was asked for. The only crate with `unsafe`.
 
@@ -19,12 +20,14 @@ pub mod guarantee;
 mod init;
 #[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the first process inside uses the rest"))]
 mod kernel;
+pub mod ladder;
 pub mod launch;
 pub mod limits;
 pub mod marked;
 pub mod net;
 pub mod plan;
 pub mod preset;
+pub mod probe;
 mod sys;
 pub mod tripwire;
 pub mod wire;

@@ -3,6 +3,7 @@
 //! The child shares the memory of the program until it execs, as after `vfork`, so that a large program starts it as quickly as a
 //! small one. It must never allocate, lock or unwind, nor return.
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -24,9 +25,6 @@ const CLONE_NEWNET: u64 = 0x4000_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const O_CLOEXEC: usize = 0o2_000_000;
 const STACK_BYTES: usize = 64 << 10;
-/// Where the child finds the program that it becomes, above the five descriptors that it passes on.
-const PROGRAM: i32 = 5;
-const ABOVE_PROGRAM: usize = 6;
 
 /// What building the place takes: changing owners and modes past permissions, mounting, the loopback, limits.
 const CAPABILITIES: [usize; 12] = [0, 1, 2, 3, 4, 8, 10, 12, 18, 21, 24, 27];
@@ -61,9 +59,12 @@ struct CloneArgs {
 }
 
 /// What the child is told, and tells.
-struct Child {
-    descriptors: [i32; 5],
+struct Child<'a> {
+    descriptors: &'a [i32],
     program: i32,
+    /// Ends with a null pointer.
+    arguments: &'a [*const u8],
+    keeps_powers: bool,
     failed: AtomicI32,
     errno: AtomicI32,
 }
@@ -75,20 +76,42 @@ pub(crate) fn spawn(
     descriptors: [BorrowedFd<'_>; 5],
     network_apart: bool,
 ) -> Result<OwnedFd, (Stage, i32)> {
-    let dup = |fd: BorrowedFd<'_>| {
+    let apart = if network_apart { CLONE_NEWNET } else { 0 };
+    let namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | apart;
+    begin(program, &descriptors, &[c"byleave-init"], namespaces)
+}
+
+/// Starts a program where we are, with these descriptors and no others, these arguments, its name first, and no environment.
+pub(crate) fn spawn_here(
+    program: BorrowedFd<'_>,
+    descriptors: &[BorrowedFd<'_>],
+    arguments: &[&CStr],
+) -> Result<OwnedFd, (Stage, i32)> {
+    begin(program, descriptors, arguments, 0)
+}
+
+fn begin(
+    program: BorrowedFd<'_>,
+    descriptors: &[BorrowedFd<'_>],
+    arguments: &[&CStr],
+    namespaces: u64,
+) -> Result<OwnedFd, (Stage, i32)> {
+    let dup = |fd: &BorrowedFd<'_>| {
         rustix::io::fcntl_dupfd_cloexec(fd, 16).map_err(|errno| (Stage::Descriptors, errno.raw_os_error()))
     };
     // High numbers, so that none is overwritten while they are put in place.
-    let [a, b, c, d, e] = descriptors.map(dup);
-    let (high, program) = ([a?, b?, c?, d?, e?], dup(program)?);
+    let high = descriptors.iter().map(dup).collect::<Result<Vec<_>, _>>()?;
+    let (numbers, program) = (high.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>(), dup(&program)?);
+    let mut pointers: Vec<*const u8> = arguments.iter().map(|argument| argument.as_ptr().cast()).collect();
+    pointers.push(std::ptr::null());
     let mut child = Child {
-        descriptors: high.each_ref().map(AsRawFd::as_raw_fd),
+        descriptors: &numbers,
         program: program.as_raw_fd(),
+        arguments: &pointers,
+        keeps_powers: namespaces != 0,
         failed: AtomicI32::new(0),
         errno: AtomicI32::new(0),
     };
-    let apart = if network_apart { CLONE_NEWNET } else { 0 };
-    let namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | apart;
     let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
     let mut pidfd: i32 = -1;
     let args = CloneArgs {
@@ -121,7 +144,7 @@ pub(crate) fn spawn(
 /// In the child, on its own stack and in the memory of its parent.
 extern "C" fn enter(child: *mut u8) -> ! {
     // SAFETY: what `spawn` passed, which waits for this.
-    let child = unsafe { &*child.cast::<Child>() };
+    let child = unsafe { &*child.cast::<Child<'_>>() };
     let (failed, Errno(errno)) = become_first(child);
     child.errno.store(errno, Ordering::Relaxed);
     child.failed.store(failed, Ordering::Relaxed);
@@ -129,26 +152,32 @@ extern "C" fn enter(child: *mut u8) -> ! {
 }
 
 /// Returns what failed; otherwise it does not return.
-fn become_first(child: &Child) -> (i32, Errno) {
-    if let Err(errno) = keep_capabilities_over_exec(&CAPABILITIES) {
+fn become_first(child: &Child<'_>) -> (i32, Errno) {
+    if child.keeps_powers
+        && let Err(errno) = keep_capabilities_over_exec(&CAPABILITIES)
+    {
         return (1, errno);
     }
-    if let Err(errno) = place_descriptors(child) {
-        return (2, errno);
-    }
-    let name = [c"byleave-init".as_ptr().cast::<u8>(), std::ptr::null()];
+    let program = match place_descriptors(child) {
+        Ok(program) => program,
+        Err(errno) => return (2, errno),
+    };
     let nothing = [std::ptr::null::<u8>()];
-    // SAFETY: both arrays end with a null pointer, and the name is static.
-    (3, unsafe { exec_descriptor(PROGRAM, name.as_ptr(), nothing.as_ptr()) })
+    // SAFETY: both arrays end with a null pointer, and the arguments outlive the child's use of this memory.
+    (3, unsafe { exec_descriptor(program, child.arguments.as_ptr(), nothing.as_ptr()) })
 }
 
-fn place_descriptors(child: &Child) -> Result<(), Errno> {
-    for (to, from) in (0i32..).zip(child.descriptors) {
-        dup3(from, to, 0)?;
+/// Puts the descriptors where the program looks for them, and above them the program, which goes when it is begun.
+fn place_descriptors(child: &Child<'_>) -> Result<i32, Errno> {
+    let mut place = 0i32;
+    for from in child.descriptors {
+        dup3(*from, place, 0)?;
+        place += 1;
     }
-    dup3(child.program, PROGRAM, O_CLOEXEC)?;
-    close_from(ABOVE_PROGRAM, 0)?;
-    signals_blocked(0).map(drop)
+    dup3(child.program, place, O_CLOEXEC)?;
+    close_from(child.descriptors.len() + 1, 0)?;
+    signals_blocked(0)?;
+    Ok(place)
 }
 
 /// Waits for a process that has ended or is about to, so that nothing is left of it.
@@ -172,9 +201,14 @@ pub(crate) fn reap(pidfd: &OwnedFd) -> Result<(), i32> {
 
 /// The version of Landlock; zero without.
 pub(crate) fn landlock_version() -> u32 {
+    landlock().unwrap_or(0)
+}
+
+/// The version of Landlock, or why there is none.
+pub(crate) fn landlock() -> Result<u32, i32> {
     const VERSION: usize = 1;
     let version = numbers(number::LANDLOCK_CREATE_RULESET, [0, 0, VERSION, 0, 0, 0]);
-    version.ok().and_then(|version| u32::try_from(version).ok()).unwrap_or(0)
+    version.map(|version| u32::try_from(version).unwrap_or(0)).map_err(|Errno(errno)| errno)
 }
 
 /// Makes this thread another user for good, the process around it staying what it is. For a thread that ends soon.

@@ -149,6 +149,10 @@ pub enum Part {
     Session,
     /// A command in a place that stands.
     Command,
+    /// A command in a place that another program made, which may have left no powers to give up.
+    Inner,
+    /// A command in no place of its own: the lock on files and the filter are all there is.
+    Alone,
 }
 
 /// How many descriptors come with the request for a command: what it has as standard streams, its plan, its leash.
@@ -297,6 +301,8 @@ impl<'a> Reader<'a> {
             0 => Part::Whole,
             1 => Part::Session,
             2 => Part::Command,
+            3 => Part::Inner,
+            4 => Part::Alone,
             _ => return None,
         })
     }

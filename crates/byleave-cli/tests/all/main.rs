@@ -3,6 +3,7 @@
 
 mod book;
 mod calls;
+mod doctor;
 mod explain;
 mod inbox;
 mod learn;

@@ -5,7 +5,9 @@
 
 mod rules;
 
-use rules::{GROUPS, NEWEST};
+use std::collections::BTreeMap;
+
+use rules::{ALONE, GROUPS, Group, NEWEST};
 
 /// An architecture that filters are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +59,21 @@ pub struct TooFar(usize);
 
 /// Compiles the filter.
 pub fn compile(arch: Arch) -> Result<Filter, TooFar> {
-    let mut refusals: Vec<(u32, Answer)> = Vec::new();
-    for group in GROUPS {
-        refusals.extend(group.calls.iter().filter_map(|call| Some((call.number(arch)?, group.answer))));
+    compile_groups(arch, GROUPS.iter())
+}
+
+/// Compiles the filter for a command without namespaces of its own: what they would keep apart does not exist.
+pub fn compile_alone(arch: Arch) -> Result<Filter, TooFar> {
+    compile_groups(arch, GROUPS.iter().chain(ALONE))
+}
+
+/// A call that is in several groups is answered as the last one says.
+fn compile_groups<'a>(arch: Arch, groups: impl Iterator<Item = &'a Group>) -> Result<Filter, TooFar> {
+    let mut answers: BTreeMap<u32, Answer> = BTreeMap::new();
+    for group in groups {
+        answers.extend(group.calls.iter().filter_map(|call| Some((call.number(arch)?, group.answer))));
     }
-    refusals.sort_by_key(|(number, _)| *number);
+    let refusals: Vec<(u32, Answer)> = answers.into_iter().collect();
     let mut program = vec![
         load(OFFSET_ARCH),
         jump(JEQ, 1, 0, arch.audit())?,

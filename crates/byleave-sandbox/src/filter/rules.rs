@@ -240,3 +240,31 @@ pub(super) const GROUPS: &[Group] = &[
         calls: &[call("openat", 257, 56)],
     },
 ];
+
+/// Beside these, without namespaces: what would reach the network, the sockets and the shared memory of everybody else.
+pub(super) const ALONE: &[Group] = &[
+    Group {
+        why: "any socket is a way to somebody: there is no network of its own, and a local one is opened by its path",
+        answer: Answer::Refuse(EAFNOSUPPORT),
+        calls: &[call("socket", 41, 198)],
+    },
+    Group {
+        why: "shared memory, semaphores and queues are those of all users",
+        answer: Answer::Refuse(ENOSYS),
+        calls: &[
+            call("shmget", 29, 194),
+            call("shmat", 30, 196),
+            call("shmctl", 31, 195),
+            call("semget", 64, 190),
+            call("semop", 65, 193),
+            call("semctl", 66, 191),
+            call("semtimedop", 220, 192),
+            call("msgget", 68, 186),
+            call("msgsnd", 69, 189),
+            call("msgrcv", 70, 188),
+            call("msgctl", 71, 187),
+            call("mq_open", 240, 180),
+            call("mq_unlink", 241, 181),
+        ],
+    },
+];

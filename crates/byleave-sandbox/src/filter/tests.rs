@@ -140,3 +140,20 @@ fn no_call_is_named_twice_and_the_filter_stays_small() {
         assert!(length <= 260, "{arch:?}: {length} instructions take longer to install");
     }
 }
+
+// req: E2
+#[test]
+fn without_namespaces_there_are_no_sockets_and_nothing_is_shared() {
+    const AF_UNIX: u64 = 1;
+    for (arch, calls) in [(Arch::X86_64, [41, 29, 64, 68, 240]), (Arch::Aarch64, [198, 194, 190, 186, 180])] {
+        let (usual, alone) = (compile(arch).unwrap(), compile_alone(arch).unwrap());
+        for number in calls {
+            let asked = |filter: &Filter| decide(filter, arch.audit(), number, [AF_UNIX, 0, 0, 0, 0, 0]);
+            assert_eq!(asked(&usual), ALLOWED, "{number}");
+            assert_ne!(asked(&alone), ALLOWED, "{number}");
+        }
+    }
+    let pair =
+        decide(&compile_alone(Arch::X86_64).unwrap(), Arch::X86_64.audit(), 53, [AF_UNIX, 0, 0, 0, 0, 0]);
+    assert_eq!(pair, ALLOWED, "a pair of sockets leads to nobody");
+}

@@ -4,6 +4,7 @@
 //! outlive the launcher: when the leash goes, it ends, and the kernel ends everything else in its namespace.
 
 mod digits;
+mod lower;
 mod network;
 mod session;
 mod sys;
@@ -76,12 +77,17 @@ fn live() -> Result<Never, Fault> {
         return if parked == 0 { session::serve() } else { session::park(&plan, parked) };
     }
     let command = Command::read(&mut plan).ok_or(GARBLED)?;
-    harden(&mut plan)?;
+    match part {
+        Part::Inner => return lower::inner(&mut plan, &command),
+        Part::Alone => return lower::alone(&mut plan, &command),
+        Part::Whole | Part::Session | Part::Command => {}
+    }
+    harden(&mut plan, capabilities)?;
     start(&command)
 }
 
 /// Gives up every power.
-fn harden(plan: &mut Reader<'_>) -> Result<(), Fault> {
+fn harden(plan: &mut Reader<'_>, capabilities: fn() -> Result<(), Errno>) -> Result<(), Fault> {
     // The order matters: limits while there are powers to set them; powers before the filter, which refuses nothing that
     // dropping them needs; no new privileges before Landlock and the filter, which the kernel wants of the unprivileged.
     limits(plan)?;
@@ -98,7 +104,7 @@ fn identity(plan: &mut Reader<'_>, part: Part) -> Result<(), Fault> {
     let fault = at(Step::Identity);
     let uid = plan.number().ok_or(GARBLED)?;
     let gid = plan.number().ok_or(GARBLED)?;
-    if part == Part::Command {
+    if !matches!(part, Part::Whole | Part::Session) {
         return Ok(());
     }
     sys::write_file(c"/proc/self/setgroups", b"deny").map_err(&fault)?;

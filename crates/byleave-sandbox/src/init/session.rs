@@ -4,8 +4,8 @@
 //! processes beneath this one, from which there is no way up.
 
 use super::{
-    Command, Fault, GARBLED, LEASH, Never, PLAN, PR_SET_DUMPABLE, at, harden, live, message, report,
-    run_fault, start, sys,
+    Command, Fault, GARBLED, LEASH, Never, PLAN, PR_SET_DUMPABLE, at, capabilities, harden, live, message,
+    report, run_fault, start, sys,
 };
 use crate::kernel::{Errno, close, close_from, dup3, exit, prctl};
 use crate::wire::{Access, Missing, REPORT_FAULT, REPORT_READY, REQUESTED, Reader, Step};
@@ -92,7 +92,7 @@ fn wait_parked(mut plan: Reader<'static>, taken: i32) -> Result<Never, Fault> {
     let processes = sys::new_mount(c"proc", &[], Access::Write).map_err(at(Step::Mount))?;
     sys::attach(processes, c"/proc", Missing::Fault).map_err(at(Step::Mount))?;
     Command::read(&mut plan).ok_or(GARBLED)?;
-    harden(&mut plan)?;
+    harden(&mut plan, capabilities)?;
     let Some(requested) = sys::receive(LEASH) else { exit(0) };
     sys::count_one(taken).map_err(&fault)?;
     let own = sys::own_descriptor().map_err(&fault)?;

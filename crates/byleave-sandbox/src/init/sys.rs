@@ -359,6 +359,26 @@ pub(super) unsafe fn exec(program: &CStr, argv: *const usize, envp: *const usize
     }
 }
 
+/// What a file of the kernel says, as far as there is room.
+pub(super) fn read_file<'a>(path: &CStr, room: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+    let file = fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(path), O_CLOEXEC, 0, 0, 0])?)?;
+    let count = ask!(number::READ, [fd_arg(file), room.as_mut_ptr() as usize, room.len(), 0, 0, 0]);
+    close(file)?;
+    room.get(..count?).ok_or(EINVAL)
+}
+
+/// Kills a process, or with -1 every process that this one may signal, but for itself.
+pub(super) fn kill(process: i32) -> Result<(), Errno> {
+    const SIGKILL: usize = 9;
+    numbers(number::KILL, [fd_arg(process), SIGKILL, 0, 0, 0, 0]).map(drop)
+}
+
+/// Waits until a child has ended; whether there was one.
+pub(super) fn wait_for_a_child() -> bool {
+    const WALL: usize = 0x4000_0000;
+    numbers(number::WAIT4, [fd_arg(-1), 0, WALL, 0, 0, 0]).is_ok()
+}
+
 /// A child that ended: its id, its status and the microseconds of processor time that it and its own used.
 pub(super) fn reap() -> Option<(usize, i32, u64)> {
     const WNOHANG: usize = 1;

@@ -57,6 +57,7 @@ pub(crate) mod number {
     pub(crate) const RECVMSG: usize = 212;
     pub(crate) const CLONE: usize = 220;
     pub(crate) const EXECVE: usize = 221;
+    pub(crate) const KILL: usize = 129;
     pub(crate) const WAIT4: usize = 260;
     pub(crate) const CHDIR: usize = 49;
     pub(crate) const SETSID: usize = 157;

@@ -57,6 +57,7 @@ pub(crate) mod number {
     pub(crate) const RECVMSG: usize = 47;
     pub(crate) const CLONE: usize = 56;
     pub(crate) const EXECVE: usize = 59;
+    pub(crate) const KILL: usize = 62;
     pub(crate) const WAIT4: usize = 61;
     pub(crate) const CHDIR: usize = 80;
     pub(crate) const SETSID: usize = 112;

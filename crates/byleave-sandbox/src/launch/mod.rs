@@ -3,6 +3,8 @@
 //! Whatever fails before the command starts is an error, and the command has then not run. It must never run a command weaker
 //! than it was asked for, and nothing of it is left when [`Running::finish`] returns.
 
+mod alone;
+mod bwrap;
 mod carried;
 mod inside;
 mod session;
@@ -16,10 +18,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, pidfd_send_signal};
 
+pub(crate) use alone::{Scratch, start as start_alone};
+pub use bwrap::Bwrap;
 pub use inside::Inside;
 pub use session::Session;
 pub use uplink::{Reached, Unserved, Uplink};
@@ -117,6 +121,21 @@ pub enum LaunchError {
     /// The terminal did not come out of the sandbox.
     #[error("cannot start the command: its terminal did not come out of the sandbox")]
     NoTerminal,
+    /// The system's bwrap could not make the place.
+    #[error("cannot build the sandbox with bwrap: {said}")]
+    Bwrap {
+        /// What it said.
+        said: String,
+    },
+    /// The kernel has no Landlock, which this rung stands on.
+    #[error("cannot confine the command by Landlock: this kernel has none")]
+    NoLandlock,
+    /// No rung of the ladder stands here.
+    #[error("cannot confine a command on this machine ({obstacles}); `byleave doctor` says what would help")]
+    NoRung {
+        /// Why not, rung by rung.
+        obstacles: String,
+    },
     /// A session does not answer.
     #[error("cannot start the command: its session does not answer; open another")]
     Silent,
@@ -161,6 +180,9 @@ pub fn given(guarantee: Guarantee) -> Given {
         }
         Guarantee::ReadsConfined if sys::landlock_version() == 0 => {
             Given::Not("this kernel has no Landlock".into())
+        }
+        Guarantee::WritesLockedTwice if sys::landlock_version() == 0 => {
+            Given::Not("mounts alone hold it, for want of Landlock".into())
         }
         _ => Given::Fully,
     }
@@ -214,7 +236,12 @@ fn begin(
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
     let began = Instant::now();
     let process = spawn(program, ends.given(), plan.network_apart, run_as)?;
-    Ok(ends.running(Process { pidfd: process, child: true }, plan, began, confinement.limits.wall))
+    Ok(ends.running(
+        Process { pidfd: process, child: true, leash: None },
+        plan,
+        began,
+        confinement.limits.wall,
+    ))
 }
 
 /// Both ends of everything between a command and us.
@@ -248,7 +275,7 @@ impl Ends {
     fn running(self, process: Process, plan: Plan, began: Instant, wall: Duration) -> Running {
         let Self { given, leash, streams } = self;
         drop(given);
-        Running { process, leash, streams, plan, began, wall, joined: None, over: false }
+        Running { process, leash, streams, plan, began, wall, joined: None, over: false, scratch: None }
     }
 }
 
@@ -267,9 +294,16 @@ struct Process {
     pidfd: OwnedFd,
     /// Whether it is our child, and leaves something to be waited for.
     child: bool,
+    /// Where killing it would not end what it started: its leash, by which it ends everything itself.
+    leash: Option<OwnedFd>,
 }
 
 impl Process {
+    /// Ends it, and with it everything that it started. That it has ended already is no error.
+    fn kill(&self) -> Result<(), LaunchError> {
+        kill(self.pidfd.as_fd(), self.leash.as_ref())
+    }
+
     /// Waits until it has ended, and with it everything in its namespace.
     fn wait(&self) -> Result<(), LaunchError> {
         loop {
@@ -290,7 +324,7 @@ impl Process {
     }
 }
 
-fn identity(run_as: RunAs) -> Result<Identity, LaunchError> {
+pub(crate) fn identity(run_as: RunAs) -> Result<Identity, LaunchError> {
     let caller =
         Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     match run_as {
@@ -307,13 +341,21 @@ fn spawn(
     network_apart: bool,
     run_as: RunAs,
 ) -> Result<OwnedFd, LaunchError> {
+    spawn_as(run_as, || sys::spawn(program, descriptors, network_apart))
+}
+
+/// Starts something as this user.
+fn spawn_as(
+    run_as: RunAs,
+    spawn: impl FnOnce() -> Result<OwnedFd, (Stage, i32)> + Send,
+) -> Result<OwnedFd, LaunchError> {
     let spawned = match run_as {
-        RunAs::Caller => sys::spawn(program, descriptors, network_apart),
+        RunAs::Caller => spawn(),
         // The kernel keeps the user of each thread by itself.
         RunAs::User(identity) => std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
                 sys::change_thread_user(identity).map_err(|errno| (Stage::Capabilities, errno))?;
-                sys::spawn(program, descriptors, network_apart)
+                spawn()
             });
             thread.join().unwrap_or(Err((Stage::Clone, 11)))
         }),
@@ -341,23 +383,34 @@ pub struct Running {
     /// Ends after the processes: what they leave waiting is theirs alone.
     joined: Option<Joined>,
     over: bool,
+    /// Gone when the command is.
+    scratch: Option<Scratch>,
 }
 
 /// Ends a command from another thread.
 #[derive(Debug)]
 pub struct Stopper {
     pidfd: OwnedFd,
+    leash: Option<OwnedFd>,
 }
 
 impl Stopper {
     /// Kills the command and everything that it started. That it has ended already is no error.
     pub fn stop(&self) -> Result<(), LaunchError> {
-        kill(self.pidfd.as_fd())
+        kill(self.pidfd.as_fd(), self.leash.as_ref())
     }
 }
 
-fn kill(pidfd: BorrowedFd<'_>) -> Result<(), LaunchError> {
-    match pidfd_send_signal(pidfd, Signal::KILL) {
+fn kill(pidfd: BorrowedFd<'_>, leash: Option<&OwnedFd>) -> Result<(), LaunchError> {
+    let ended = match leash {
+        // What it reports can still be read.
+        Some(leash) => match shutdown(leash, Shutdown::Write) {
+            Err(rustix::io::Errno::NOTCONN) => Ok(()),
+            cut => cut,
+        },
+        None => pidfd_send_signal(pidfd, Signal::KILL),
+    };
+    match ended {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(errno) => Err(ours("killing the command")(errno)),
     }
@@ -385,8 +438,9 @@ impl Running {
 
     /// Something to end the command by, from another thread.
     pub fn stopper(&self) -> Result<Stopper, LaunchError> {
-        let pidfd = self.process.pidfd.try_clone().map_err(ours("copying a descriptor"))?;
-        Ok(Stopper { pidfd })
+        let copy = |fd: &OwnedFd| fd.try_clone().map_err(ours("copying a descriptor"));
+        let leash = self.process.leash.as_ref().map(copy).transpose()?;
+        Ok(Stopper { pidfd: copy(&self.process.pidfd)?, leash })
     }
 
     /// Waits until the command and everything that it started have ended, or the time is over.
@@ -394,7 +448,7 @@ impl Running {
         let deadline = self.began.checked_add(self.wall);
         let in_time = self.streams.carry(self.process.pidfd.as_fd(), deadline)?;
         if !in_time {
-            kill(self.process.pidfd.as_fd())?;
+            self.process.kill()?;
             self.streams.carry(self.process.pidfd.as_fd(), None)?;
         }
         self.process.reap()?;
@@ -419,7 +473,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // Best effort, and not the only one: the leash goes with this as well.
-        if !self.over && kill(self.process.pidfd.as_fd()).is_ok() {
+        if !self.over && self.process.kill().is_ok() {
             self.process.reap().unwrap_or_default();
         }
         self.joined.take().map(Joined::close);

@@ -135,7 +135,7 @@ impl Session {
         let began = Instant::now();
         let pidfd = place.request(&ends, &plan)?;
         drop(place);
-        let process = Process { pidfd, child: false };
+        let process = Process { pidfd, child: false, leash: None };
         let mut running = ends.running(process, plan, began, self.confinement.limits.wall);
         running.joined = network.map(|(pass, _)| Joined::Shared(pass));
         running.with_terminal()
@@ -171,7 +171,7 @@ impl Place {
         let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as)?;
         drop(inner);
         let common = plan.clone().for_command();
-        let process = Process { pidfd, child: true };
+        let process = Process { pidfd, child: true, leash: None };
         let mut place = Self { process, requests, covered, plan: common, serving: None };
         if let Some(Shared { uplink, doors, names, .. }) = network {
             let serving = uplink.join(&place.requests, &plan, names, Arc::clone(doors))?;
@@ -206,7 +206,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // Best effort, and not the only one: its leash goes with this as well.
-        if super::kill(self.process.pidfd.as_fd()).is_ok() {
+        if self.process.kill().is_ok() {
             self.process.reap().unwrap_or_default();
         }
         if let Some((serving, uplink)) = self.serving.take() {

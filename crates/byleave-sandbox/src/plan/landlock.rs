@@ -30,36 +30,23 @@ pub struct Rule {
 }
 
 const EXECUTE: u64 = 1;
-const WRITE_FILE: u64 = 1 << 1;
+pub(super) const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
-const MAKE_CHAR: u64 = 1 << 6;
-const MAKE_BLOCK: u64 = 1 << 11;
+pub(super) const MAKE_CHAR: u64 = 1 << 6;
+pub(super) const MAKE_BLOCK: u64 = 1 << 11;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
-const IOCTL_DEV: u64 = 1 << 15;
+pub(super) const IOCTL_DEV: u64 = 1 << 15;
 const FIRST_VERSION: u64 = (1 << 13) - 1;
-const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
+pub(super) const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 /// What can be said of a file that is no directory.
-const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+pub(super) const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 /// The rules for these files: what is readable can be read, what is writable can be written. `None` without Landlock.
 pub(super) fn rules(files: &Files, host: &impl Host) -> Result<Option<Landlock>, PlanError> {
-    let version = host.landlock();
-    if version == 0 {
-        return Ok(None);
-    }
-    let mut all = FIRST_VERSION;
-    for (since, right) in [(2, REFER), (3, TRUNCATE), (5, IOCTL_DEV)] {
-        if version >= since {
-            all |= right;
-        }
-    }
-    let size = match version {
-        ..4 => 8,
-        4..6 => 16,
-        6.. => 24,
-    };
+    let Some(lock) = empty(host.landlock()) else { return Ok(None) };
+    let all = lock.files;
     let rule = |path: &Path, access: u64| path_text(path).map(|path| Rule { path, access: access & all });
     let mut rules = vec![
         rule(Path::new("/dev"), READ | WRITE_FILE | IOCTL_DEV)?,
@@ -89,5 +76,24 @@ pub(super) fn rules(files: &Files, host: &impl Host) -> Result<Option<Landlock>,
         let of_its_kind = if host.kind(path) == Some(Kind::Directory) { u64::MAX } else { OF_A_FILE };
         rules.push(rule(path, no_devices & of_its_kind)?);
     }
-    Ok(Some(Landlock { size, files: all, scoped: if version >= 6 { 3 } else { 0 }, rules }))
+    Ok(Some(Landlock { rules, ..lock }))
+}
+
+/// The lock of this version without any rules: nothing is allowed. `None` without Landlock.
+pub(super) fn empty(version: u32) -> Option<Landlock> {
+    if version == 0 {
+        return None;
+    }
+    let mut files = FIRST_VERSION;
+    for (since, right) in [(2, REFER), (3, TRUNCATE), (5, IOCTL_DEV)] {
+        if version >= since {
+            files |= right;
+        }
+    }
+    let size = match version {
+        ..4 => 8,
+        4..6 => 16,
+        6.. => 24,
+    };
+    Some(Landlock { size, files, scoped: if version >= 6 { 3 } else { 0 }, rules: Vec::new() })
 }

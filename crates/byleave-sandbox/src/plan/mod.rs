@@ -2,6 +2,7 @@
 //!
 //! Looks at what is where through [`Host`] and does nothing, so that its order can be tested without privileges.
 
+mod alone;
 mod encode;
 mod landlock;
 mod mounts;
@@ -186,6 +187,13 @@ impl Plan {
         self.part = Part::Command;
         self.mounts = mounts::of_a_command();
         self
+    }
+
+    /// Of this plan, what is left to do where another program has made the place; and what that program has to mount.
+    pub(crate) fn for_inner(mut self) -> (Self, Vec<Op<CString>>) {
+        self.part = Part::Inner;
+        let mounts = std::mem::take(&mut self.mounts);
+        (self, mounts)
     }
 
     /// This plan with another command.

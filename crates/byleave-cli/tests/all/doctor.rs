@@ -1,0 +1,50 @@
+//! `byleave doctor` on the machine that this runs on.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::world::World;
+
+const UID: u32 = 61_002;
+
+fn doctor(world: &World, program: &Path, unprivileged: bool, words: &[&str]) -> Output {
+    let mut command = world.command(program);
+    command.arg("doctor").args(words);
+    if unprivileged && rustix::process::geteuid().as_raw() == 0 {
+        command.uid(UID).gid(UID).current_dir("/").env("TMPDIR", "/tmp");
+    }
+    command.output().unwrap()
+}
+
+/// Needs user namespaces for the unprivileged, or bwrap, or Landlock: something to confine with.
+// req: E7
+#[test]
+fn the_doctor_says_what_this_machine_can_confine_with_and_root_is_sent_away() {
+    let world = World::new();
+    // Where another user can run it.
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = place.path().join("byleave");
+    std::fs::copy(env!("CARGO_BIN_EXE_byleave"), &program).unwrap();
+    let told = doctor(&world, &program, true, &["--json"]);
+    let value: Value = serde_json::from_slice(&told.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&told.stderr)));
+    assert_eq!(told.status.code(), Some(0), "{value:#}");
+    let level = value["level"].as_str().unwrap();
+    let standing = value["rungs"].as_array().unwrap().iter().find(|rung| rung["stands"] == true).unwrap();
+    assert_eq!(standing["rung"], level);
+    assert_eq!(standing["guarantees"]["environment-clean"]["given"], "full");
+    let text = doctor(&world, &program, true, &[]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.starts_with(level) && text.contains("network-confined"), "{text}");
+    if rustix::process::geteuid().as_raw() == 0 {
+        let told = doctor(&world, &program, false, &[]);
+        let text = [told.stdout, told.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+        assert_eq!(told.status.code(), Some(1), "{text}");
+        assert!(text.starts_with("none:") && text.contains("run as another user"), "{text}");
+    }
+}

@@ -1,0 +1,139 @@
+//! The first process on the lower rungs: in a place that another program made, or in none at all.
+//!
+//! Without a namespace of processes nothing ends with this one by itself, so it must end everything itself: it stands outside the
+//! lock that the command is behind, where the command cannot signal it, and inside one of its own, so that killing everybody whom
+//! it may kill is killing what the command started, and nobody else.
+
+use super::{
+    Command, EXIT_FAULT, Fault, GARBLED, LEASH, Never, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL,
+    PR_CAPBSET_DROP, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECUREBITS, SECUREBITS, at, become_command,
+    harden, report, run_fault, start, sys,
+};
+use crate::kernel::{EINVAL, Errno, close_from, drop_capabilities, dup3, exit, prctl, signals_blocked};
+use crate::wire::{REPORT_ENDED, REPORT_NOT_STARTED, REPORT_READY, REQUESTED, Reader, Step};
+
+const EPERM: Errno = Errno(1);
+const PR_SET_CHILD_SUBREAPER: usize = 36;
+/// In Landlock's scopes: signals go to those behind the same lock, or behind one within it.
+const SCOPE_SIGNAL: u64 = 2;
+const ATTR_BYTES: usize = 24;
+
+/// In a place that another program made, as its first process.
+pub(super) fn inner(plan: &mut Reader<'_>, command: &Command<'_>) -> Result<Never, Fault> {
+    close_from(REQUESTED, 0).map_err(at(Step::Read))?;
+    harden(plan, capabilities_left)?;
+    report([REPORT_READY, 0, 0, 0], 0);
+    start(command)
+}
+
+/// In no place of its own.
+pub(super) fn alone(plan: &mut Reader<'_>, command: &Command<'_>) -> Result<Never, Fault> {
+    let fault = at(Step::Start);
+    close_from(REQUESTED, 0).map_err(at(Step::Read))?;
+    // What loses its parent becomes a child of this process.
+    prctl(PR_SET_CHILD_SUBREAPER, [1, 0, 0, 0]).map_err(&fault)?;
+    prctl(PR_SET_NO_NEW_PRIVS, [1, 0, 0, 0]).map_err(at(Step::NoNewPrivileges))?;
+    let apart = stand_apart(plan.clone())?;
+    signals_blocked(u64::MAX).map_err(&fault)?;
+    let children = sys::child_signals().map_err(&fault)?;
+    let started = sys::fork().map_err(&fault)?;
+    if started == 0 {
+        if let Err(fault) = harden(plan, capabilities_left) {
+            run_fault(&fault);
+        }
+        let Err(errno) = become_command(command, None);
+        report([REPORT_NOT_STARTED, 0, 0, errno.0.cast_unsigned()], 0);
+        exit(127);
+    }
+    prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(Step::Dumpable))?;
+    let null = sys::null().map_err(&fault)?;
+    for standard in 0..3 {
+        dup3(null, standard, 0).map_err(&fault)?;
+    }
+    let mut micros = 0u64;
+    loop {
+        while let Some((pid, status, used)) = sys::reap() {
+            micros = micros.saturating_add(used);
+            if pid == started {
+                end_all(apart);
+                report([REPORT_ENDED, 0, 0, status.cast_unsigned()], micros);
+                exit(0);
+            }
+        }
+        // The launcher never writes: whatever happens on the leash is its end.
+        if sys::wait_for_either(children, LEASH).map_err(&fault)? {
+            end_all(apart);
+            exit(EXIT_FAULT);
+        }
+        sys::drain(children);
+    }
+}
+
+/// Goes behind a lock that keeps signals within, if this kernel has it; whether it has.
+fn stand_apart(mut plan: Reader<'_>) -> Result<bool, Fault> {
+    for _ in 0..plan.small().ok_or(GARBLED)? {
+        for _ in 0..3 {
+            plan.number().ok_or(GARBLED)?;
+        }
+    }
+    let [_size, _files, _net, scoped] = [plan.number(), plan.number(), plan.number(), plan.number()];
+    let scoped = scoped.ok_or(GARBLED)?;
+    if scoped & SCOPE_SIGNAL == 0 {
+        return Ok(false);
+    }
+    let fault = at(Step::Landlock);
+    let ruleset = sys::landlock_ruleset(&[0, 0, scoped], ATTR_BYTES).map_err(&fault)?;
+    sys::landlock_enter(ruleset).map_err(&fault)?;
+    Ok(true)
+}
+
+/// Kills everything that was started, and waits until nothing of it is left.
+fn end_all(apart: bool) {
+    loop {
+        let killed = match apart {
+            true => match sys::kill(-1) {
+                // There is nobody left.
+                Ok(()) | Err(Errno(3)) => Ok(()),
+                refused => refused,
+            },
+            false => kill_children(),
+        };
+        // With nobody killed, waiting could take for ever.
+        if killed.is_err() || !sys::wait_for_a_child() {
+            return;
+        }
+    }
+}
+
+/// Kills the children; theirs become ours, and their turn comes next.
+fn kill_children() -> Result<(), Errno> {
+    let mut room = [0u8; 4096];
+    let listed = sys::read_file(c"/proc/thread-self/children", &mut room)?;
+    // A space after each, also after the last: what has none was cut off, and is another number.
+    for pid in listed.split_inclusive(|byte| *byte == b' ').filter(|pid| pid.last() == Some(&b' ')) {
+        let digits = pid.iter().filter(|byte| byte.is_ascii_digit());
+        let pid = digits.fold(0i32, |pid, digit| pid.wrapping_mul(10).wrapping_add(i32::from(digit - b'0')));
+        // Never zero or less, which would mean a group of processes, or all.
+        if pid > 1 {
+            sys::kill(pid)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives up what is left. Who has no power over the bounding set has nothing in it either that could come back: there will be no
+/// new privileges.
+fn capabilities_left() -> Result<(), Errno> {
+    prctl(PR_CAP_AMBIENT, [PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0])?;
+    let mut capability = 0;
+    loop {
+        match prctl(PR_CAPBSET_DROP, [capability, 0, 0, 0]) {
+            Ok(_) => capability += 1,
+            Err(EINVAL) if capability > 0 => break,
+            Err(EPERM) => return drop_capabilities(),
+            Err(errno) => return Err(errno),
+        }
+    }
+    prctl(PR_SET_SECUREBITS, [SECUREBITS, 0, 0, 0])?;
+    drop_capabilities()
+}

@@ -1,0 +1,157 @@
+//! The probe: which rungs of the ladder stand on this machine, found by climbing them, and how to get those that do not.
+//!
+//! A setting of the kernel says what is configured and not what works: a rung stands when a command has run on it. Settings are
+//! looked at only to say what would help. The command is `true`, in a temporary directory that goes with it.
+
+mod surroundings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::chown;
+use std::time::Duration;
+
+pub use surroundings::{Container, Failed, Surroundings, Wsl, remedies};
+
+use crate::confinement::{Confinement, Files, Network, Readable};
+use crate::guarantee::{Given, Guarantee};
+use crate::ladder::{self, Rung};
+use crate::launch::{LaunchError, Outcome, RunAs, Scratch, Status, identity};
+use crate::limits::Limits;
+use crate::plan::Command;
+use crate::sys;
+use crate::wire::{Op, Step};
+
+const WALL: Duration = Duration::from_secs(3);
+
+/// What was found on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The version of Landlock; zero without.
+    pub landlock: u32,
+    /// What this program runs in, as far as it matters here.
+    pub surroundings: Surroundings,
+    /// Every rung, the strongest first.
+    pub rungs: Vec<Tried>,
+}
+
+/// What came of climbing a rung.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Which.
+    pub rung: Rung,
+    /// How long a command took on it, or why none runs.
+    pub took: Result<Duration, Obstacle>,
+    /// What it gives of a usual confinement, where it stands.
+    pub given: Vec<(Guarantee, Given)>,
+}
+
+/// Why a rung does not stand, and how to get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What happened.
+    pub why: String,
+    /// What would help, most likely first; empty when we know nothing.
+    pub remedies: Vec<String>,
+}
+
+impl Probe {
+    /// Climbs every rung on this machine, as the user whom commands will run as.
+    pub fn here(run_as: RunAs) -> Self {
+        let surroundings = Surroundings::here();
+        let landlock = sys::landlock_version();
+        let rungs = Rung::ALL.map(|rung| climb(rung, run_as, landlock, &surroundings)).into();
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        Self { kernel, landlock, surroundings, rungs }
+    }
+
+    /// The rungs that stand, the strongest first.
+    pub fn standing(&self) -> impl Iterator<Item = Rung> {
+        self.rungs.iter().filter(|tried| tried.took.is_ok()).map(|tried| tried.rung)
+    }
+}
+
+fn climb(rung: Rung, run_as: RunAs, landlock: u32, surroundings: &Surroundings) -> Tried {
+    let obstacle =
+        |failed: Failed, why: String| Obstacle { why, remedies: remedies(rung, failed, surroundings) };
+    let took = match attempt(rung, run_as) {
+        Ok(outcome) if outcome.status == Status::Exited(0) => Ok(outcome.wall),
+        Ok(outcome) => {
+            let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
+            Err(obstacle(Failed::Otherwise, format!("`true` ended with {:?} {said}", outcome.status)))
+        }
+        // The error sends to the doctor, who is asking.
+        Err(LaunchError::Namespaces(error)) => {
+            Err(obstacle(Failed::Namespaces, format!("cannot make namespaces: {error}")))
+        }
+        Err(error) => Err(obstacle(failed(&error), error.to_string())),
+    };
+    let usual = usual(std::path::Path::new("/"));
+    let given = |guarantee| (guarantee, rung.given(landlock, &usual, guarantee));
+    let given = if took.is_ok() { usual.guarantees().into_iter().map(given).collect() } else { Vec::new() };
+    Tried { rung, took, given }
+}
+
+fn attempt(rung: Rung, run_as: RunAs) -> Result<Outcome, LaunchError> {
+    let identity = identity(run_as)?;
+    let folder = Scratch::new(identity)?;
+    let mut confinement = usual(&folder.path);
+    // What is missing is told later; here it must not keep us from trying.
+    confinement.waived.extend(Guarantee::ALL);
+    let making = |error| LaunchError::Ours { doing: "making a workspace to try", error };
+    let files = &confinement.files;
+    for directory in files.home.iter().chain(&files.writable).chain(&files.protected) {
+        fs::create_dir_all(directory).map_err(making)?;
+        chown(directory, Some(identity.uid), Some(identity.gid)).map_err(making)?;
+    }
+    for file in &files.hidden {
+        fs::write(file, "").map_err(making)?;
+    }
+    let command = Command { argv: vec!["true".into()], ..Command::default() };
+    ladder::start_on(rung, &confinement, &command, run_as)?.finish()
+}
+
+/// What everyday work asks for: a home directory that is hidden, a workspace in it with a secret and something protected.
+fn usual(folder: &std::path::Path) -> Confinement {
+    let home = folder.join("home");
+    let workspace = home.join("workspace");
+    Confinement {
+        files: Files {
+            cwd: workspace.clone(),
+            home: Some(home),
+            readable: Readable::Only(vec![workspace.clone()]),
+            writable: vec![workspace.clone()],
+            hidden: vec![workspace.join(".env")],
+            protected: vec![workspace.join(".git/hooks")],
+            ..Files::default()
+        },
+        network: Network::Off,
+        environment: BTreeMap::from([(
+            "PATH".into(),
+            "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin".into(),
+        )]),
+        limits: Limits { wall: WALL, ..Limits::default() },
+        waived: BTreeSet::new(),
+    }
+}
+
+fn failed(error: &LaunchError) -> Failed {
+    match error {
+        LaunchError::Root => Failed::Root,
+        LaunchError::NoLandlock => Failed::Landlock,
+        LaunchError::Namespaces(_) => Failed::Namespaces,
+        LaunchError::Bwrap { said } if said.contains("there is no bwrap") => Failed::NoBwrap,
+        // By its own words; they only choose the advice.
+        LaunchError::Bwrap { said } if said.contains("mount proc") => Failed::Processes,
+        LaunchError::Bwrap { .. } => Failed::Namespaces,
+        LaunchError::Inside { inside, error } => match (inside.step, &inside.mount) {
+            (Some(Step::Identity), _) => Failed::Namespaces,
+            (Some(Step::Mount), Some(Op::Processes { .. })) => Failed::Processes,
+            (Some(Step::Mount), _) if error.raw_os_error() == Some(38) => Failed::OldKernel,
+            (Some(Step::Mount), _) => Failed::Mounts,
+            _ => Failed::Otherwise,
+        },
+        _ => Failed::Otherwise,
+    }
+}

@@ -1,0 +1,209 @@
+//! The ladder: every rung ends commands alike, and none runs a command weaker than it was asked for.
+//!
+//! Needs user namespaces for the unprivileged, the system's bwrap, and Landlock; what is missing fails the test.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use byleave_sandbox::confinement::{Confinement, Network};
+use byleave_sandbox::guarantee::{Given, Guarantee};
+use byleave_sandbox::ladder::{self, Rung};
+use byleave_sandbox::launch::{LaunchError, Outcome, RunAs, Status};
+use byleave_sandbox::limits::Limit;
+use byleave_sandbox::plan::Command;
+use byleave_sandbox::probe::{Obstacle, Probe};
+
+use crate::launch::{bash, confinement, text};
+use crate::user::unprivileged;
+
+fn waiving_all(workspace: &std::path::Path) -> Confinement {
+    let mut confinement = confinement(workspace);
+    confinement.waived.extend(Guarantee::ALL);
+    confinement
+}
+
+fn run(rung: Rung, script: &str, change: impl Fn(&mut Confinement)) -> Outcome {
+    let workspace = tempfile::tempdir().unwrap();
+    let mut confinement = waiving_all(workspace.path());
+    change(&mut confinement);
+    let running = ladder::start_on(rung, &confinement, &bash(script), RunAs::Caller);
+    let running = running.unwrap_or_else(|error| panic!("{rung}: {error}"));
+    running.finish().unwrap_or_else(|error| panic!("{rung}: {error}"))
+}
+
+// req: E7
+#[test]
+fn every_rung_stands_here_and_says_what_it_is_worth() {
+    if !unprivileged("ladder::every_rung_stands_here_and_says_what_it_is_worth") {
+        return;
+    }
+    let probe = Probe::here(RunAs::Caller);
+    for tried in &probe.rungs {
+        println!("{} {:?}", tried.rung, tried.took);
+        tried.given.iter().for_each(|(guarantee, given)| println!("    {guarantee} {given:?}"));
+        assert!(tried.took.is_ok(), "{tried:?}");
+        assert_eq!(tried.given.len(), Guarantee::ALL.len());
+    }
+    let fully =
+        |rung: usize| probe.rungs[rung].given.iter().filter(|(_, given)| *given == Given::Fully).count();
+    assert!(fully(0) >= fully(1) && fully(1) > fully(2), "the strongest first");
+}
+
+// req: E2
+#[test]
+fn every_rung_ends_commands_alike() {
+    if !unprivileged("ladder::every_rung_ends_commands_alike") {
+        return;
+    }
+    for rung in Rung::ALL {
+        let outcome = run(rung, "echo out; echo err >&2; exit 7", |_| {});
+        assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(7), "out\n"), "{rung}");
+        assert_eq!((text(&outcome.stderr).as_str(), outcome.ended_by), ("err\n", None), "{rung}");
+        assert_eq!(run(rung, "kill -SEGV $$", |_| {}).status, Status::Signalled(11), "{rung}");
+        assert_eq!(run(rung, "kill $$; sleep 5", |_| {}).status, Status::Signalled(15), "{rung}");
+        let flood = run(rung, "head -c 3000000 /dev/zero", |confinement| confinement.limits.output = 1000);
+        assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped), (1000, 2_999_000), "{rung}");
+        let spin = run(rung, "exec bash -c 'while :; do :; done'", |confinement| {
+            confinement.limits.cpu = Duration::from_secs(1);
+        });
+        assert_eq!((spin.status, spin.ended_by), (Status::Signalled(24), Some(Limit::Cpu)), "{rung}");
+        let workspace = tempfile::tempdir().unwrap();
+        let start = |command: &Command| {
+            let running = ladder::start_on(rung, &waiving_all(workspace.path()), command, RunAs::Caller);
+            running.unwrap_or_else(|error| panic!("{rung}: {error}"))
+        };
+        let nothing = Command { argv: vec!["no-such-program".into()], ..Command::default() };
+        assert_eq!(start(&nothing).finish().unwrap().status, Status::NotStarted(2), "{rung}");
+        let cat = Command { argv: vec!["cat".into()], stdin: vec![b'x'; 300_000], ..Command::default() };
+        assert_eq!(start(&cat).finish().unwrap().stdout.bytes, cat.stdin, "{rung}");
+        let seen = |script: &str| text(&run(rung, script, |_| {}).stdout);
+        assert_eq!(seen("ls /proc/self/fd"), "0\n1\n2\n3\n", "{rung}: 3 is `ls` looking");
+        let variables = seen("env | grep -v -e ^PWD= -e ^SHLVL= -e ^_= -e ^TMPDIR=/tmp/byleave-");
+        assert_eq!(variables, "PATH=/usr/bin:/bin\n", "{rung}");
+        assert_eq!(
+            seen(
+                "grep -e NoNewPrivs -e ^Seccomp: -e CapEff -e CapPrm /proc/self/status | tr -s '\\t\\n0' ' ' "
+            ),
+            "CapPrm: CapEff: NoNewPrivs: 1 Seccomp: 2 ",
+            "{rung}"
+        );
+        let written =
+            "touch x ${TMPDIR:-/tmp}/y && echo ok; touch /etc/x /var/tmp/../x 2>/dev/null || echo no";
+        assert_eq!(seen(written), "ok\nno\n", "{rung}");
+    }
+}
+
+pub(crate) fn anything_runs(needle: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut commands =
+        processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+    commands.any(|command| command.contains(needle))
+}
+
+// req: E2
+#[test]
+fn nothing_outlives_a_command_on_any_rung() {
+    if !unprivileged("ladder::nothing_outlives_a_command_on_any_rung") {
+        return;
+    }
+    // Somebody else's, of the same user: it has to live on.
+    let mut bystander = std::process::Command::new("sleep").arg("4747").spawn().unwrap();
+    for rung in Rung::ALL {
+        let workspace = tempfile::tempdir().unwrap();
+        let script =
+            "trap '' TERM; for i in $(seq 50); do setsid sleep 4545 & done; (setsid sleep 4545 &); echo on; ";
+        let outcome = run(rung, script, |_| {});
+        assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(0), "on\n"), "{rung}");
+        assert!(!anything_runs("sleep\u{0}4545"), "{rung}: after its end");
+        let began = Instant::now();
+        let late = run(rung, &format!("{script} wait"), |confinement| {
+            confinement.limits.wall = Duration::from_secs(1)
+        });
+        assert_eq!((late.status, late.ended_by), (Status::Signalled(9), Some(Limit::Wall)), "{rung}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{rung}");
+        assert!(!anything_runs("sleep\u{0}4545"), "{rung}: after its time");
+        // It cannot get rid of who watches it.
+        let parent = run(rung, "kill -9 $PPID; kill -STOP $PPID; kill -9 -1; sleep 4646 & echo on", |_| {});
+        assert!(matches!(parent.status, Status::Exited(0) | Status::Signalled(9)), "{rung}: {parent:?}");
+        assert!(!anything_runs("sleep\u{0}4646"), "{rung}");
+        let confined = waiving_all(workspace.path());
+        let start = || ladder::start_on(rung, &confined, &bash("sleep 4848"), RunAs::Caller).unwrap();
+        drop(start());
+        assert!(!anything_runs("sleep\u{0}4848"), "{rung}: dropped");
+        let running = start();
+        let stopper = running.stopper().unwrap();
+        let ender = std::thread::spawn(move || stopper.stop());
+        assert_eq!(running.finish().unwrap().status, Status::Signalled(9), "{rung}");
+        ender.join().unwrap().unwrap();
+    }
+    assert!(bystander.try_wait().unwrap().is_none(), "somebody else was killed");
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    let printed = text(&run(Rung::Landlock, "mkdir -m 0 $TMPDIR/locked; echo $TMPDIR", |_| {}).stdout);
+    assert!(
+        printed.starts_with("/tmp/byleave-") && !std::path::Path::new(printed.trim()).exists(),
+        "{printed}"
+    );
+}
+
+// req: E7
+#[test]
+fn the_highest_rung_that_gives_everything_is_taken_or_none() {
+    if !unprivileged("ladder::the_highest_rung_that_gives_everything_is_taken_or_none") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let mut probe = Probe::here(RunAs::Caller);
+    let mut asked = confinement(workspace.path());
+    let chosen = |probe: &Probe, asked: &Confinement| probe.choose(asked);
+    assert_eq!(chosen(&probe, &asked).unwrap(), Rung::Native);
+    let fall = |probe: &mut Probe, at: usize| {
+        probe.rungs[at].took = Err(Obstacle { why: "not today".into(), remedies: Vec::new() });
+    };
+    fall(&mut probe, 0);
+    let refused = chosen(&probe, &asked).unwrap_err().to_string();
+    assert!(refused.contains("`tmp-limited`") && !refused.contains("writes"), "{refused}");
+    asked.waived.insert(Guarantee::TmpLimited);
+    assert_eq!(chosen(&probe, &asked).unwrap(), Rung::Bwrap);
+    asked.network = Network::Proxied;
+    let refused = chosen(&probe, &asked).unwrap_err().to_string();
+    assert!(refused.contains("`network-confined`") && !refused.contains("writes"), "{refused}");
+    asked.network = Network::Off;
+    fall(&mut probe, 1);
+    let refused = ladder::run(&probe, &asked, &bash("true")).unwrap_err();
+    let LaunchError::Unenforceable(lacking) = &refused else { panic!("{refused}") };
+    let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
+    let expected = [
+        "writes-confined",
+        "writes-locked-twice",
+        "processes-apart",
+        "privileges-dropped",
+        "processes-limited",
+    ];
+    assert_eq!(names, expected);
+    asked.waived.extend(lacking.missing.iter().map(|(guarantee, _)| *guarantee));
+    assert_eq!(ladder::run(&probe, &asked, &bash("exit 3")).unwrap().status, Status::Exited(3));
+    fall(&mut probe, 2);
+    let refused = ladder::run(&probe, &asked, &bash("true")).unwrap_err();
+    assert!(
+        matches!(refused, LaunchError::NoRung { .. }) && refused.to_string().contains("not today"),
+        "{refused}"
+    );
+}
+
+// req: E2
+#[test]
+fn root_is_refused_on_every_rung() {
+    if rustix::process::geteuid().as_raw() != 0 {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    for rung in Rung::ALL {
+        let refused = ladder::start_on(rung, &waiving_all(workspace.path()), &bash("true"), RunAs::Caller);
+        assert!(matches!(refused, Err(LaunchError::Root)), "{rung}");
+    }
+    let probe = Probe::here(RunAs::Caller);
+    assert_eq!(probe.standing().count(), 0);
+    let advice = &probe.rungs[0].took.as_ref().unwrap_err().remedies;
+    assert!(advice.join("").contains("another user"), "{advice:?}");
+}

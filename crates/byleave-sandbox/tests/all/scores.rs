@@ -1,0 +1,121 @@
+//! What each rung holds of the attempts at leaving the sandbox, and the page that says so: the part of docs/security/scores.md
+//! between the marks `escapes`, written by `BYLEAVE_SCORES=write cargo nextest run -p byleave-sandbox -E 'test(scores)'`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use byleave_sandbox::guarantee::{Given, Guarantee};
+use byleave_sandbox::ladder::Rung;
+
+use crate::escapes::{Case, corpus};
+use crate::launch::confinement;
+
+/// How many attempts there are.
+pub(crate) const CASES: usize = 94;
+
+/// What the system's bwrap with our first process inside does not hold, in the order of the corpus; and the guarantee that says so.
+pub(crate) const NOT_BY_BWRAP: &[(&str, Guarantee)] = &[("res-inodes", Guarantee::TmpLimited)];
+
+/// Of these, what a slow or a small machine holds all the same, because its time or its memory is over first.
+pub(crate) const NOT_ALWAYS_BY_BWRAP: &[&str] = &["res-inodes"];
+
+/// What Landlock and the filter alone do not hold, likewise.
+pub(crate) const NOT_BY_LANDLOCK: &[(&str, Guarantee)] = &[
+    ("fs-read-dotenv", Guarantee::SecretsHidden),
+    ("fs-read-hardlink", Guarantee::SecretsHidden),
+    ("git-fsmonitor", Guarantee::ProtectedKept),
+    ("git-rename-dotgit", Guarantee::ProtectedKept),
+    // Refused, but process 1 is the machine's, and the case wants to hear of its own.
+    ("proc-attack-init", Guarantee::ProcessesApart),
+    ("priv-caps", Guarantee::PrivilegesDropped),
+    ("priv-caps-root", Guarantee::PrivilegesDropped),
+    ("root-devices", Guarantee::PrivilegesDropped),
+];
+
+const OPEN: &str = "<!-- escapes -->";
+const CLOSE: &str = "<!-- /escapes -->";
+
+const PREFACE: &str = "## Escapes
+
+Written by `BYLEAVE_SCORES=write cargo nextest run -p byleave-sandbox -E 'test(scores)'`, never by hand; CI fails where it
+differs. The attempts are in `tests/corpus/escapes.jsonl`, each run on a machine of its own as an unprivileged user (those about
+root by a supervisor that is root). That each of ours holds exactly these is what the tests in `byleave-sandbox` say.
+
+| | held | of |
+|---|--:|--:|
+";
+
+/// What was measured of others, once: by the name in the corpus.
+const OTHERS: [(&str, &str); 5] = [
+    ("bwrap_policy", "bwrap 0.8.0 alone, with mounts like ours"),
+    ("bwrap_plain", "bwrap 0.8.0, `--ro-bind / / --unshare-all`"),
+    ("codex", "codex-linux-sandbox, built from source, without what codex itself adds"),
+    ("srt", "sandbox-runtime 0.0.78"),
+    ("none", "no sandbox: what fails by itself"),
+];
+
+fn section() -> String {
+    let mut page = String::from(PREFACE);
+    for (name, not_held) in [
+        ("native, one command, a session, a pool", 0),
+        ("the system's bwrap with our first process inside", NOT_BY_BWRAP.len()),
+        ("Landlock and the filter alone", NOT_BY_LANDLOCK.len()),
+    ] {
+        writeln!(page, "| {name} | {} | {CASES} |", CASES - not_held).unwrap();
+    }
+    let cases = corpus();
+    for (key, name) in OTHERS {
+        let result = |case: &Case| case.results.get(key).cloned();
+        let ran: Vec<String> = cases
+            .iter()
+            .filter_map(result)
+            .filter(|result| result == "HELD" || result == "ESCAPED")
+            .collect();
+        let held = ran.iter().filter(|result| *result == "HELD").count();
+        writeln!(page, "| {name} (November 2026) | {held} | {} |", ran.len()).unwrap();
+    }
+    page.push_str(
+        "\nThe others were measured once, in the month given, by whoever wrote the attempts; those that were not run against them,\nmostly about limits that they do not have or about root, are not counted. Nothing here is about holes in the kernel.\n",
+    );
+    for (rung, not_held) in [(Rung::Bwrap, NOT_BY_BWRAP), (Rung::Landlock, NOT_BY_LANDLOCK)] {
+        let mut by_guarantee: BTreeMap<Guarantee, Vec<&str>> = BTreeMap::new();
+        not_held.iter().for_each(|(id, guarantee)| by_guarantee.entry(*guarantee).or_default().push(id));
+        writeln!(page, "\nNot held on the rung `{rung}`, by the guarantee that it says it does not give:\n")
+            .unwrap();
+        for (guarantee, ids) in by_guarantee {
+            writeln!(page, "- `{guarantee}`: {}", ids.join(", ")).unwrap();
+        }
+    }
+    page
+}
+
+// req: E2, E7
+#[test]
+fn the_scores_of_escapes_are_what_the_page_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(OPEN).unwrap();
+    let (written, after) = rest.split_once(CLOSE).unwrap();
+    let section = format!("\n{}", section());
+    if std::env::var("BYLEAVE_SCORES").is_ok_and(|what| what == "write") {
+        std::fs::write(&path, format!("{before}{OPEN}{section}{CLOSE}{after}")).unwrap();
+        return;
+    }
+    assert!(written == section, "docs/security/scores.md is not what was measured:\n{section}");
+}
+
+/// A rung that does not hold something must say so before a command runs on it.
+// req: E7
+#[test]
+fn what_a_rung_does_not_hold_is_a_guarantee_that_it_does_not_give() {
+    let workspace = tempfile::tempdir().unwrap();
+    let mut asked = confinement(workspace.path());
+    asked.files.hidden.push(asked.files.cwd.join(".env"));
+    asked.files.protected.push(asked.files.cwd.join(".git"));
+    for (rung, not_held) in [(Rung::Bwrap, NOT_BY_BWRAP), (Rung::Landlock, NOT_BY_LANDLOCK)] {
+        for (id, guarantee) in not_held {
+            assert_ne!(rung.given(7, &asked, *guarantee), Given::Fully, "{rung}: {id}");
+        }
+    }
+}
