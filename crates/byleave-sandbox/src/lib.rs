@@ -9,6 +9,7 @@
 //! A backend that cannot give a guarantee refuses, unless the operator waived that guarantee by its name. Nothing is ever run
 //! weaker than it was asked for. The only crate with `unsafe`.
 
+pub mod cgroup;
 pub mod confinement;
 pub mod filter;
 pub mod guarantee;

@@ -35,8 +35,8 @@ impl Default for Limits {
     }
 }
 
-/// The limit that ended a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A limit, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     /// Time on the clock.
     Wall,
@@ -44,4 +44,6 @@ pub enum Limit {
     Cpu,
     /// Memory.
     Memory,
+    /// Processes and threads at a time.
+    Pids,
 }

@@ -22,6 +22,7 @@ const CLONE_NEWUSER: u64 = 0x1000_0000;
 const CLONE_NEWPID: u64 = 0x2000_0000;
 const CLONE_NEWNET: u64 = 0x4000_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const O_CLOEXEC: usize = 0o2_000_000;
 const STACK_BYTES: usize = 64 << 10;
 /// Where the child finds the program that it becomes, above the five descriptors that it passes on.
@@ -69,11 +70,12 @@ struct Child {
 }
 
 /// Starts a program as the first process of new namespaces, with these five descriptors and no others, no arguments and no
-/// environment. The descriptor of the process is returned; nobody is signalled when it ends.
+/// environment, born in a cgroup if there is one. The descriptor of the process is returned; nobody is signalled when it ends.
 pub(crate) fn spawn(
     program: BorrowedFd<'_>,
     descriptors: [BorrowedFd<'_>; 5],
     network_apart: bool,
+    group: Option<BorrowedFd<'_>>,
 ) -> Result<OwnedFd, (Stage, i32)> {
     let dup = |fd: BorrowedFd<'_>| {
         rustix::io::fcntl_dupfd_cloexec(fd, 16).map_err(|errno| (Stage::Descriptors, errno.raw_os_error()))
@@ -89,13 +91,16 @@ pub(crate) fn spawn(
     };
     let apart = if network_apart { CLONE_NEWNET } else { 0 };
     let namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | apart;
+    let group = group.and_then(|group| u64::try_from(group.as_raw_fd()).ok());
+    let into_group = if group.is_some() { CLONE_INTO_CGROUP } else { 0 };
     let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
     let mut pidfd: i32 = -1;
     let args = CloneArgs {
-        flags: CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CLEAR_SIGHAND | namespaces,
+        flags: CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CLEAR_SIGHAND | into_group | namespaces,
         pidfd: (&raw mut pidfd) as u64,
         stack: stack.as_mut_ptr() as u64,
         stack_size: STACK_BYTES as u64,
+        cgroup: group.unwrap_or_default(),
         ..CloneArgs::default()
     };
     let before = signals_blocked(u64::MAX).map_err(|Errno(errno)| (Stage::Clone, errno))?;

@@ -70,7 +70,7 @@ fn live() -> Result<Never, Fault> {
     identity(&mut plan, part)?;
     mount_all(&mut plan)?;
     if part == Part::Session {
-        return if parked == 0 { session::serve() } else { session::park(&plan, parked) };
+        return if parked == 0 { session::serve() } else { session::park(&plan) };
     }
     let command = Command::read(&mut plan).ok_or(GARBLED)?;
     harden(&mut plan)?;

@@ -72,7 +72,6 @@ pub(crate) mod number {
     pub(crate) const SYMLINKAT: usize = 36;
     pub(crate) const PPOLL: usize = 73;
     pub(crate) const SIGNALFD4: usize = 74;
-    pub(crate) const EVENTFD2: usize = 19;
     pub(crate) const PIDFD_OPEN: usize = 434;
     pub(crate) const DUP3: usize = 24;
     pub(crate) const PRLIMIT64: usize = 261;

@@ -72,7 +72,6 @@ pub(crate) mod number {
     pub(crate) const SYMLINKAT: usize = 266;
     pub(crate) const PPOLL: usize = 271;
     pub(crate) const SIGNALFD4: usize = 289;
-    pub(crate) const EVENTFD2: usize = 290;
     pub(crate) const PIDFD_OPEN: usize = 434;
     pub(crate) const DUP3: usize = 292;
     pub(crate) const PRLIMIT64: usize = 302;

@@ -74,16 +74,18 @@ pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Du
             REPORT_FAULT => return Err(fault(step, index, errno, plan)),
             REPORT_NOT_STARTED => ended = Some((Status::NotStarted(errno), Duration::ZERO)),
             // Said by a process that did not become the command, it adds nothing.
-            REPORT_ENDED if ended.is_none() => ended = Some((status(errno), cpu(&message))),
+            REPORT_ENDED if ended.is_none() => {
+                ended = Some((status(errno), Duration::from_micros(number(&message))))
+            }
             _ => {}
         }
     }
 }
 
-/// Whether a session says that it is ready.
-pub(super) fn ready(message: &[u8; REPORT_BYTES], plan: &Plan) -> Result<(), LaunchError> {
+/// Whether a first process says that it is ready, and the number that it says so with.
+pub(super) fn ready(message: &[u8; REPORT_BYTES], plan: &Plan) -> Result<u64, LaunchError> {
     match words(message) {
-        [REPORT_READY, ..] => Ok(()),
+        [REPORT_READY, ..] => Ok(number(message)),
         [REPORT_FAULT, step, index, errno] => Err(fault(step, index, errno.cast_signed(), plan)),
         _ => Err(LaunchError::Garbled),
     }
@@ -103,10 +105,8 @@ fn words(message: &[u8; REPORT_BYTES]) -> [u32; 4] {
     words
 }
 
-fn cpu(message: &[u8; REPORT_BYTES]) -> Duration {
-    message
-        .last_chunk::<8>()
-        .map_or(Duration::ZERO, |micros| Duration::from_micros(u64::from_le_bytes(*micros)))
+fn number(message: &[u8; REPORT_BYTES]) -> u64 {
+    message.last_chunk::<8>().map_or(0, |number| u64::from_le_bytes(*number))
 }
 
 /// A status as `wait` has it.

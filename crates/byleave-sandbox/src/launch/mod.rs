@@ -21,9 +21,10 @@ use rustix::process::{Signal, pidfd_send_signal};
 pub use inside::Inside;
 pub use session::Session;
 
+use crate::cgroup::{self, Account, Group};
 use crate::confinement::Confinement;
 use crate::guarantee::{Given, Guarantee, Unenforceable};
-use crate::limits::Limit;
+use crate::limits::{Limit, Limits};
 use crate::plan::{Command, Host, Identity, Kind, Plan, PlanError};
 use crate::sys::{self, Stage};
 use streams::Streams;
@@ -55,13 +56,15 @@ pub struct Outcome {
     pub status: Status,
     /// The limit that ended it, where that is known.
     pub ended_by: Option<Limit>,
+    /// Limits that it ran into and that did not end it, where that is known.
+    pub reached: Vec<Limit>,
     /// What it printed.
     pub stdout: Printed,
     /// What it printed as errors.
     pub stderr: Printed,
     /// Time on the clock.
     pub wall: Duration,
-    /// Time on processors, of all its processes that were waited for.
+    /// Time on processors, of all its processes; without a cgroup of its own, of those that were waited for.
     pub cpu: Duration,
 }
 
@@ -138,26 +141,55 @@ pub fn run(confinement: &Confinement, command: &Command) -> Result<Outcome, Laun
     start(confinement, command, RunAs::Caller)?.finish()
 }
 
-/// How far the native launcher gives a guarantee.
+/// How far the native launcher gives a guarantee to a command that runs as its caller.
 pub fn given(guarantee: Guarantee) -> Given {
-    match guarantee {
-        Guarantee::MemoryLimited => {
-            Given::Partly("every process is limited by itself, for want of a cgroup around them all".into())
+    given_as(RunAs::Caller, guarantee)
+}
+
+/// The limit on processes needs no cgroup: the kernel counts those of a user in a user namespace, which is one command's, or one
+/// session's; in the latter the limit is one for all of its commands together, and its first processes count.
+fn given_as(run_as: RunAs, guarantee: Guarantee) -> Given {
+    let partly =
+        |why: &str| Given::Partly(format!("every process is limited by itself, for want of a cgroup: {why}"));
+    match (guarantee, run_as) {
+        (Guarantee::MemoryLimited, RunAs::Caller) => match cgroup::here() {
+            Ok(_) => Given::Fully,
+            Err(absent) => partly(&absent.to_string()),
+        },
+        (Guarantee::MemoryLimited, RunAs::User(_)) => {
+            partly("another user's processes cannot be born in one of ours")
         }
         _ => Given::Fully,
+    }
+}
+
+fn has_groups(run_as: RunAs) -> bool {
+    run_as == RunAs::Caller && cgroup::here().is_ok()
+}
+
+/// A cgroup for one command, where there are any.
+fn group(run_as: RunAs, limits: &Limits) -> Result<Option<Group>, LaunchError> {
+    match run_as {
+        RunAs::Caller => match cgroup::here() {
+            Ok(delegated) => delegated.group(limits).map(Some).map_err(ours("making a cgroup")),
+            Err(_) => Ok(None),
+        },
+        RunAs::User(_) => Ok(None),
     }
 }
 
 /// Starts a command.
 pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Result<Running, LaunchError> {
     let identity = identity(run_as)?;
-    confinement.held_against(given)?;
+    confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
     let plan = Plan::new(confinement, command, identity, &ThisHost)?;
+    let group = group(run_as, &confinement.limits)?;
+    let plan = if group.is_some() { plan.in_group() } else { plan };
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
     let began = Instant::now();
-    let process = spawn(program, ends.given(), plan.network_apart, run_as)?;
-    Ok(ends.running(Process { pidfd: process, child: true }, plan, began, confinement.limits.wall))
+    let pidfd = spawn(program, ends.given(), plan.network_apart, run_as, group.as_ref())?;
+    Ok(ends.running(Process { pidfd, child: true }, group, plan, began, confinement.limits.wall))
 }
 
 /// Both ends of everything between a command and us.
@@ -183,10 +215,17 @@ impl Ends {
     }
 
     /// Closes the ends that are not ours, so that the end of the output is the command's.
-    fn running(self, process: Process, plan: Plan, began: Instant, wall: Duration) -> Running {
+    fn running(
+        self,
+        process: Process,
+        group: Option<Group>,
+        plan: Plan,
+        began: Instant,
+        wall: Duration,
+    ) -> Running {
         let Self { given, leash, streams } = self;
         drop(given);
-        Running { process, leash, streams, plan, began, wall, over: false }
+        Running { process, group, leash, streams, plan, began, wall, over: false }
     }
 }
 
@@ -240,14 +279,16 @@ fn spawn(
     descriptors: [BorrowedFd<'_>; 5],
     network_apart: bool,
     run_as: RunAs,
+    group: Option<&Group>,
 ) -> Result<OwnedFd, LaunchError> {
+    let group = group.map(AsFd::as_fd);
     let spawned = match run_as {
-        RunAs::Caller => sys::spawn(program, descriptors, network_apart),
+        RunAs::Caller => sys::spawn(program, descriptors, network_apart, group),
         // The kernel keeps the user of each thread by itself.
         RunAs::User(identity) => std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
                 sys::change_thread_user(identity).map_err(|errno| (Stage::Capabilities, errno))?;
-                sys::spawn(program, descriptors, network_apart)
+                sys::spawn(program, descriptors, network_apart, group)
             });
             thread.join().unwrap_or(Err((Stage::Clone, 11)))
         }),
@@ -267,6 +308,7 @@ fn spawn(
 #[derive(Debug)]
 pub struct Running {
     process: Process,
+    group: Option<Group>,
     leash: OwnedFd,
     streams: Streams,
     plan: Plan,
@@ -307,31 +349,44 @@ impl Running {
         let deadline = self.began.checked_add(self.wall);
         let in_time = self.streams.carry(self.process.pidfd.as_fd(), deadline)?;
         if !in_time {
-            kill(self.process.pidfd.as_fd())?;
+            self.kill()?;
             self.streams.carry(self.process.pidfd.as_fd(), None)?;
         }
         self.process.reap()?;
         self.over = true;
         let wall = self.began.elapsed();
-        let (status, cpu) = match inside::reports(&self.leash, &self.plan)? {
+        let account = self.group.take().map(Group::end).transpose().map_err(ours("ending a cgroup"))?;
+        let (status, waited_cpu) = match inside::reports(&self.leash, &self.plan)? {
             Some(ended) => ended,
             // Killed, by us or by somebody who may: the first process had no time to say so.
             None => (Status::Signalled(Signal::KILL.as_raw()), Duration::ZERO),
         };
+        let Account { memory, pids, cpu } =
+            account.unwrap_or(Account { cpu: waited_cpu, ..Account::default() });
         let ended_by = match status {
             _ if !in_time => Some(Limit::Wall),
+            _ if memory => Some(Limit::Memory),
             Status::Signalled(signal) if signal == Signal::XCPU.as_raw() => Some(Limit::Cpu),
             _ => None,
         };
         let [stdout, stderr] = self.streams.printed();
-        Ok(Outcome { status, ended_by, stdout, stderr, wall, cpu })
+        let mut reached = Vec::new();
+        reached.extend(pids.then_some(Limit::Pids));
+        Ok(Outcome { status, ended_by, reached, stdout, stderr, wall, cpu })
+    }
+
+    fn kill(&self) -> Result<(), LaunchError> {
+        if let Some(group) = &self.group {
+            group.kill().map_err(ours("killing what is in a cgroup"))?;
+        }
+        kill(self.process.pidfd.as_fd())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // Best effort, and not the only one: the leash goes with this as well.
-        if !self.over && kill(self.process.pidfd.as_fd()).is_ok() {
+        if !self.over && self.kill().is_ok() {
             self.process.reap().unwrap_or_default();
         }
     }

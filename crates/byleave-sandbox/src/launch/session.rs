@@ -4,10 +4,11 @@
 //! own. A mask is lifted when somebody outside renames another file over what it covers, so before every command what is covered
 //! is compared with what was covered, and the place is made anew if it differs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -21,9 +22,10 @@ use rustix::net::{
 };
 
 use super::{
-    Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, given, identity, inside, leash, ours,
-    spawn,
+    Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, given_as, group, has_groups, identity,
+    inside, leash, ours, spawn,
 };
+use crate::cgroup::Group;
 use crate::confinement::Confinement;
 use crate::plan::{Command, Plan};
 use crate::wire::REPORT_BYTES;
@@ -42,6 +44,10 @@ pub struct Session {
 struct Place {
     process: Process,
     requests: OwnedFd,
+    orders: OwnedFd,
+    /// The cgroups that processes wait ready in, by the number of their order; without one where there are none.
+    ready: BTreeMap<u64, Option<Group>>,
+    ordered: u64,
     covered: Vec<Option<(u64, u64)>>,
     /// What every command has in common.
     plan: Plan,
@@ -50,7 +56,7 @@ struct Place {
 impl Session {
     /// Makes the place. So many first processes of commands wait ready in it; with none, each is started when it is asked for.
     pub fn open(confinement: Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
-        confinement.held_against(given)?;
+        confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
         let place = Mutex::new(Place::new(&confinement, run_as, parked)?);
         Ok(Self { confinement, run_as, parked, place })
     }
@@ -64,9 +70,17 @@ impl Session {
         let plan = place.plan.with_command(&self.confinement, command)?;
         let ends = Ends::new(&plan, command, self.confinement.limits.output)?;
         let began = Instant::now();
-        let pidfd = place.request(&ends, &plan)?;
+        let (pidfd, group) = if self.parked == 0 {
+            let group = group(self.run_as, &self.confinement.limits)?;
+            (place.request(&ends, group.as_ref(), &plan)?.0, group)
+        } else {
+            let (pidfd, number) = place.request(&ends, None, &plan)?;
+            let group = place.ready.remove(&number).ok_or(LaunchError::Garbled)?;
+            place.order(&self.confinement, self.run_as)?;
+            (pidfd, group)
+        };
         drop(place);
-        Ok(ends.running(Process { pidfd, child: false }, plan, began, self.confinement.limits.wall))
+        Ok(ends.running(Process { pidfd, child: false }, group, plan, began, self.confinement.limits.wall))
     }
 }
 
@@ -83,6 +97,7 @@ impl Place {
         // The command of this plan is never started.
         let nothing = Command { argv: vec!["/".into()], stdin: Vec::new() };
         let plan = Plan::new(confinement, &nothing, identity(run_as)?, &ThisHost)?.for_session(parked);
+        let plan = if has_groups(run_as) { plan.in_group() } else { plan };
         let written = carried::sealed(c"byleave-plan", &plan.encode())?;
         let (requests, inner) = leash()?;
         let null = fs::File::options()
@@ -90,29 +105,47 @@ impl Place {
             .write(true)
             .open("/dev/null")
             .map_err(ours("opening /dev/null"))?;
-        let given = [null.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
-        let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as)?;
-        drop(inner);
+        let (orders, taken) = leash()?;
+        let given = [taken.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
+        // In no cgroup of its own: it is ours, as small as it ever will be, and outlives every command.
+        let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as, None)?;
+        drop((inner, taken));
         let common = plan.clone().for_command();
-        let place = Self { process: Process { pidfd, child: true }, requests, covered, plan: common };
+        let process = Process { pidfd, child: true };
+        let mut place =
+            Self { process, requests, orders, ready: BTreeMap::new(), ordered: 0, covered, plan: common };
         place.answered(&plan)?;
+        for _ in 0..parked {
+            place.order(confinement, run_as)?;
+        }
         Ok(place)
     }
 
-    fn request(&self, ends: &Ends, plan: &Plan) -> Result<OwnedFd, LaunchError> {
-        let descriptors = ends.given();
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
-        let mut control = SendAncillaryBuffer::new(&mut room);
-        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return Err(LaunchError::Garbled);
-        }
-        sendmsg(&self.requests, &[IoSlice::new(b"c")], &mut control, SendFlags::NOSIGNAL)
-            .map_err(ours("asking the session for a command"))?;
-        self.answered(plan)?.ok_or(LaunchError::Garbled)
+    /// Has another first process of a command made ready.
+    fn order(&mut self, confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchError> {
+        let group = group(run_as, &confinement.limits)?;
+        self.ordered += 1;
+        send(&self.orders, self.ordered, group.as_ref().map(AsFd::as_fd).as_slice())?;
+        self.ready.insert(self.ordered, group);
+        Ok(())
     }
 
-    /// The answer of the session's first process, with a descriptor if there is one.
-    fn answered(&self, plan: &Plan) -> Result<Option<OwnedFd>, LaunchError> {
+    /// Asks for a command: its first process, and the number by which that was ordered, if it was.
+    fn request(
+        &self,
+        ends: &Ends,
+        group: Option<&Group>,
+        plan: &Plan,
+    ) -> Result<(OwnedFd, u64), LaunchError> {
+        let mut descriptors = ends.given().to_vec();
+        descriptors.extend(group.map(AsFd::as_fd));
+        send(&self.requests, 0, &descriptors)?;
+        let (process, number) = self.answered(plan)?;
+        Ok((process.ok_or(LaunchError::Garbled)?, number))
+    }
+
+    /// The answer of a first process: a descriptor if there is one, and the number of its order.
+    fn answered(&self, plan: &Plan) -> Result<(Option<OwnedFd>, u64), LaunchError> {
         let mut message = [0u8; REPORT_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
@@ -132,13 +165,25 @@ impl Place {
         if length != REPORT_BYTES {
             return Err(LaunchError::Garbled);
         }
-        inside::ready(&message, plan)?;
+        let number = inside::ready(&message, plan)?;
         let mut descriptors = control.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
             _ => None,
         });
-        Ok(descriptors.next().and_then(|mut descriptors| descriptors.next()))
+        Ok((descriptors.next().and_then(|mut descriptors| descriptors.next()), number))
     }
+}
+
+/// Sends a number with descriptors.
+fn send(to: &OwnedFd, number: u64, descriptors: &[BorrowedFd<'_>]) -> Result<(), LaunchError> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(LaunchError::Garbled);
+    }
+    sendmsg(to, &[IoSlice::new(&number.to_ne_bytes())], &mut control, SendFlags::NOSIGNAL)
+        .map(drop)
+        .map_err(ours("asking the session for a command"))
 }
 
 impl Drop for Place {

@@ -154,6 +154,13 @@ impl Plan {
 }
 
 impl Plan {
+    /// This plan for a command in a cgroup, which limits memory and processes better: by what is used, not by what is reserved,
+    /// and of the command alone, not of all that the user has in a session.
+    pub(crate) fn in_group(mut self) -> Self {
+        self.limits.retain(|(resource, ..)| ![DATA, PROCESSES].contains(resource));
+        self
+    }
+
     /// Of this plan, what makes the place that a session's commands run in.
     pub(crate) fn for_session(mut self, parked: u32) -> Self {
         self.part = Part::Session;
@@ -197,13 +204,14 @@ fn programs(confinement: &Confinement, command: &Command) -> Result<Vec<CString>
     absolute.map(|directory| text(directory.join(program), what)).collect()
 }
 
+const DATA: u32 = 2;
+const PROCESSES: u32 = 6;
+
 /// Limits that the kernel keeps for each process or for each user, by its own numbers.
 fn resources(limits: &Limits) -> Vec<(u32, u64, u64)> {
     const CPU: u32 = 0;
     const FILE: u32 = 1;
-    const DATA: u32 = 2;
     const CORE: u32 = 4;
-    const PROCESSES: u32 = 6;
     const DESCRIPTORS: u32 = 7;
     const LOCKED: u32 = 8;
     const QUEUES: u32 = 12;

@@ -10,9 +10,11 @@
     reason = "tests"
 )]
 
+mod cgroup;
 mod cost;
 mod escapes;
 mod launch;
 mod net;
 mod session;
 mod user;
+mod ways;
