@@ -7,6 +7,7 @@ mod carried;
 mod inside;
 mod session;
 mod streams;
+mod watch;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,6 +29,7 @@ use crate::limits::{Limit, Limits};
 use crate::plan::{Command, Host, Identity, Kind, Plan, PlanError};
 use crate::sys::{self, Stage};
 use streams::Streams;
+use watch::Watch;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,9 +189,9 @@ pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Res
     let plan = if group.is_some() { plan.in_group() } else { plan };
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
-    let began = Instant::now();
+    let clock = Clock::start(confinement);
     let pidfd = spawn(program, ends.given(), plan.network_apart, run_as, group.as_ref())?;
-    Ok(ends.running(Process { pidfd, child: true }, group, plan, began, confinement.limits.wall))
+    Ok(ends.running(Process { pidfd, child: true }, group, plan, clock))
 }
 
 /// Both ends of everything between a command and us.
@@ -215,17 +217,25 @@ impl Ends {
     }
 
     /// Closes the ends that are not ours, so that the end of the output is the command's.
-    fn running(
-        self,
-        process: Process,
-        group: Option<Group>,
-        plan: Plan,
-        began: Instant,
-        wall: Duration,
-    ) -> Running {
+    fn running(self, process: Process, group: Option<Group>, plan: Plan, clock: Clock) -> Running {
         let Self { given, leash, streams } = self;
         drop(given);
-        Running { process, group, leash, streams, plan, began, wall, over: false }
+        Running { process, group, leash, streams, plan, clock, over: false }
+    }
+}
+
+/// When a command began, and what it may use up from there.
+#[derive(Debug)]
+struct Clock {
+    began: Instant,
+    limits: Limits,
+    watch: Watch,
+}
+
+impl Clock {
+    fn start(confinement: &Confinement) -> Self {
+        let (limits, began) = (confinement.limits, Instant::now());
+        Self { began, limits, watch: Watch::new(&limits, &confinement.files.writable, began) }
     }
 }
 
@@ -312,8 +322,7 @@ pub struct Running {
     leash: OwnedFd,
     streams: Streams,
     plan: Plan,
-    began: Instant,
-    wall: Duration,
+    clock: Clock,
     over: bool,
 }
 
@@ -346,15 +355,14 @@ impl Running {
 
     /// Waits until the command and everything that it started have ended, or the time is over.
     pub fn finish(mut self) -> Result<Outcome, LaunchError> {
-        let deadline = self.began.checked_add(self.wall);
-        let in_time = self.streams.carry(self.process.pidfd.as_fd(), deadline)?;
-        if !in_time {
+        let killed_for = self.carry()?;
+        if killed_for.is_some() {
             self.kill()?;
             self.streams.carry(self.process.pidfd.as_fd(), None)?;
         }
         self.process.reap()?;
         self.over = true;
-        let wall = self.began.elapsed();
+        let wall = self.clock.began.elapsed();
         let account = self.group.take().map(Group::end).transpose().map_err(ours("ending a cgroup"))?;
         let (status, waited_cpu) = match inside::reports(&self.leash, &self.plan)? {
             Some(ended) => ended,
@@ -363,16 +371,44 @@ impl Running {
         };
         let Account { memory, pids, cpu } =
             account.unwrap_or(Account { cpu: waited_cpu, ..Account::default() });
+        let cpu = cpu.max(self.clock.watch.cpu_used());
         let ended_by = match status {
-            _ if !in_time => Some(Limit::Wall),
+            _ if killed_for.is_some() => killed_for,
             _ if memory => Some(Limit::Memory),
-            Status::Signalled(signal) if signal == Signal::XCPU.as_raw() => Some(Limit::Cpu),
+            // Anybody can send that signal.
+            Status::Signalled(signal) if signal == Signal::XCPU.as_raw() && cpu >= self.clock.limits.cpu => {
+                Some(Limit::Cpu)
+            }
             _ => None,
         };
         let [stdout, stderr] = self.streams.printed();
-        let mut reached = Vec::new();
-        reached.extend(pids.then_some(Limit::Pids));
+        let reached = [
+            (pids, Limit::Pids),
+            (killed_for != Some(Limit::Growth) && self.clock.watch.grew(), Limit::Growth),
+            (stdout.dropped + stderr.dropped > 0, Limit::Output),
+        ];
+        let reached =
+            reached.into_iter().filter_map(|(is_reached, limit)| is_reached.then_some(limit)).collect();
         Ok(Outcome { status, ended_by, reached, stdout, stderr, wall, cpu })
+    }
+
+    /// Carries what goes in and comes out until everything has ended, or a limit has been passed: which.
+    fn carry(&mut self) -> Result<Option<Limit>, LaunchError> {
+        let deadline = self.clock.began.checked_add(self.clock.limits.wall);
+        loop {
+            let next = self.clock.watch.next();
+            let until = deadline.map_or(next, |deadline| deadline.min(next));
+            if self.streams.carry(self.process.pidfd.as_fd(), Some(until))? {
+                return Ok(None);
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(Some(Limit::Wall));
+            }
+            let passed = self.clock.watch.look(self.process.pidfd.as_fd(), self.group.as_ref());
+            if passed.is_some() {
+                return Ok(passed);
+            }
+        }
     }
 
     fn kill(&self) -> Result<(), LaunchError> {

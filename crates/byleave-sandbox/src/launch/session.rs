@@ -12,7 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -22,8 +21,8 @@ use rustix::net::{
 };
 
 use super::{
-    Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, given_as, group, has_groups, identity,
-    inside, leash, ours, spawn,
+    Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, given_as, group, has_groups,
+    identity, inside, leash, ours, spawn,
 };
 use crate::cgroup::Group;
 use crate::confinement::Confinement;
@@ -69,7 +68,7 @@ impl Session {
         }
         let plan = place.plan.with_command(&self.confinement, command)?;
         let ends = Ends::new(&plan, command, self.confinement.limits.output)?;
-        let began = Instant::now();
+        let clock = Clock::start(&self.confinement);
         let (pidfd, group) = if self.parked == 0 {
             let group = group(self.run_as, &self.confinement.limits)?;
             (place.request(&ends, group.as_ref(), &plan)?.0, group)
@@ -80,7 +79,7 @@ impl Session {
             (pidfd, group)
         };
         drop(place);
-        Ok(ends.running(Process { pidfd, child: false }, group, plan, began, self.confinement.limits.wall))
+        Ok(ends.running(Process { pidfd, child: false }, group, plan, clock))
     }
 }
 

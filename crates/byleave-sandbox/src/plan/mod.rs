@@ -218,8 +218,8 @@ fn resources(limits: &Limits) -> Vec<(u32, u64, u64)> {
     let cpu = limits.cpu.as_secs().max(1);
     let fixed = |resource, value| (resource, value, value);
     vec![
-        // Told at the limit, killed a second later.
-        (CPU, cpu, cpu + 1),
+        // The launcher counts all processes together, and comes first; this is for when it is late.
+        (CPU, cpu.saturating_add(2), cpu.saturating_add(3)),
         fixed(FILE, limits.file),
         fixed(DATA, limits.memory),
         fixed(CORE, 0),

@@ -116,8 +116,8 @@ fn what_takes_too_long_is_killed_with_everything_it_started() {
         confinement.limits.cpu = Duration::from_secs(1);
         confinement.limits.wall = Duration::from_secs(20);
     });
-    assert_eq!((spin.status, spin.ended_by), (Status::Signalled(24), Some(Limit::Cpu)));
-    assert!(spin.cpu >= Duration::from_millis(500), "{:?}", spin.cpu);
+    assert_eq!((spin.status, spin.ended_by), (Status::Signalled(9), Some(Limit::Cpu)));
+    assert!(spin.cpu >= Duration::from_secs(1), "{:?}", spin.cpu);
 }
 
 // req: E2

@@ -14,6 +14,7 @@ mod cgroup;
 mod cost;
 mod escapes;
 mod launch;
+mod limits;
 mod net;
 mod session;
 mod user;
