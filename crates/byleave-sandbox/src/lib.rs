@@ -13,6 +13,7 @@ pub mod cgroup;
 pub mod confinement;
 pub mod filter;
 pub mod guarantee;
+pub mod index;
 // The program of the first process inside is built by the build script; here it is compiled to be looked at and tested.
 #[cfg(test)]
 #[expect(dead_code, reason = "its entry is in another program")]

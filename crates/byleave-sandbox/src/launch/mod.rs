@@ -26,8 +26,10 @@ use crate::cgroup::{self, Account, Group};
 use crate::confinement::Confinement;
 use crate::guarantee::{Given, Guarantee, Unenforceable};
 use crate::limits::{Limit, Limits};
+use crate::marked::MarkFault;
 use crate::plan::{Command, Host, Identity, Kind, Plan, PlanError};
 use crate::sys::{self, Stage};
+use crate::tripwire::{Planted, TripFault, Tripwire};
 use streams::Streams;
 use watch::Watch;
 
@@ -60,6 +62,8 @@ pub struct Outcome {
     pub ended_by: Option<Limit>,
     /// Limits that it ran into and that did not end it, where that is known.
     pub reached: Vec<Limit>,
+    /// What was planted while it ran, to be run later by somebody else, and where it was put out of action.
+    pub planted: Vec<Planted>,
     /// What it printed.
     pub stdout: Printed,
     /// What it printed as errors.
@@ -84,6 +88,12 @@ pub enum LaunchError {
     /// There is no plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// What has to be hidden is not known.
+    #[error(transparent)]
+    Marked(#[from] MarkFault),
+    /// What was planted is not known, or still in action.
+    #[error(transparent)]
+    Tripwire(#[from] TripFault),
     /// The kernel gives no namespaces.
     #[error(
         "cannot make a sandbox: {0}; unprivileged user namespaces may be switched off, `byleave doctor` says how to get them"
@@ -189,9 +199,10 @@ pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Res
     let plan = if group.is_some() { plan.in_group() } else { plan };
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
+    let tripwire = Tripwire::set(&confinement.files.writable)?;
     let clock = Clock::start(confinement);
     let pidfd = spawn(program, ends.given(), plan.network_apart, run_as, group.as_ref())?;
-    Ok(ends.running(Process { pidfd, child: true }, group, plan, clock))
+    Ok(ends.running(Process { pidfd, child: true }, group, plan, clock, tripwire))
 }
 
 /// Both ends of everything between a command and us.
@@ -217,10 +228,17 @@ impl Ends {
     }
 
     /// Closes the ends that are not ours, so that the end of the output is the command's.
-    fn running(self, process: Process, group: Option<Group>, plan: Plan, clock: Clock) -> Running {
+    fn running(
+        self,
+        process: Process,
+        group: Option<Group>,
+        plan: Plan,
+        clock: Clock,
+        tripwire: Tripwire,
+    ) -> Running {
         let Self { given, leash, streams } = self;
         drop(given);
-        Running { process, group, leash, streams, plan, clock, over: false }
+        Running { process, group, leash, streams, plan, clock, tripwire, over: false }
     }
 }
 
@@ -323,6 +341,7 @@ pub struct Running {
     streams: Streams,
     plan: Plan,
     clock: Clock,
+    tripwire: Tripwire,
     over: bool,
 }
 
@@ -362,6 +381,7 @@ impl Running {
         }
         self.process.reap()?;
         self.over = true;
+        let planted = self.tripwire.spring()?;
         let wall = self.clock.began.elapsed();
         let account = self.group.take().map(Group::end).transpose().map_err(ours("ending a cgroup"))?;
         let (status, waited_cpu) = match inside::reports(&self.leash, &self.plan)? {
@@ -389,7 +409,7 @@ impl Running {
         ];
         let reached =
             reached.into_iter().filter_map(|(is_reached, limit)| is_reached.then_some(limit)).collect();
-        Ok(Outcome { status, ended_by, reached, stdout, stderr, wall, cpu })
+        Ok(Outcome { status, ended_by, reached, planted, stdout, stderr, wall, cpu })
     }
 
     /// Carries what goes in and comes out until everything has ended, or a limit has been passed: which.
@@ -424,6 +444,8 @@ impl Drop for Running {
         // Best effort, and not the only one: the leash goes with this as well.
         if !self.over && self.kill().is_ok() {
             self.process.reap().unwrap_or_default();
+            // Nobody is left to be told.
+            self.tripwire.spring().unwrap_or_default();
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Its namespaces of users, mounts, network and interprocess communication are shared by its commands; each has processes of its
 //! own. A mask is lifted when somebody outside renames another file over what it covers, so before every command what is covered
-//! is compared with what was covered, and the place is made anew if it differs.
+//! is compared with what was covered, and the place is made anew if it differs: commands that are still running in the old one
+//! end with it. So it is when something appears that has to be hidden.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -26,7 +27,9 @@ use super::{
 };
 use crate::cgroup::Group;
 use crate::confinement::Confinement;
+use crate::index::{AnyIndex, Index, Marked, Marker};
 use crate::plan::{Command, Plan};
+use crate::tripwire::Tripwire;
 use crate::wire::REPORT_BYTES;
 
 /// A place for many commands. When it is dropped, they all end.
@@ -35,6 +38,7 @@ pub struct Session {
     confinement: Confinement,
     run_as: RunAs,
     parked: u32,
+    index: Arc<Mutex<AnyIndex>>,
     place: Mutex<Place>,
 }
 
@@ -47,6 +51,9 @@ struct Place {
     /// The cgroups that processes wait ready in, by the number of their order; without one where there are none.
     ready: BTreeMap<u64, Option<Group>>,
     ordered: u64,
+    /// What its commands may touch, with what was marked when it was made.
+    confinement: Confinement,
+    marked: Arc<Marked>,
     covered: Vec<Option<(u64, u64)>>,
     /// What every command has in common.
     plan: Plan,
@@ -55,17 +62,40 @@ struct Place {
 impl Session {
     /// Makes the place. So many first processes of commands wait ready in it; with none, each is started when it is asked for.
     pub fn open(confinement: Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
+        Self::open_with(confinement, None, run_as, parked)
+    }
+
+    /// The same, with a policy that is asked about everything in what is writable, before every command: what it says must not be
+    /// read is hidden, what must not be changed is held, also when it appears between two commands.
+    pub fn open_marked(
+        confinement: Confinement,
+        marker: Arc<dyn Marker + Send + Sync>,
+        run_as: RunAs,
+        parked: u32,
+    ) -> Result<Self, LaunchError> {
+        Self::open_with(confinement, Some(marker), run_as, parked)
+    }
+
+    fn open_with(
+        confinement: Confinement,
+        marker: Option<Arc<dyn Marker + Send + Sync>>,
+        run_as: RunAs,
+        parked: u32,
+    ) -> Result<Self, LaunchError> {
         confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
-        let place = Mutex::new(Place::new(&confinement, run_as, parked)?);
-        Ok(Self { confinement, run_as, parked, place })
+        let mut index = Index::new(confinement.files.writable.clone(), marker);
+        let place = Mutex::new(Place::new(&confinement, index.marked()?, run_as, parked)?);
+        Ok(Self { confinement, run_as, parked, index: Arc::new(Mutex::new(index)), place })
     }
 
     /// Starts a command in it.
     pub fn start(&self, command: &Command) -> Result<Running, LaunchError> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if covered(&self.confinement) != place.covered {
-            *place = Place::new(&self.confinement, self.run_as, self.parked)?;
+        let marked = self.index.lock().unwrap_or_else(PoisonError::into_inner).marked()?;
+        if marked != place.marked || covered(&place.confinement) != place.covered {
+            *place = Place::new(&self.confinement, marked, self.run_as, self.parked)?;
         }
+        let tripwire = Tripwire::on(&self.index)?;
         let plan = place.plan.with_command(&self.confinement, command)?;
         let ends = Ends::new(&plan, command, self.confinement.limits.output)?;
         let clock = Clock::start(&self.confinement);
@@ -75,12 +105,27 @@ impl Session {
         } else {
             let (pidfd, number) = place.request(&ends, None, &plan)?;
             let group = place.ready.remove(&number).ok_or(LaunchError::Garbled)?;
-            place.order(&self.confinement, self.run_as)?;
+            place.order(self.run_as)?;
             (pidfd, group)
         };
         drop(place);
-        Ok(ends.running(Process { pidfd, child: false }, group, plan, clock))
+        Ok(ends.running(Process { pidfd, child: false }, group, plan, clock, tripwire))
     }
+}
+
+/// A confinement with what was marked besides. A symbolic link is no content: what it leads to is marked by its own path.
+fn with_marked(confinement: &Confinement, marked: &Marked) -> Confinement {
+    let mut confinement = confinement.clone();
+    let link = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    for (to, from) in [
+        (&mut confinement.files.hidden, &marked.hidden),
+        (&mut confinement.files.protected, &marked.protected),
+    ] {
+        to.extend(from.iter().filter(|path| !link(path)).cloned());
+        to.sort();
+        to.dedup();
+    }
+    confinement
 }
 
 /// What the masks and protections cover, each by its own identity.
@@ -91,11 +136,17 @@ fn covered(confinement: &Confinement) -> Vec<Option<(u64, u64)>> {
 }
 
 impl Place {
-    fn new(confinement: &Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
-        let covered = covered(confinement);
+    fn new(
+        confinement: &Confinement,
+        marked: Arc<Marked>,
+        run_as: RunAs,
+        parked: u32,
+    ) -> Result<Self, LaunchError> {
+        let confinement = with_marked(confinement, &marked);
+        let covered = covered(&confinement);
         // The command of this plan is never started.
         let nothing = Command { argv: vec!["/".into()], stdin: Vec::new() };
-        let plan = Plan::new(confinement, &nothing, identity(run_as)?, &ThisHost)?.for_session(parked);
+        let plan = Plan::new(&confinement, &nothing, identity(run_as)?, &ThisHost)?.for_session(parked);
         let plan = if has_groups(run_as) { plan.in_group() } else { plan };
         let written = carried::sealed(c"byleave-plan", &plan.encode())?;
         let (requests, inner) = leash()?;
@@ -111,18 +162,27 @@ impl Place {
         drop((inner, taken));
         let common = plan.clone().for_command();
         let process = Process { pidfd, child: true };
-        let mut place =
-            Self { process, requests, orders, ready: BTreeMap::new(), ordered: 0, covered, plan: common };
+        let mut place = Self {
+            process,
+            requests,
+            orders,
+            ready: BTreeMap::new(),
+            ordered: 0,
+            confinement,
+            marked,
+            covered,
+            plan: common,
+        };
         place.answered(&plan)?;
         for _ in 0..parked {
-            place.order(confinement, run_as)?;
+            place.order(run_as)?;
         }
         Ok(place)
     }
 
     /// Has another first process of a command made ready.
-    fn order(&mut self, confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchError> {
-        let group = group(run_as, &confinement.limits)?;
+    fn order(&mut self, run_as: RunAs) -> Result<(), LaunchError> {
+        let group = group(run_as, &self.confinement.limits)?;
         self.ordered += 1;
         send(&self.orders, self.ordered, group.as_ref().map(AsFd::as_fd).as_slice())?;
         self.ready.insert(self.ordered, group);

@@ -17,7 +17,7 @@ use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, Outcome, RunAs, Session};
 use byleave_sandbox::plan::{Command as Confined, Identity};
-use byleave_sandbox::{preset, tripwire::Tripwire};
+use byleave_sandbox::preset;
 
 use crate::user::UID;
 
@@ -157,7 +157,6 @@ fn supervise() {
         Means::HostNetwork => confinement.network = Network::Host,
         Means::OneShot | Means::Session | Means::Pool | Means::Nothing => {}
     }
-    let tripwire = Tripwire::set(&confinement.files.writable).unwrap();
     let confined =
         Confined { argv: vec!["/bin/bash".into(), "-c".into(), command.into()], stdin: Vec::new() };
     let run_as = match rustix::process::geteuid().as_raw() {
@@ -178,7 +177,6 @@ fn supervise() {
     let Outcome { stdout, stderr, .. } = running.finish().unwrap_or_else(|error| panic!("{error}"));
     out.write_all(&stdout.bytes).unwrap();
     out.write_all(&stderr.bytes).unwrap();
-    tripwire.spring().unwrap();
 }
 
 fn confinement(workspace: &Path) -> Confinement {

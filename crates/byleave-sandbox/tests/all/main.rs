@@ -13,6 +13,7 @@
 mod cgroup;
 mod cost;
 mod escapes;
+mod index;
 mod launch;
 mod limits;
 mod net;
