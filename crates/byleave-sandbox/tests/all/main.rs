@@ -11,7 +11,6 @@
 )]
 
 mod cgroup;
-mod cost;
 mod escapes;
 mod index;
 mod launch;
