@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::kernel::{
-    Errno, answer, clone_and_run, close_from, dup3, exec_descriptor, exit, keep_capabilities_over_exec,
-    number, numbers, signals_blocked, syscall,
+    Eagerness, Errno, answer, clone_and_run, close_from, dup3, exec_descriptor, exit,
+    keep_capabilities_over_exec, number, numbers, schedule, signals_blocked, syscall,
 };
 use crate::plan::Identity;
 
@@ -173,6 +173,11 @@ pub(crate) fn reap(pidfd: &OwnedFd) -> Result<(), i32> {
             Err(Errno(errno)) => return Err(errno),
         }
     }
+}
+
+/// For a thread whose work nobody waits for. If the kernel does not want that, the work is done all the same.
+pub(crate) fn be_patient() {
+    schedule(Eagerness::Patient).unwrap_or_default();
 }
 
 /// The version of Landlock; zero without.

@@ -7,7 +7,7 @@ use super::{
     Command, Fault, GARBLED, LEASH, Never, PLAN, PR_SET_DUMPABLE, at, harden, live, message, report,
     run_fault, start, sys,
 };
-use crate::kernel::{Errno, close, close_from, dup3, exit, prctl};
+use crate::kernel::{CLOEXEC, Eagerness, Errno, close, close_from, dup3, exit, prctl, schedule};
 use crate::wire::{Access, Missing, REPORT_FAULT, REPORT_READY, REQUESTED, Reader, Step};
 
 /// Where a session that keeps processes ready is told to make another.
@@ -54,7 +54,7 @@ fn take_over(requested: [i32; REQUESTED]) -> ! {
             exit(125);
         }
     }
-    if close_from(REQUESTED, 0).is_err() || sys::default_signals().is_err() {
+    if close_from(REQUESTED, 0).is_err() || sys::heed_children().is_err() {
         exit(125);
     }
     let Err(fault) = live();
@@ -78,6 +78,8 @@ fn settle() -> Result<(), Errno> {
 pub(super) fn park(plan: &Reader<'static>) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     settle().map_err(&fault)?;
+    // A command has just begun when the next one's process is ordered, and must not wait for it.
+    schedule(Eagerness::Patient).map_err(&fault)?;
     report([REPORT_READY, 0, 0, 0], 0);
     loop {
         let Some(order) = sys::receive(ORDERS).filter(|order| order.count <= 1) else { exit(0) };
@@ -98,23 +100,29 @@ pub(super) fn park(plan: &Reader<'static>) -> Result<Never, Fault> {
 /// Does everything that needs no command, and waits for one; says by which number it was ordered.
 fn wait_parked(mut plan: Reader<'static>, number: u64) -> Result<Never, Fault> {
     let fault = at(Step::Start);
-    sys::default_signals().map_err(&fault)?;
+    sys::heed_children().map_err(&fault)?;
     let processes = sys::new_mount(c"proc", &[], Access::Write).map_err(at(Step::Mount))?;
     sys::attach(processes, c"/proc", Missing::Fault).map_err(at(Step::Mount))?;
+    let mounts = sys::own_mounts().map_err(&fault)?;
     Command::read(&mut plan).ok_or(GARBLED)?;
     harden(&mut plan)?;
     let own = sys::own_descriptor().map_err(&fault)?;
+    schedule(Eagerness::Usual).map_err(&fault)?;
     let Some((requested, None)) = sys::receive(LEASH).and_then(requested) else { exit(0) };
     sys::tell_with(LEASH, &message([REPORT_READY, 0, 0, 0], number), own);
     // From here on the leash is the command's, and the session's is gone.
     for (place, descriptor) in (0i32..).zip(requested) {
         dup3(descriptor, place, 0).map_err(&fault)?;
     }
-    close_from(REQUESTED, 0).map_err(&fault)?;
+    let kept = LEASH + 1;
+    if mounts != kept {
+        dup3(mounts, kept, CLOEXEC).map_err(&fault)?;
+    }
+    close_from(REQUESTED + 1, 0).map_err(&fault)?;
     let mut plan = Reader::new(sys::map(PLAN).map_err(at(Step::Read))?);
     close(PLAN).map_err(at(Step::Read))?;
     let command = command_of(&mut plan).ok_or(GARBLED)?;
-    start(&command)
+    start(&command, kept)
 }
 
 /// The command in a plan whose other parts have been done.

@@ -247,6 +247,18 @@ pub(super) fn default_signals() -> Result<(), Errno> {
     Ok(())
 }
 
+/// The mounts of this process as a descriptor, which keeps them.
+pub(super) fn own_mounts() -> Result<i32, Errno> {
+    fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/proc/self/ns/mnt"), O_CLOEXEC, 0, 0, 0])?)
+}
+
+/// Children that end are waited for again.
+pub(super) fn heed_children() -> Result<(), Errno> {
+    const SIGCHLD: usize = 17;
+    let default = [0u64; 4];
+    ask!(number::RT_SIGACTION, [SIGCHLD, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
+}
+
 /// Children that end leave nothing to wait for.
 pub(super) fn ignore_children() -> Result<(), Errno> {
     const SIGCHLD: usize = 17;

@@ -63,6 +63,7 @@ pub(crate) mod number {
     pub(crate) const SETGROUPS: usize = 159;
     pub(crate) const CAPGET: usize = 90;
     pub(crate) const CAPSET: usize = 91;
+    pub(crate) const SCHED_SETSCHEDULER: usize = 119;
     pub(crate) const PRCTL: usize = 167;
     pub(crate) const SETHOSTNAME: usize = 161;
     pub(crate) const EXIT_GROUP: usize = 94;

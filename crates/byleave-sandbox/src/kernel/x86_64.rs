@@ -63,6 +63,7 @@ pub(crate) mod number {
     pub(crate) const SETGROUPS: usize = 116;
     pub(crate) const CAPGET: usize = 125;
     pub(crate) const CAPSET: usize = 126;
+    pub(crate) const SCHED_SETSCHEDULER: usize = 144;
     pub(crate) const PRCTL: usize = 157;
     pub(crate) const SETHOSTNAME: usize = 170;
     pub(crate) const EXIT_GROUP: usize = 231;

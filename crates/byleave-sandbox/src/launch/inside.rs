@@ -2,14 +2,19 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, recv};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::{LaunchError, Status, ours};
 use crate::plan::Plan;
+use crate::sys;
 use crate::wire::{Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, REPORT_READY, Step};
 
 /// What the first process inside was doing when it failed.
@@ -60,14 +65,9 @@ fn mount_told(mount: Option<&Op<CString>>, f: &mut fmt::Formatter<'_>) -> fmt::R
 pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Duration)>, LaunchError> {
     let mut ended = None;
     loop {
-        let mut message = [0u8; REPORT_BYTES];
         // All of it is there: who writes has ended.
-        match recv(leash, &mut message, RecvFlags::DONTWAIT) {
-            Ok((REPORT_BYTES, _)) => {}
-            Ok((0, _)) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNRESET) => return Ok(ended),
-            Ok(_) => return Err(LaunchError::Garbled),
-            Err(errno) => return Err(ours("reading what the sandbox reports")(errno)),
-        }
+        let Some((message, mounts)) = next(leash)? else { return Ok(ended) };
+        mounts.into_iter().for_each(undertake);
         let [kind, step, index, errno] = words(&message);
         let errno = errno.cast_signed();
         match kind {
@@ -79,6 +79,51 @@ pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Du
             }
             _ => {}
         }
+    }
+}
+
+/// A message, and the descriptor that came with it.
+type Message = ([u8; REPORT_BYTES], Option<OwnedFd>);
+
+/// The next message.
+fn next(leash: &OwnedFd) -> Result<Option<Message>, LaunchError> {
+    let mut message = [0u8; REPORT_BYTES];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let mut parts = [IoSliceMut::new(&mut message)];
+    match recvmsg(leash, &mut parts, &mut control, RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC) {
+        Ok(received) if received.bytes == REPORT_BYTES => {}
+        Ok(received) if received.bytes == 0 => return Ok(None),
+        Err(Errno::AGAIN | Errno::CONNRESET) => return Ok(None),
+        Ok(_) => return Err(LaunchError::Garbled),
+        Err(errno) => return Err(ours("reading what the sandbox reports")(errno)),
+    }
+    let mut descriptors = control.drain().filter_map(|part| match part {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let descriptor = descriptors.next().and_then(|mut descriptors| descriptors.next());
+    Ok(Some((message, descriptor)))
+}
+
+/// Lets go of the mounts of a command that is over, on a thread of its own: the kernel undoes them one by one, and waits for
+/// every processor to have seen it.
+fn undertake(mounts: OwnedFd) {
+    /// How many may be waiting for it, before who brings more has to wait.
+    const WAITING: usize = 16;
+    static UNDERTAKER: OnceLock<Option<SyncSender<OwnedFd>>> = OnceLock::new();
+    let undertaker = UNDERTAKER.get_or_init(|| {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<OwnedFd>(WAITING);
+        let undertaker = std::thread::Builder::new().name("byleave-undertaker".into());
+        let work = move || {
+            sys::be_patient();
+            receiver.into_iter().for_each(drop);
+        };
+        undertaker.spawn(work).ok().map(|_| sender)
+    });
+    if let Some(undertaker) = undertaker {
+        // Without one they are let go of here and now.
+        undertaker.send(mounts).unwrap_or_default();
     }
 }
 

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::cgroup::Group;
@@ -77,12 +78,18 @@ impl Watch {
 
     /// The earliest that the limit on processor time can be reached, with every processor busy.
     fn cpu_earliest(&self, now: Instant) -> Instant {
-        let processors =
-            std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
-        let left = self.cpu_max.saturating_sub(self.cpu_used) / processors;
+        let left = self.cpu_max.saturating_sub(self.cpu_used) / processors();
         // A limit beyond every clock is none.
         now.checked_add(left.max(INTERVAL)).unwrap_or(now + Duration::from_secs(3600))
     }
+}
+
+/// How many there are; asked once, since the answer is read from several files.
+fn processors() -> u32 {
+    static COUNT: OnceLock<u32> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
+    })
 }
 
 /// Processor time so far. Without a cgroup, of processes that are there and of those that were waited for; then what is over the

@@ -11,6 +11,7 @@ mod tests;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 pub use landlock::{Landlock, Rule};
 
@@ -148,7 +149,7 @@ impl Plan {
             environment: confinement.environment.iter().map(variable).collect::<Result<_, _>>()?,
             limits: resources(&confinement.limits),
             landlock: landlock::rules(files, host)?,
-            filter: filter::compile(Arch::HERE)?.bytes(),
+            filter: filter_here()?,
         })
     }
 }
@@ -202,6 +203,12 @@ fn programs(confinement: &Confinement, command: &Command) -> Result<Vec<CString>
     // An empty or relative entry would mean the working directory, which the command can write.
     let absolute = search.split(':').map(Path::new).filter(|directory| directory.is_absolute());
     absolute.map(|directory| text(directory.join(program), what)).collect()
+}
+
+/// The system call filter, compiled once.
+fn filter_here() -> Result<Vec<u8>, TooFar> {
+    static COMPILED: OnceLock<Result<Vec<u8>, TooFar>> = OnceLock::new();
+    COMPILED.get_or_init(|| Ok(filter::compile(Arch::HERE)?.bytes())).clone()
 }
 
 const DATA: u32 = 2;
