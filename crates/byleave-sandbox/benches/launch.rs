@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use byleave_sandbox::confinement::{Confinement, Files, Network};
 use byleave_sandbox::guarantee::Guarantee;
+use byleave_sandbox::index::{Index, Marker};
 use byleave_sandbox::launch::{self, RunAs, Session, Status};
 use byleave_sandbox::limits::Limits;
 use byleave_sandbox::plan::Command as Confined;
@@ -41,6 +42,7 @@ fn main() {
         launches(name, place, rounds);
     }
     throughput(&minimal, if is_short() { 1 } else { 5 });
+    looking(&root.join("many"));
     resident(&minimal, rounds / 2);
     killing(&minimal, if is_short() { 3 } else { 20 });
 }
@@ -66,7 +68,7 @@ fn as_somebody_else() {
     table.push_str(
         "\nA start is `bash -c true` until everything has ended and its output is read, p50, each way in turn. Everyday is\n\
          `preset::workspace` on a git repository of 200 files in a home directory with toolchains and secrets. The session's\n\
-         throughput is of two threads on one session each.\n",
+         throughput is of two threads on one session each. Looking again is compared with looking for the first time.\n",
     );
     page::write("launch", &table);
 }
@@ -263,7 +265,8 @@ fn launches(name: &str, place: &Place, rounds: usize) {
 
 fn throughput(place: &Place, rounds: usize) {
     let sessions = [place.session(0), place.session(0)];
-    let rate = |work: &(dyn Fn(&Session) + Sync)| {
+    let pools = [place.session(3), place.session(3)];
+    let rate = |sessions: &[Session; 2], work: &(dyn Fn(&Session) + Sync)| {
         let until = Instant::now() + Duration::from_millis(700);
         let count = std::thread::scope(|scope| {
             let threads = sessions.each_ref().map(|session| {
@@ -280,14 +283,61 @@ fn throughput(place: &Place, rounds: usize) {
         });
         f64::from(count) / 0.7
     };
-    let (mut without, mut with) = (0.0, 0.0);
+    let (mut without, mut with, mut ready) = (0.0, 0.0, 0.0);
     for _ in 0..rounds {
-        without += rate(&|_| bare());
-        with += rate(&in_session);
+        without += rate(&sessions, &|_| bare());
+        with += rate(&sessions, &in_session);
+        ready += rate(&pools, &in_session);
     }
     let told = |sum: f64| format!("{:.0}/s", sum / rounds as f64);
     let what = "starts on two threads at once, in a session";
     row(what, &told(without), &told(with), with / without, Some(Bar::AtLeast(0.65)));
+    let what = "the same, by processes that wait ready, which have to be made as well";
+    row(what, &told(without), &told(ready), ready / without, None);
+}
+
+/// What it costs before and after every command to know what must be hidden, and what was planted.
+fn looking(root: &Path) {
+    for directory in 0..2500 {
+        let path = root.join(format!("d{}/e{directory}", directory % 50));
+        fs::create_dir_all(&path).unwrap();
+        (0..20).for_each(|file| fs::write(path.join(format!("file-{file}.rs")), "").unwrap());
+    }
+    let mut warm = Index::new(vec![root.to_path_buf()], Some(Dotenv));
+    assert!(warm.is_warm());
+    let mut cold = Index::cold(vec![root.to_path_buf()], Some(Dotenv));
+    let p50 = |work: &mut dyn FnMut()| p50_ms(&mut (0..15).map(|_| timed(&mut *work)).collect::<Vec<_>>());
+    warm.marked().unwrap();
+    let fresh = p50(&mut || drop(cold.marked().unwrap()));
+    let unchanged = p50(&mut || drop(warm.marked().unwrap()));
+    let mut number = 0;
+    let changed = p50(&mut || {
+        fs::write(root.join(format!("d7/e7/new-{number}")), "").unwrap();
+        number += 1;
+        drop(warm.marked().unwrap());
+    });
+    let what = "looking through 50,000 files in 2,550 directories again";
+    let told = format!("{fresh:.1} ms");
+    row(
+        &format!("{what}: nothing is new"),
+        &told,
+        &format!("{:.1} µs", unchanged * 1e3),
+        unchanged / fresh,
+        None,
+    );
+    row(&format!("{what}: a file is new"), &told, &format!("{changed:.2} ms"), changed / fresh, None);
+}
+
+struct Dotenv;
+
+impl Marker for Dotenv {
+    fn hides(&self, path: &str) -> bool {
+        path.ends_with("/.env")
+    }
+
+    fn protects(&self, path: &str) -> bool {
+        path.ends_with("/.git/config")
+    }
 }
 
 fn resident(place: &Place, rounds: usize) {

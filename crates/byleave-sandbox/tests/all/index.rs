@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use byleave_sandbox::index::Index;
 use byleave_sandbox::launch::{RunAs, Session};
@@ -206,38 +205,5 @@ fn what_appears_between_two_commands_is_hidden_in_the_next() {
         assert_eq!(seen("cat .env; echo read"), "read\n");
         fs::remove_file(root.join(".env")).unwrap();
         fs::remove_dir_all(root.join("moved")).unwrap();
-    }
-}
-
-#[test]
-#[ignore = "measures"]
-fn what_looking_costs_on_fifty_thousand_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap();
-    for directory in 0..2500 {
-        let path = root.join(format!("d{}/e{}", directory % 50, directory));
-        fs::create_dir_all(&path).unwrap();
-        (0..20).for_each(|file| fs::write(path.join(format!("file-{file}.rs")), "").unwrap());
-    }
-    let mut index = marking(&root);
-    let mut took = |what: &str| {
-        let began = Instant::now();
-        index.marked().unwrap();
-        index.places().unwrap();
-        println!("{what}: {:?}", began.elapsed());
-    };
-    took("the first look");
-    (0..3).for_each(|_| took("nothing has changed"));
-    fs::write(root.join("d7/e7/new.rs"), "").unwrap();
-    took("a file is new");
-    for directory in 0..50 {
-        fs::write(root.join(format!("d{directory}/e{directory}/another.rs")), "").unwrap();
-    }
-    took("fifty files are new");
-    let mut cold = Index::cold(vec![root], Some(Dotenv));
-    for _ in 0..3 {
-        let began = Instant::now();
-        cold.marked().unwrap();
-        println!("a cold look: {:?}", began.elapsed());
     }
 }
