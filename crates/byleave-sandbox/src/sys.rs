@@ -24,7 +24,7 @@ const CLONE_NEWNET: u64 = 0x4000_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const O_CLOEXEC: usize = 0o2_000_000;
-const STACK_BYTES: usize = 64 << 10;
+const STACK_BYTES: usize = 16 << 10;
 /// Where the child finds the program that it becomes, above the five descriptors that it passes on.
 const PROGRAM: i32 = 5;
 const ABOVE_PROGRAM: usize = 6;

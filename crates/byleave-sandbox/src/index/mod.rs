@@ -325,7 +325,8 @@ impl<M: Marker> Index<M> {
             FileType::Unknown => fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()),
             kind => kind == FileType::Directory,
         };
-        if is_directory {
+        // With nothing to mark by, nobody asks about the thousands of directories that git keeps its objects in.
+        if is_directory && (self.marker.is_some() || within.leads_on()) {
             below.push((path, Context { is_protected, within }));
         }
     }

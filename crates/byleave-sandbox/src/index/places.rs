@@ -32,6 +32,20 @@ pub(super) enum Within {
 }
 
 impl Within {
+    /// Whether there can be such a place in it.
+    pub(super) fn leads_on(&self) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Git(beneath) => {
+                let above = |place: &&str| {
+                    place.strip_prefix(beneath.as_str()).is_some_and(|rest| rest.starts_with('/'))
+                };
+                beneath.is_empty() || beneath == "hooks" || IN_GIT.iter().any(above)
+            }
+            Self::Whole => false,
+        }
+    }
+
     /// Whether something of this name in it could be run later, and what a directory of this name is part of.
     pub(super) fn look_at(&self, name: &str) -> (bool, Self) {
         match self {

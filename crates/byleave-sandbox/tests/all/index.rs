@@ -165,12 +165,20 @@ fn what_a_command_plants_is_put_away_and_told() {
     fs::create_dir_all(root.join(".git/hooks")).unwrap();
     fs::write(root.join(".git/hooks/pre-commit"), "theirs").unwrap();
     let plant = "mkdir -p sub .git/hooks; echo evil > .git/hooks/post-checkout; echo fine > .git/hooks/x.sample; \
-        echo evil > sub/.envrc; mkdir -p new/.git/hooks; echo evil > new/.git/hooks/pre-commit; echo fine > file";
+        echo evil > sub/.envrc; mkdir -p .git/info .git/objects/info .git/objects/ab; echo fine > .git/objects/ab/cd; \
+        echo evil > .git/info/attributes; echo evil > .git/objects/info/alternates; mkdir -p new/.git/hooks; echo evil > new/.git/hooks/pre-commit; echo fine > file";
     for (way, run) in ways(&confinement(&root)) {
         let outcome = run(plant);
         let planted: BTreeMap<PathBuf, PathBuf> =
             outcome.planted.into_iter().map(|planted| (planted.path, planted.quarantined)).collect();
-        let expected = [".git/hooks/post-checkout", "new/.git", "sub/.envrc"].map(|path| root.join(path));
+        let expected = [
+            ".git/hooks/post-checkout",
+            ".git/info/attributes",
+            ".git/objects/info/alternates",
+            "new/.git",
+            "sub/.envrc",
+        ]
+        .map(|path| root.join(path));
         assert_eq!(planted.keys().cloned().collect::<Vec<_>>(), expected, "{way}");
         for (path, quarantined) in planted {
             assert!(!path.exists() && quarantined.exists(), "{way}: {}", path.display());
