@@ -24,6 +24,8 @@ pub(crate) const ENOENT: Errno = Errno(2);
 pub(crate) const AT_EMPTY_PATH: usize = 0x1000;
 pub(crate) const SIG_SETMASK: usize = 2;
 pub(crate) const CLOSE_RANGE_CLOEXEC: usize = 4;
+/// `O_CLOEXEC`, for a descriptor that is opened or copied.
+pub(crate) const CLOEXEC: usize = 0o2_000_000;
 
 const PR_CAP_AMBIENT: usize = 47;
 const PR_CAP_AMBIENT_RAISE: usize = 2;
@@ -74,6 +76,23 @@ pub(crate) fn close_from(first: usize, flags: usize) -> Result<(), Errno> {
 pub(crate) fn prctl(operation: usize, args: [usize; 4]) -> Result<usize, Errno> {
     let [a, b, c, d] = args;
     numbers(number::PRCTL, [operation, a, b, c, d, 0])
+}
+
+/// How eagerly a thread is given a processor.
+#[derive(Clone, Copy)]
+pub(crate) enum Eagerness {
+    /// As everybody.
+    Usual = 0,
+    /// Never in the place of who is running: for work that nobody waits for.
+    Patient = 3,
+}
+
+/// Sets it for this thread, and those that it begins.
+pub(crate) fn schedule(eagerness: Eagerness) -> Result<(), Errno> {
+    let priority = 0i32;
+    let args = [0, eagerness as usize, (&raw const priority) as usize, 0, 0, 0];
+    // SAFETY: the address of a live priority, which is all that the call reads.
+    answer(unsafe { syscall(number::SCHED_SETSCHEDULER, args) }).map(drop)
 }
 
 pub(crate) fn exit(code: usize) -> ! {

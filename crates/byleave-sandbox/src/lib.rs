@@ -10,10 +10,12 @@
 //! A backend that cannot give a guarantee refuses, unless the operator waived that guarantee by its name. Nothing is ever run
 //! weaker than it was asked for. The only crate with `unsafe`.
 
+pub mod cgroup;
 pub mod confinement;
 pub mod filter;
 pub mod granted;
 pub mod guarantee;
+pub mod index;
 // The program of the first process inside is built by the build script; here it is compiled to be looked at and tested.
 #[cfg(test)]
 #[expect(dead_code, reason = "its entry is in another program")]

@@ -7,16 +7,20 @@ use std::time::Duration;
 pub struct Limits {
     /// Time on the clock.
     pub wall: Duration,
-    /// Time on processors.
+    /// Time on processors, looked at in intervals; without a cgroup a process whose parent does not care how it ended counts only
+    /// while it is there, and is limited by itself.
     pub cpu: Duration,
-    /// Bytes of memory.
+    /// Bytes of memory: in a cgroup those that all processes use together, else those that each can write to.
     pub memory: u64,
-    /// Processes and threads at a time.
+    /// Processes and threads at a time. Without a cgroup, those of all commands of a session together.
     pub pids: u32,
     /// Bytes in one file that it writes.
     pub file: u64,
     /// Bytes in its temporary directory.
     pub tmp: u64,
+    /// Bytes by which what it can write may grow. Looked at in intervals, from outside: it ends a command that fills a disk, and is
+    /// no quota.
+    pub growth: u64,
     /// Bytes that are kept of what it prints; the rest is counted and dropped.
     pub output: u64,
 }
@@ -30,13 +34,14 @@ impl Default for Limits {
             pids: 512,
             file: 1 << 30,
             tmp: 1 << 30,
+            growth: 8 << 30,
             output: 1 << 20,
         }
     }
 }
 
-/// The limit that ended a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A limit, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     /// Time on the clock.
     Wall,
@@ -44,4 +49,10 @@ pub enum Limit {
     Cpu,
     /// Memory.
     Memory,
+    /// Processes and threads at a time.
+    Pids,
+    /// Growth of what can be written.
+    Growth,
+    /// What is kept of what it prints.
+    Output,
 }

@@ -8,8 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::kernel::{
-    Errno, answer, clone_and_run, close_from, dup3, exec_descriptor, exit, keep_capabilities_over_exec,
-    number, numbers, signals_blocked, syscall,
+    Eagerness, Errno, answer, clone_and_run, close_from, dup3, exec_descriptor, exit,
+    keep_capabilities_over_exec, number, numbers, schedule, signals_blocked, syscall,
 };
 use crate::plan::Identity;
 
@@ -23,8 +23,9 @@ const CLONE_NEWUSER: u64 = 0x1000_0000;
 const CLONE_NEWPID: u64 = 0x2000_0000;
 const CLONE_NEWNET: u64 = 0x4000_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const O_CLOEXEC: usize = 0o2_000_000;
-const STACK_BYTES: usize = 64 << 10;
+const STACK_BYTES: usize = 16 << 10;
 
 /// What building the place takes: changing owners and modes past permissions, mounting, the loopback, limits.
 const CAPABILITIES: [usize; 12] = [0, 1, 2, 3, 4, 8, 10, 12, 18, 21, 24, 27];
@@ -70,15 +71,16 @@ struct Child<'a> {
 }
 
 /// Starts a program as the first process of new namespaces, with these five descriptors and no others, no arguments and no
-/// environment. The descriptor of the process is returned; nobody is signalled when it ends.
+/// environment, born in a cgroup if there is one. The descriptor of the process is returned; nobody is signalled when it ends.
 pub(crate) fn spawn(
     program: BorrowedFd<'_>,
     descriptors: [BorrowedFd<'_>; 5],
     network_apart: bool,
+    group: Option<BorrowedFd<'_>>,
 ) -> Result<OwnedFd, (Stage, i32)> {
     let apart = if network_apart { CLONE_NEWNET } else { 0 };
     let namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | apart;
-    begin(program, &descriptors, &[c"byleave-init"], namespaces)
+    begin(program, &descriptors, &[c"byleave-init"], namespaces, group)
 }
 
 /// Starts a program where we are, with these descriptors and no others, these arguments, its name first, and no environment.
@@ -87,7 +89,7 @@ pub(crate) fn spawn_here(
     descriptors: &[BorrowedFd<'_>],
     arguments: &[&CStr],
 ) -> Result<OwnedFd, (Stage, i32)> {
-    begin(program, descriptors, arguments, 0)
+    begin(program, descriptors, arguments, 0, None)
 }
 
 fn begin(
@@ -95,6 +97,7 @@ fn begin(
     descriptors: &[BorrowedFd<'_>],
     arguments: &[&CStr],
     namespaces: u64,
+    group: Option<BorrowedFd<'_>>,
 ) -> Result<OwnedFd, (Stage, i32)> {
     let dup = |fd: &BorrowedFd<'_>| {
         rustix::io::fcntl_dupfd_cloexec(fd, 16).map_err(|errno| (Stage::Descriptors, errno.raw_os_error()))
@@ -112,13 +115,16 @@ fn begin(
         failed: AtomicI32::new(0),
         errno: AtomicI32::new(0),
     };
+    let group = group.and_then(|group| u64::try_from(group.as_raw_fd()).ok());
+    let into_group = if group.is_some() { CLONE_INTO_CGROUP } else { 0 };
     let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
     let mut pidfd: i32 = -1;
     let args = CloneArgs {
-        flags: CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CLEAR_SIGHAND | namespaces,
+        flags: CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CLEAR_SIGHAND | into_group | namespaces,
         pidfd: (&raw mut pidfd) as u64,
         stack: stack.as_mut_ptr() as u64,
         stack_size: STACK_BYTES as u64,
+        cgroup: group.unwrap_or_default(),
         ..CloneArgs::default()
     };
     let before = signals_blocked(u64::MAX).map_err(|Errno(errno)| (Stage::Clone, errno))?;
@@ -197,6 +203,11 @@ pub(crate) fn reap(pidfd: &OwnedFd) -> Result<(), i32> {
             Err(Errno(errno)) => return Err(errno),
         }
     }
+}
+
+/// For a thread whose work nobody waits for. If the kernel does not want that, the work is done all the same.
+pub(crate) fn be_patient() {
+    schedule(Eagerness::Patient).unwrap_or_default();
 }
 
 /// The version of Landlock; zero without.

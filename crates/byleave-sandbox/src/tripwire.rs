@@ -8,33 +8,20 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Names that make something run when a person or a program comes by, wherever they are.
-const NAMES: [&str; 13] = [
-    ".git",
-    ".envrc",
-    ".mcp.json",
-    ".vscode",
-    ".idea",
-    ".claude",
-    ".cursor",
-    ".husky",
-    ".pre-commit-config.yaml",
-    ".bashrc",
-    ".profile",
-    ".gitmodules",
-    ".byleave",
-];
-/// Beneath `.git`: what redirects git to other configuration, or is run by it.
-const IN_GIT: [&str; 6] =
-    ["commondir", "config.worktree", "info/attributes", "objects/info/alternates", "modules", "worktrees"];
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, ResolveFlags, openat2, renameat_with};
+use rustix::io::Errno;
+
+use crate::index::{AnyIndex, Index, MarkFault};
+
 const QUARANTINED: &str = "quarantined";
 
 /// The list of what was there before a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Tripwire {
-    roots: Vec<PathBuf>,
-    before: BTreeSet<PathBuf>,
+    index: Arc<Mutex<AnyIndex>>,
+    before: Arc<BTreeSet<PathBuf>>,
 }
 
 /// Something that was planted.
@@ -46,67 +33,78 @@ pub struct Planted {
     pub quarantined: PathBuf,
 }
 
+/// Why it is not known what was planted, or something that was is still where it was.
+#[derive(Debug, thiserror::Error)]
+pub enum TripFault {
+    /// The workspace cannot be looked through.
+    #[error("cannot look for what was planted: {0}")]
+    Unseen(#[from] MarkFault),
+    /// Something cannot be put out of action.
+    #[error("cannot put `{path}` out of action, which was planted to be run later: {error}; look at it and remove it", path = path.display())]
+    InAction {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
 impl Tripwire {
     /// Lists what is in these directories.
-    pub fn set(roots: &[PathBuf]) -> io::Result<Self> {
-        Ok(Self { roots: roots.to_vec(), before: listed(roots)? })
+    pub fn set(roots: &[PathBuf]) -> Result<Self, TripFault> {
+        Self::on(&Arc::new(Mutex::new(Index::cold(roots.to_vec(), None))))
     }
 
-    /// Puts what is new out of action, and says what it was.
-    pub fn spring(&self) -> io::Result<Vec<Planted>> {
+    /// Lists what an index has.
+    pub fn on(index: &Arc<Mutex<AnyIndex>>) -> Result<Self, TripFault> {
+        let before = index.lock().unwrap_or_else(PoisonError::into_inner).places()?;
+        Ok(Self { index: Arc::clone(index), before })
+    }
+
+    /// Puts what is new out of action, and says what it was. While several commands run, it is not told whose it was.
+    pub fn spring(&self) -> Result<Vec<Planted>, TripFault> {
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = index.places()?;
+        // As long as nothing has changed, it is the same list.
+        if Arc::ptr_eq(&after, &self.before) {
+            return Ok(Vec::new());
+        }
         let mut planted: Vec<Planted> = Vec::new();
-        for path in listed(&self.roots)?.difference(&self.before) {
+        for path in after.difference(&self.before) {
             // What lies in something that was moved went with it.
             if planted.iter().any(|above| path.starts_with(&above.path)) {
                 continue;
             }
-            planted.push(Planted { path: path.clone(), quarantined: quarantine(path)? });
+            match quarantine(path) {
+                Ok(Some(quarantined)) => planted.push(Planted { path: path.clone(), quarantined }),
+                // Another command's tripwire was quicker.
+                Ok(None) => {}
+                Err(error) => return Err(TripFault::InAction { path: path.clone(), error }),
+            }
         }
         Ok(planted)
     }
 }
 
-fn quarantine(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+/// Renames within the directory, which is opened without following any link: another command may be moving things about.
+fn quarantine(path: &Path) -> io::Result<Option<PathBuf>> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let above = match openat2(CWD, above, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened?,
+    };
     for number in 0..1000 {
-        let to = path.with_file_name(format!("{name}.{QUARANTINED}-{number}"));
-        if fs::symlink_metadata(&to).is_err() {
-            fs::rename(path, &to)?;
-            return Ok(to);
+        let mut to = name.to_os_string();
+        to.push(format!(".{QUARANTINED}-{number}"));
+        match renameat_with(&above, name, &above, &to, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(Some(path.with_file_name(to))),
+            Err(Errno::EXIST) => {}
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
         }
     }
-    Err(io::Error::new(
-        io::ErrorKind::AlreadyExists,
-        format!("too many of `{}` are quarantined", path.display()),
-    ))
-}
-
-fn listed(roots: &[PathBuf]) -> io::Result<BTreeSet<PathBuf>> {
-    let mut found = BTreeSet::new();
-    for root in roots {
-        each_beneath(root, &mut |path, name| {
-            if !NAMES.contains(&name) {
-                return Look::Into;
-            }
-            found.insert(path.to_path_buf());
-            if name == ".git" {
-                found.extend(IN_GIT.map(|place| path.join(place)).into_iter().filter(|place| there(place)));
-                let hooks = fs::read_dir(path.join("hooks")).into_iter().flatten().flatten();
-                found.extend(hooks.map(|hook| hook.path()).filter(|hook| runs(hook)));
-            }
-            Look::Past
-        })?;
-    }
-    Ok(found)
-}
-
-fn there(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok()
-}
-
-/// Git runs a hook by its exact name, which has no dot.
-fn runs(hook: &Path) -> bool {
-    hook.extension().is_none()
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "there are too many of them already"))
 }
 
 pub(crate) enum Look {

@@ -171,6 +171,9 @@ pub const REPORT_NOT_STARTED: u32 = 2;
 /// The command is over: its status, and the processor time of everything that was waited for.
 pub const REPORT_ENDED: u32 = 3;
 
+/// The command is about to be started: its mounts come along, for the launcher to let go of when nobody waits.
+pub const REPORT_MOUNTS: u32 = 7;
+
 /// The place of a session stands, or a command in it has been started, in which case its descriptor comes along.
 pub const REPORT_READY: u32 = 4;
 

@@ -21,9 +21,10 @@ const ATTR_BYTES: usize = 24;
 /// In a place that another program made, as its first process.
 pub(super) fn inner(plan: &mut Reader<'_>, command: &Command<'_>) -> Result<Never, Fault> {
     close_from(REQUESTED, 0).map_err(at(Step::Read))?;
+    let mounts = sys::own_mounts().map_err(at(Step::Start))?;
     harden(plan, capabilities_left)?;
     report([REPORT_READY, 0, 0, 0], 0);
-    start(command)
+    start(command, mounts)
 }
 
 /// In no place of its own.

@@ -18,8 +18,8 @@ use crate::kernel::{
     signals_blocked,
 };
 use crate::wire::{
-    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, REPORT_SOCKET,
-    REPORT_TERMINAL, Reader, SLOTS, Step,
+    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_MOUNTS, REPORT_NOT_STARTED,
+    REPORT_SOCKET, REPORT_TERMINAL, Reader, SLOTS, Step,
 };
 
 /// The descriptor that the plan is open on.
@@ -70,11 +70,19 @@ fn live() -> Result<Never, Fault> {
     close(PLAN).map_err(at(Step::Read))?;
     let mut plan = Reader::new(plan);
     let part = plan.part().ok_or(GARBLED)?;
+    if part != Part::Command {
+        // Here, for all that are begun from here on: the launcher may ignore some.
+        sys::default_signals().map_err(at(Step::Start))?;
+    }
     let parked = plan.small().ok_or(GARBLED)?;
     identity(&mut plan, part)?;
     mount_all(&mut plan)?;
+    // Of a session, for all of its commands; it keeps what it has, and they can get nothing back.
+    if matches!(part, Part::Whole | Part::Session) {
+        bound().map_err(at(Step::Capabilities))?;
+    }
     if part == Part::Session {
-        return if parked == 0 { session::serve() } else { session::park(&plan, parked) };
+        return if parked == 0 { session::serve() } else { session::park(&plan) };
     }
     let command = Command::read(&mut plan).ok_or(GARBLED)?;
     match part {
@@ -82,8 +90,9 @@ fn live() -> Result<Never, Fault> {
         Part::Alone => return lower::alone(&mut plan, &command),
         Part::Whole | Part::Session | Part::Command => {}
     }
+    let mounts = sys::own_mounts().map_err(at(Step::Start))?;
     harden(&mut plan, capabilities)?;
-    start(&command)
+    start(&command, mounts)
 }
 
 /// Gives up every power.
@@ -181,8 +190,8 @@ fn limits(plan: &mut Reader<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn capabilities() -> Result<(), Errno> {
-    prctl(PR_CAP_AMBIENT, [PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0])?;
+/// Gives up ever getting a capability that is not there already.
+fn bound() -> Result<(), Errno> {
     // Every capability that this kernel knows: it says when there are no more.
     let mut capability = 0;
     loop {
@@ -192,6 +201,11 @@ fn capabilities() -> Result<(), Errno> {
             Err(errno) => return Err(errno),
         }
     }
+    Ok(())
+}
+
+fn capabilities() -> Result<(), Errno> {
+    prctl(PR_CAP_AMBIENT, [PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0])?;
     prctl(PR_SET_SECUREBITS, [SECUREBITS, 0, 0, 0])?;
     drop_capabilities()
 }
@@ -263,7 +277,7 @@ impl<'a> Command<'a> {
 }
 
 /// Starts the command as the second process, so that it is not one whose signals are ignored, and ends with it.
-fn start(command: &Command<'_>) -> Result<Never, Fault> {
+fn start(command: &Command<'_>, mounts: i32) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     signals_blocked(u64::MAX).map_err(&fault)?;
     let children = sys::child_signals().map_err(&fault)?;
@@ -271,6 +285,11 @@ fn start(command: &Command<'_>) -> Result<Never, Fault> {
         0 => None,
         size => Some(open_terminal(size).map_err(at(Step::Terminal))?),
     };
+    // Undoing mounts takes the kernel long, and nobody need wait for it: they are kept until the launcher lets go. After the
+    // terminal, which the launcher waits for.
+    sys::tell_with(LEASH, &message([REPORT_MOUNTS, 0, 0, 0], 0), mounts);
+    close(mounts).map_err(&fault)?;
+    // Not in our memory, though that would be quicker: we would not see the launcher's end while the exec takes long.
     let started = sys::fork().map_err(&fault)?;
     if started == 0 {
         let Err(errno) = become_command(command, terminal);
@@ -319,7 +338,6 @@ fn become_command(command: &Command<'_>, terminal: Option<i32>) -> Result<Never,
         }
     }
     sys::change_directory(command.cwd)?;
-    sys::default_signals()?;
     signals_blocked(0)?;
     // Marked, not closed: the leash still takes the report when the command cannot be started.
     close_from(3, CLOSE_RANGE_CLOEXEC)?;

@@ -7,8 +7,11 @@ use super::{
     Command, Fault, GARBLED, LEASH, Never, PLAN, PR_SET_DUMPABLE, at, capabilities, harden, live, message,
     report, run_fault, start, sys,
 };
-use crate::kernel::{Errno, close, close_from, dup3, exit, prctl};
+use crate::kernel::{CLOEXEC, Eagerness, Errno, close, close_from, dup3, exit, prctl, schedule};
 use crate::wire::{Access, Missing, REPORT_FAULT, REPORT_READY, REQUESTED, Reader, Step};
+
+/// Where a session that keeps processes ready is told to make another.
+const ORDERS: i32 = 0;
 
 /// Starts what is asked for until nobody is left to ask.
 pub(super) fn serve() -> Result<Never, Fault> {
@@ -16,8 +19,8 @@ pub(super) fn serve() -> Result<Never, Fault> {
     settle().map_err(&fault)?;
     report([REPORT_READY, 0, 0, 0], 0);
     loop {
-        let Some(requested) = sys::receive(LEASH) else { exit(0) };
-        match sys::fork_apart() {
+        let Some((requested, group)) = sys::receive(LEASH).and_then(requested) else { exit(0) };
+        match sys::fork_apart(group) {
             Ok((0, _)) => take_over(requested),
             Ok((_, process)) => {
                 sys::tell_with(LEASH, &message([REPORT_READY, 0, 0, 0], 0), process);
@@ -27,10 +30,21 @@ pub(super) fn serve() -> Result<Never, Fault> {
                 report([REPORT_FAULT, Step::Start as u32, 0, errno.0.cast_unsigned()], 0);
             }
         }
-        for descriptor in requested {
+        for descriptor in requested.into_iter().chain(group) {
             close(descriptor).map_err(&fault)?;
         }
     }
+}
+
+/// What a request has to bring, and the cgroup that it may.
+fn requested(received: sys::Received) -> Option<([i32; REQUESTED], Option<i32>)> {
+    let [a, b, c, d, e, group] = received.descriptors;
+    let group = match received.count {
+        REQUESTED => None,
+        count if count == REQUESTED + 1 => Some(group),
+        _ => return None,
+    };
+    Some(([a, b, c, d, e], group))
 }
 
 /// Becomes the first process of a command, as if begun with these descriptors.
@@ -40,7 +54,7 @@ fn take_over(requested: [i32; REQUESTED]) -> ! {
             exit(125);
         }
     }
-    if close_from(REQUESTED, 0).is_err() || sys::default_signals().is_err() {
+    if close_from(REQUESTED, 0).is_err() || sys::heed_children().is_err() {
         exit(125);
     }
     let Err(fault) = live();
@@ -53,59 +67,64 @@ fn settle() -> Result<(), Errno> {
     sys::ignore_children()?;
     let null = sys::null()?;
     // Every low number is taken, so that what comes with a request is above the places where it goes.
-    for low in (0..LEASH).filter(|low| *low != null) {
+    for low in (0..LEASH).filter(|low| *low != null && *low != ORDERS) {
         dup3(null, low, 0)?;
     }
     Ok(())
 }
 
-/// Keeps first processes of commands ready, which take requests by themselves, until nobody is left to ask.
-pub(super) fn park(plan: &Reader<'static>, parked: u32) -> Result<Never, Fault> {
+/// Makes first processes of commands as they are ordered, each in the cgroup that comes along; they take requests by themselves.
+/// Until nobody is left to order.
+pub(super) fn park(plan: &Reader<'static>) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     settle().map_err(&fault)?;
-    let taken = sys::counter().map_err(&fault)?;
+    // A command has just begun when the next one's process is ordered, and must not wait for it.
+    schedule(Eagerness::Patient).map_err(&fault)?;
     report([REPORT_READY, 0, 0, 0], 0);
-    let mut wanted = u64::from(parked);
     loop {
-        for _ in 0..wanted {
-            match sys::fork_apart().map_err(&fault)? {
-                (0, _) => {
-                    let Err(fault) = wait_parked(plan.clone(), taken);
-                    run_fault(&fault);
-                }
-                (_, process) => close(process).map_err(&fault)?,
+        let Some(order) = sys::receive(ORDERS).filter(|order| order.count <= 1) else { exit(0) };
+        let group = order.descriptors.into_iter().take(order.count).next();
+        match sys::fork_apart(group).map_err(&fault)? {
+            (0, _) => {
+                let Err(fault) = wait_parked(plan.clone(), order.number);
+                run_fault(&fault);
             }
+            (_, process) => close(process).map_err(&fault)?,
         }
-        if sys::wait_or_hangup(taken, LEASH).map_err(&fault)? {
-            exit(0);
+        if let Some(group) = group {
+            close(group).map_err(&fault)?;
         }
-        wanted = sys::count(taken);
     }
 }
 
-/// Does everything that needs no command, and waits for one.
-fn wait_parked(mut plan: Reader<'static>, taken: i32) -> Result<Never, Fault> {
+/// Does everything that needs no command, and waits for one; says by which number it was ordered.
+fn wait_parked(mut plan: Reader<'static>, number: u64) -> Result<Never, Fault> {
     let fault = at(Step::Start);
-    sys::default_signals().map_err(&fault)?;
+    sys::heed_children().map_err(&fault)?;
     let terminals = sys::terminals().map_err(at(Step::Mount))?;
     sys::attach(terminals, c"/dev/pts", Missing::Fault).map_err(at(Step::Mount))?;
     let processes = sys::new_mount(c"proc", &[], Access::Write).map_err(at(Step::Mount))?;
     sys::attach(processes, c"/proc", Missing::Fault).map_err(at(Step::Mount))?;
+    let mounts = sys::own_mounts().map_err(&fault)?;
     Command::read(&mut plan).ok_or(GARBLED)?;
     harden(&mut plan, capabilities)?;
-    let Some(requested) = sys::receive(LEASH) else { exit(0) };
-    sys::count_one(taken).map_err(&fault)?;
     let own = sys::own_descriptor().map_err(&fault)?;
-    sys::tell_with(LEASH, &message([REPORT_READY, 0, 0, 0], 0), own);
+    schedule(Eagerness::Usual).map_err(&fault)?;
+    let Some((requested, None)) = sys::receive(LEASH).and_then(requested) else { exit(0) };
+    sys::tell_with(LEASH, &message([REPORT_READY, 0, 0, 0], number), own);
     // From here on the leash is the command's, and the session's is gone.
     for (place, descriptor) in (0i32..).zip(requested) {
         dup3(descriptor, place, 0).map_err(&fault)?;
     }
-    close_from(REQUESTED, 0).map_err(&fault)?;
+    let kept = LEASH + 1;
+    if mounts != kept {
+        dup3(mounts, kept, CLOEXEC).map_err(&fault)?;
+    }
+    close_from(REQUESTED + 1, 0).map_err(&fault)?;
     let mut plan = Reader::new(sys::map(PLAN).map_err(at(Step::Read))?);
     close(PLAN).map_err(at(Step::Read))?;
     let command = command_of(&mut plan).ok_or(GARBLED)?;
-    start(&command)
+    start(&command, kept)
 }
 
 /// The command in a plan whose other parts have been done.

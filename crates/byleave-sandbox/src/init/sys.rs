@@ -248,6 +248,18 @@ pub(super) fn default_signals() -> Result<(), Errno> {
     Ok(())
 }
 
+/// The mounts of this process as a descriptor, which keeps them.
+pub(super) fn own_mounts() -> Result<i32, Errno> {
+    fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/proc/self/ns/mnt"), O_CLOEXEC, 0, 0, 0])?)
+}
+
+/// Children that end are waited for again.
+pub(super) fn heed_children() -> Result<(), Errno> {
+    const SIGCHLD: usize = 17;
+    let default = [0u64; 4];
+    ask!(number::RT_SIGACTION, [SIGCHLD, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
+}
+
 /// Children that end leave nothing to wait for.
 pub(super) fn ignore_children() -> Result<(), Errno> {
     const SIGCHLD: usize = 17;
@@ -256,15 +268,20 @@ pub(super) fn ignore_children() -> Result<(), Errno> {
     ask!(number::RT_SIGACTION, [SIGCHLD, ignore.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
 }
 
-/// A process with mounts, processes, and interprocess communication of its own: zero in the child; its id and its descriptor in
-/// the parent.
-pub(super) fn fork_apart() -> Result<(usize, i32), Errno> {
+/// A process with mounts, processes, and interprocess communication of its own, born in a cgroup if there is one: zero in the
+/// child; its id and its descriptor in the parent.
+pub(super) fn fork_apart(group: Option<i32>) -> Result<(usize, i32), Errno> {
     /// `CLONE_PIDFD`, `CLONE_NEWNS`, `CLONE_NEWIPC`, `CLONE_NEWPID`.
     const FLAGS: u64 = 0x1000 | 0x2_0000 | 0x800_0000 | 0x2000_0000;
+    const INTO_GROUP: u64 = 0x2_0000_0000;
     const SIGCHLD: u64 = 17;
     let mut process = -1i32;
-    // `struct clone_args` in its first form: flags, descriptor, two ids, signal, stack and its size, tls.
-    let args: [u64; 8] = [FLAGS, (&raw mut process) as u64, 0, 0, SIGCHLD, 0, 0, 0];
+    let (into, group) = match group {
+        Some(group) => (INTO_GROUP, u64::from(group.cast_unsigned())),
+        None => (0, 0),
+    };
+    // `struct clone_args`: flags, descriptor, two ids, signal, stack and its size, tls, ids to take and how many, cgroup.
+    let args: [u64; 11] = [FLAGS | into, (&raw mut process) as u64, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, group];
     let pid = ask!(number::CLONE3, [args.as_ptr() as usize, size_of_val(&args), 0, 0, 0, 0])?;
     Ok((pid, process))
 }
@@ -291,11 +308,19 @@ struct Part {
 const SOL_SOCKET_SCM_RIGHTS: u64 = 1 | 1 << 32;
 const CONTROL_HEADER: usize = 16;
 
-/// The descriptors of the next request; nothing when nobody is left to ask, or asks nonsense.
-pub(super) fn receive(socket: i32) -> Option<[i32; REQUESTED]> {
+/// A number with descriptors, as many of them as there are.
+#[derive(Clone, Copy)]
+pub(super) struct Received {
+    pub(super) number: u64,
+    pub(super) descriptors: [i32; REQUESTED + 1],
+    pub(super) count: usize,
+}
+
+/// The next message; nothing when nobody is left to send one, or sends nonsense.
+pub(super) fn receive(socket: i32) -> Option<Received> {
     const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
-    let (mut byte, mut control) = ([0u8; 8], [0u64; 8]);
-    let part = Part { at: byte.as_mut_ptr() as usize, length: byte.len() };
+    let (mut number, mut control) = (0u64, [0u64; 8]);
+    let part = Part { at: (&raw mut number) as usize, length: size_of::<u64>() };
     let mut message = Message {
         name: 0,
         name_length: 0,
@@ -306,18 +331,22 @@ pub(super) fn receive(socket: i32) -> Option<[i32; REQUESTED]> {
         flags: 0,
     };
     let at = (&raw mut message) as usize;
-    let count = ask!(number::RECVMSG, [fd_arg(socket), at, MSG_CMSG_CLOEXEC, 0, 0, 0]).ok()?;
-    let [length, kind, a, b, c, ..] = control;
-    let expected = CONTROL_HEADER + REQUESTED * size_of::<i32>();
-    if count == 0 || usize::try_from(length) != Ok(expected) || kind != SOL_SOCKET_SCM_RIGHTS {
+    if ask!(number::RECVMSG, [fd_arg(socket), at, MSG_CMSG_CLOEXEC, 0, 0, 0]) != Ok(size_of::<u64>()) {
         return None;
     }
+    let [length, kind, a, b, c, ..] = control;
+    let length = usize::try_from(length).ok()?;
+    if length > 0 && kind != SOL_SOCKET_SCM_RIGHTS {
+        return None;
+    }
+    let count = length.saturating_sub(CONTROL_HEADER) / size_of::<i32>();
     let halves = |both: u64| {
         let [a, b, c, d, e, f, g, h] = both.to_ne_bytes();
         [i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h])]
     };
-    let ([a, b], [c, d], [e, _]) = (halves(a), halves(b), halves(c));
-    Some([a, b, c, d, e])
+    let ([a, b], [c, d], [e, f]) = (halves(a), halves(b), halves(c));
+    let descriptors = [a, b, c, d, e, f];
+    (count <= descriptors.len()).then_some(Received { number, descriptors, count })
 }
 
 /// Sends one message with a descriptor.
@@ -415,37 +444,6 @@ pub(super) fn wait_for_either(first: i32, second: i32) -> Result<bool, Errno> {
     ask!(number::PPOLL, [both.as_mut_ptr() as usize, 2, 0, 0, 0, 0])?;
     let [_, second] = both;
     Ok(second.returned != 0)
-}
-
-/// Waits until the first has something to say or the second is cut off; whether the latter.
-pub(super) fn wait_or_hangup(first: i32, second: i32) -> Result<bool, Errno> {
-    const POLLIN: u64 = 1;
-    // `struct pollfd`: the descriptor, what is asked, what is answered; being cut off is answered unasked.
-    let asked = |fd: i32, events: u64| u64::from(fd.cast_unsigned()) | events << 32;
-    let mut both = [asked(first, POLLIN), asked(second, 0)];
-    ask!(number::PPOLL, [both.as_mut_ptr() as usize, 2, 0, 0, 0, 0])?;
-    let [_, second] = both;
-    Ok(second >> 48 != 0)
-}
-
-/// A counter as a descriptor.
-pub(super) fn counter() -> Result<i32, Errno> {
-    fd_of(numbers(number::EVENTFD2, [0, O_CLOEXEC, 0, 0, 0, 0])?)
-}
-
-/// Adds one to a counter.
-pub(super) fn count_one(counter: i32) -> Result<(), Errno> {
-    let one = 1u64;
-    ask!(number::WRITE, [fd_arg(counter), (&raw const one) as usize, size_of::<u64>(), 0, 0, 0]).map(drop)
-}
-
-/// Takes what a counter has come to.
-pub(super) fn count(counter: i32) -> u64 {
-    let mut count = 0u64;
-    match ask!(number::READ, [fd_arg(counter), (&raw mut count) as usize, size_of::<u64>(), 0, 0, 0]) {
-        Ok(_) => count,
-        Err(_) => 0,
-    }
 }
 
 /// The descriptor of this process, which is the first of its namespace.

@@ -66,6 +66,7 @@ pub(crate) mod number {
     pub(crate) const SETGROUPS: usize = 159;
     pub(crate) const CAPGET: usize = 90;
     pub(crate) const CAPSET: usize = 91;
+    pub(crate) const SCHED_SETSCHEDULER: usize = 119;
     pub(crate) const PRCTL: usize = 167;
     pub(crate) const SETHOSTNAME: usize = 161;
     pub(crate) const EXIT_GROUP: usize = 94;
@@ -75,7 +76,6 @@ pub(crate) mod number {
     pub(crate) const SYMLINKAT: usize = 36;
     pub(crate) const PPOLL: usize = 73;
     pub(crate) const SIGNALFD4: usize = 74;
-    pub(crate) const EVENTFD2: usize = 19;
     pub(crate) const PIDFD_OPEN: usize = 434;
     pub(crate) const DUP3: usize = 24;
     pub(crate) const PRLIMIT64: usize = 261;

@@ -66,6 +66,7 @@ pub(crate) mod number {
     pub(crate) const SETGROUPS: usize = 116;
     pub(crate) const CAPGET: usize = 125;
     pub(crate) const CAPSET: usize = 126;
+    pub(crate) const SCHED_SETSCHEDULER: usize = 144;
     pub(crate) const PRCTL: usize = 157;
     pub(crate) const SETHOSTNAME: usize = 170;
     pub(crate) const EXIT_GROUP: usize = 231;
@@ -75,7 +76,6 @@ pub(crate) mod number {
     pub(crate) const SYMLINKAT: usize = 266;
     pub(crate) const PPOLL: usize = 271;
     pub(crate) const SIGNALFD4: usize = 289;
-    pub(crate) const EVENTFD2: usize = 290;
     pub(crate) const PIDFD_OPEN: usize = 434;
     pub(crate) const DUP3: usize = 292;
     pub(crate) const PRLIMIT64: usize = 302;

@@ -5,12 +5,12 @@
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use super::{Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, identity, ours, spawn_as};
+use super::{Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, identity, ours, spawn_as};
 use crate::confinement::Confinement;
 use crate::plan::{Command, Identity, Plan};
 use crate::sys;
+use crate::tripwire::Tripwire;
 
 /// Starts a command behind Landlock and the filter alone.
 pub(crate) fn start(
@@ -25,11 +25,12 @@ pub(crate) fn start(
     let plan = plan.for_alone(&confinement.files, &scratch.path, processes, &ThisHost, entries)?;
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
-    let began = Instant::now();
+    let tripwire = Tripwire::set(&confinement.files.writable)?;
+    let clock = Clock::start(confinement);
     let pidfd = spawn_as(run_as, || sys::spawn_here(program, &ends.given(), &[c"byleave-init"]))?;
     let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
     let process = Process { pidfd, child: true, leash: Some(leash) };
-    let mut running = ends.running(process, plan, began, confinement.limits.wall);
+    let mut running = ends.running(process, None, plan, clock, tripwire);
     running.scratch = Some(scratch);
     Ok(running)
 }

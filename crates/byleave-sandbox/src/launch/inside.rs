@@ -2,18 +2,18 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recv, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use super::{LaunchError, Status, ours};
+use super::{LaunchError, Status, ours, undertaker};
 use crate::plan::Plan;
-use crate::wire::{Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_NOT_STARTED, Step};
+use crate::wire::{Op, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_MOUNTS, REPORT_NOT_STARTED, Step};
 
 /// What the first process inside was doing when it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,34 +68,35 @@ fn mount_told(mount: Option<&Op<CString>>, f: &mut fmt::Formatter<'_>) -> fmt::R
 pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Duration)>, LaunchError> {
     let mut ended = None;
     loop {
-        let mut message = [0u8; REPORT_BYTES];
         // All of it is there: who writes has ended.
-        match recv(leash, &mut message, RecvFlags::DONTWAIT) {
-            Ok((REPORT_BYTES, _)) => {}
-            Ok((0, _)) | Err(Errno::AGAIN | Errno::CONNRESET) => return Ok(ended),
-            Ok(_) => return Err(LaunchError::Garbled),
-            Err(errno) => return Err(ours("reading what the sandbox reports")(errno)),
-        }
-        let [kind, step, index, errno] = words(&message);
+        let Some(heard) = next(leash)? else { return Ok(ended) };
+        let [kind, step, index, errno] = heard.words;
         let errno = errno.cast_signed();
         match kind {
             REPORT_FAULT => return Err(fault(step, index, errno, plan)),
             REPORT_NOT_STARTED => ended = Some((Status::NotStarted(errno), Duration::ZERO)),
+            REPORT_MOUNTS => heard.descriptor.into_iter().for_each(undertaker::take),
             // Said by a process that did not become the command, it adds nothing.
-            REPORT_ENDED if ended.is_none() => ended = Some((status(errno), cpu(&message))),
+            REPORT_ENDED if ended.is_none() => {
+                ended = Some((status(errno), Duration::from_micros(heard.number)))
+            }
             _ => {}
         }
     }
 }
 
-/// A message from inside: its numbers, and a descriptor if there is one.
-pub(super) type Heard = ([u32; 4], Option<OwnedFd>);
+/// A message from inside.
+pub(super) struct Heard {
+    /// What it is about, and three numbers.
+    pub(super) words: [u32; 4],
+    /// One more, which may be large.
+    pub(super) number: u64,
+    /// What came with it.
+    pub(super) descriptor: Option<OwnedFd>,
+}
 
-/// The next message from inside, with its descriptor if there is one; `None` when it does not come. A fault is an error.
+/// The next message from inside; `None` when it does not come. A fault is an error.
 pub(super) fn heard(leash: &OwnedFd, plan: &Plan) -> Result<Option<Heard>, LaunchError> {
-    let mut message = [0u8; REPORT_BYTES];
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut room);
     // Who says nothing has come to harm.
     let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
     loop {
@@ -106,28 +107,38 @@ pub(super) fn heard(leash: &OwnedFd, plan: &Plan) -> Result<Option<Heard>, Launc
             Err(errno) => return Err(ours("waiting for the sandbox")(errno)),
         }
     }
-    let length = loop {
-        let mut parts = [rustix::io::IoSliceMut::new(&mut message)];
-        match recvmsg(leash, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+    match next(leash)? {
+        Some(Heard { words: [REPORT_FAULT, step, index, errno], .. }) => {
+            Err(fault(step, index, errno.cast_signed(), plan))
+        }
+        heard => Ok(heard),
+    }
+}
+
+/// The next message that is there.
+fn next(leash: &OwnedFd) -> Result<Option<Heard>, LaunchError> {
+    let mut message = [0u8; REPORT_BYTES];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let received = loop {
+        let mut parts = [IoSliceMut::new(&mut message)];
+        match recvmsg(leash, &mut parts, &mut control, RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
-            Err(Errno::CONNRESET) => return Ok(None),
-            received => break received.map_err(ours("waiting for the sandbox"))?.bytes,
+            Err(Errno::AGAIN | Errno::CONNRESET) => return Ok(None),
+            received => break received.map_err(ours("reading what the sandbox reports"))?.bytes,
         }
     };
-    match length {
+    match received {
         0 => return Ok(None),
         REPORT_BYTES => {}
         _ => return Err(LaunchError::Garbled),
     }
-    let words = words(&message);
-    if let [REPORT_FAULT, step, index, errno] = words {
-        return Err(fault(step, index, errno.cast_signed(), plan));
-    }
-    let mut descriptors = control.drain().filter_map(|message| match message {
+    let mut descriptors = control.drain().filter_map(|part| match part {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
-    Ok(Some((words, descriptors.next().and_then(|mut descriptors| descriptors.next()))))
+    let descriptor = descriptors.next().and_then(|mut descriptors| descriptors.next());
+    Ok(Some(Heard { words: words(&message), number: number(&message), descriptor }))
 }
 
 fn fault(step: u32, index: u32, errno: i32, plan: &Plan) -> LaunchError {
@@ -144,10 +155,8 @@ fn words(message: &[u8; REPORT_BYTES]) -> [u32; 4] {
     words
 }
 
-fn cpu(message: &[u8; REPORT_BYTES]) -> Duration {
-    message
-        .last_chunk::<8>()
-        .map_or(Duration::ZERO, |micros| Duration::from_micros(u64::from_le_bytes(*micros)))
+fn number(message: &[u8; REPORT_BYTES]) -> u64 {
+    message.last_chunk::<8>().map_or(0, |number| u64::from_le_bytes(*number))
 }
 
 /// A status as `wait` has it.

@@ -9,7 +9,9 @@ mod carried;
 mod inside;
 mod session;
 mod streams;
+mod undertaker;
 mod uplink;
+mod watch;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,16 +30,21 @@ pub use inside::Inside;
 pub use session::Session;
 pub use uplink::{Reached, Unserved, Uplink};
 
+use crate::cgroup::{self, Account, Group};
 use crate::confinement::Confinement;
 use crate::guarantee::{Given, Guarantee, Unenforceable};
-use crate::limits::Limit;
+use crate::limits::{Limit, Limits};
+use crate::marked::MarkFault;
 use crate::net::doors::Doors;
 use crate::net::policy::Door;
 use crate::plan::{Command, Host, Identity, Kind, Plan, PlanError};
 use crate::sys::{self, Stage};
+use crate::tripwire::{Planted, TripFault, Tripwire};
 use crate::wire::REPORT_TERMINAL;
+use inside::Heard;
 use streams::Streams;
 use uplink::Joined;
+use watch::Watch;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,16 +73,20 @@ pub struct Outcome {
     pub status: Status,
     /// The limit that ended it, where that is known.
     pub ended_by: Option<Limit>,
+    /// Limits that it ran into and that did not end it, where that is known.
+    pub reached: Vec<Limit>,
+    /// What was planted while it ran, to be run later by somebody else, and where it was put out of action.
+    pub planted: Vec<Planted>,
     /// What it printed.
     pub stdout: Printed,
     /// What it printed as errors.
     pub stderr: Printed,
     /// Time on the clock.
     pub wall: Duration,
-    /// Time on processors, of all its processes that were waited for.
+    /// Time on processors, of all its processes; without a cgroup of its own, of those that were waited for.
     pub cpu: Duration,
     /// What it wanted of a network that is served.
-    pub reached: Reached,
+    pub network: Reached,
 }
 
 /// Why a command was not run, or not to its end.
@@ -92,6 +103,12 @@ pub enum LaunchError {
     /// There is no plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// What has to be hidden is not known.
+    #[error(transparent)]
+    Marked(#[from] MarkFault),
+    /// What was planted is not known, or still in action.
+    #[error(transparent)]
+    Tripwire(#[from] TripFault),
     /// The kernel gives no namespaces.
     #[error(
         "cannot make a sandbox: {0}; unprivileged user namespaces may be switched off, `byleave doctor` says how to get them"
@@ -172,26 +189,53 @@ pub fn run(confinement: &Confinement, command: &Command) -> Result<Outcome, Laun
     start(confinement, command, RunAs::Caller)?.finish()
 }
 
-/// How far the native launcher gives a guarantee.
+/// How far the native launcher gives a guarantee to a command that runs as its caller.
 pub fn given(guarantee: Guarantee) -> Given {
-    match guarantee {
-        Guarantee::MemoryLimited => {
-            Given::Partly("every process is limited by itself, for want of a cgroup around them all".into())
+    given_as(RunAs::Caller, guarantee)
+}
+
+/// The limit on processes needs no cgroup: the kernel counts those of a user in a user namespace, which is one command's, or one
+/// session's; in the latter the limit is one for all of its commands together, and its first processes count.
+fn given_as(run_as: RunAs, guarantee: Guarantee) -> Given {
+    let partly =
+        |why: &str| Given::Partly(format!("every process is limited by itself, for want of a cgroup: {why}"));
+    match (guarantee, run_as) {
+        (Guarantee::MemoryLimited, RunAs::Caller) => match cgroup::here() {
+            Ok(_) => Given::Fully,
+            Err(absent) => partly(&absent.to_string()),
+        },
+        (Guarantee::MemoryLimited, RunAs::User(_)) => {
+            partly("another user's processes cannot be born in one of ours")
         }
-        Guarantee::ReadsConfined if sys::landlock_version() == 0 => {
+        (Guarantee::ReadsConfined, _) if sys::landlock_version() == 0 => {
             Given::Not("this kernel has no Landlock".into())
         }
-        Guarantee::WritesLockedTwice if sys::landlock_version() == 0 => {
+        (Guarantee::WritesLockedTwice, _) if sys::landlock_version() == 0 => {
             Given::Not("mounts alone hold it, for want of Landlock".into())
         }
         _ => Given::Fully,
     }
 }
 
+fn has_groups(run_as: RunAs) -> bool {
+    run_as == RunAs::Caller && cgroup::here().is_ok()
+}
+
+/// A cgroup for one command, where there are any.
+fn group(run_as: RunAs, limits: &Limits) -> Result<Option<Group>, LaunchError> {
+    match run_as {
+        RunAs::Caller => match cgroup::here() {
+            Ok(delegated) => delegated.group(limits).map(Some).map_err(ours("making a cgroup")),
+            Err(_) => Ok(None),
+        },
+        RunAs::User(_) => Ok(None),
+    }
+}
+
 /// Starts a command. One whose network is to be served is refused: see [`start_through`].
 pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Result<Running, LaunchError> {
     let identity = identity(run_as)?;
-    confinement.held_against(given)?;
+    confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
     if uplink::is_served(confinement) {
         return Err(Unserved::NoUplink.into());
     }
@@ -212,7 +256,7 @@ pub fn start_through(
         return start(confinement, command, run_as);
     }
     let identity = identity(run_as)?;
-    confinement.held_against(given)?;
+    confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
     uplink.suits(&door)?;
     let wiring = uplink.wiring();
     let plan = Plan::new(confinement, command, identity, &ThisHost)?
@@ -232,16 +276,15 @@ fn begin(
     command: &Command,
     run_as: RunAs,
 ) -> Result<Running, LaunchError> {
+    let group = group(run_as, &confinement.limits)?;
+    let plan = if group.is_some() { plan.in_group() } else { plan };
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
-    let began = Instant::now();
-    let process = spawn(program, ends.given(), plan.network_apart, run_as)?;
-    Ok(ends.running(
-        Process { pidfd: process, child: true, leash: None },
-        plan,
-        began,
-        confinement.limits.wall,
-    ))
+    let tripwire = Tripwire::set(&confinement.files.writable)?;
+    let clock = Clock::start(confinement);
+    let pidfd = spawn(program, ends.given(), plan.network_apart, run_as, group.as_ref())?;
+    let process = Process { pidfd, child: true, leash: None };
+    Ok(ends.running(process, group, plan, clock, tripwire))
 }
 
 /// Both ends of everything between a command and us.
@@ -272,10 +315,43 @@ impl Ends {
     }
 
     /// Closes the ends that are not ours, so that the end of the output is the command's.
-    fn running(self, process: Process, plan: Plan, began: Instant, wall: Duration) -> Running {
+    fn running(
+        self,
+        process: Process,
+        group: Option<Group>,
+        plan: Plan,
+        clock: Clock,
+        tripwire: Tripwire,
+    ) -> Running {
         let Self { given, leash, streams } = self;
         drop(given);
-        Running { process, leash, streams, plan, began, wall, joined: None, over: false, scratch: None }
+        Running {
+            process,
+            group,
+            leash,
+            streams,
+            plan,
+            clock,
+            tripwire,
+            joined: None,
+            over: false,
+            scratch: None,
+        }
+    }
+}
+
+/// When a command began, and what it may use up from there.
+#[derive(Debug)]
+struct Clock {
+    began: Instant,
+    limits: Limits,
+    watch: Watch,
+}
+
+impl Clock {
+    fn start(confinement: &Confinement) -> Self {
+        let (limits, began) = (confinement.limits, Instant::now());
+        Self { began, limits, watch: Watch::new(&limits, &confinement.files.writable, began) }
     }
 }
 
@@ -340,8 +416,10 @@ fn spawn(
     descriptors: [BorrowedFd<'_>; 5],
     network_apart: bool,
     run_as: RunAs,
+    group: Option<&Group>,
 ) -> Result<OwnedFd, LaunchError> {
-    spawn_as(run_as, || sys::spawn(program, descriptors, network_apart))
+    let group = group.map(AsFd::as_fd);
+    spawn_as(run_as, || sys::spawn(program, descriptors, network_apart, group))
 }
 
 /// Starts something as this user.
@@ -375,11 +453,12 @@ fn spawn_as(
 #[derive(Debug)]
 pub struct Running {
     process: Process,
+    group: Option<Group>,
     leash: OwnedFd,
     streams: Streams,
     plan: Plan,
-    began: Instant,
-    wall: Duration,
+    clock: Clock,
+    tripwire: Tripwire,
     /// Ends after the processes: what they leave waiting is theirs alone.
     joined: Option<Joined>,
     over: bool,
@@ -423,7 +502,9 @@ impl Running {
             return Ok(self);
         }
         match inside::heard(&self.leash, &self.plan)? {
-            Some(([REPORT_TERMINAL, ..], Some(terminal))) => self.streams.terminal(terminal)?,
+            Some(Heard { words: [REPORT_TERMINAL, ..], descriptor: Some(terminal), .. }) => {
+                self.streams.terminal(terminal)?;
+            }
             Some(_) => return Err(LaunchError::Garbled),
             None => return Err(LaunchError::NoTerminal),
         }
@@ -445,36 +526,79 @@ impl Running {
 
     /// Waits until the command and everything that it started have ended, or the time is over.
     pub fn finish(mut self) -> Result<Outcome, LaunchError> {
-        let deadline = self.began.checked_add(self.wall);
-        let in_time = self.streams.carry(self.process.pidfd.as_fd(), deadline)?;
-        if !in_time {
-            self.process.kill()?;
+        let killed_for = self.carry()?;
+        if killed_for.is_some() {
+            self.kill()?;
             self.streams.carry(self.process.pidfd.as_fd(), None)?;
         }
         self.process.reap()?;
         self.over = true;
-        let wall = self.began.elapsed();
-        let reached = self.joined.take().map(Joined::close).unwrap_or_default();
-        let (status, cpu) = match inside::reports(&self.leash, &self.plan)? {
+        let planted = self.tripwire.spring()?;
+        let wall = self.clock.began.elapsed();
+        let network = self.joined.take().map(Joined::close).unwrap_or_default();
+        let account = self.group.take().map(Group::end).transpose().map_err(ours("ending a cgroup"))?;
+        let (status, waited_cpu) = match inside::reports(&self.leash, &self.plan)? {
             Some(ended) => ended,
             // Killed, by us or by somebody who may: the first process had no time to say so.
             None => (Status::Signalled(Signal::KILL.as_raw()), Duration::ZERO),
         };
+        let Account { memory, pids, cpu } =
+            account.unwrap_or(Account { cpu: waited_cpu, ..Account::default() });
+        let cpu = cpu.max(self.clock.watch.cpu_used());
         let ended_by = match status {
-            _ if !in_time => Some(Limit::Wall),
-            Status::Signalled(signal) if signal == Signal::XCPU.as_raw() => Some(Limit::Cpu),
+            _ if killed_for.is_some() => killed_for,
+            _ if memory => Some(Limit::Memory),
+            // Anybody can send that signal.
+            Status::Signalled(signal) if signal == Signal::XCPU.as_raw() && cpu >= self.clock.limits.cpu => {
+                Some(Limit::Cpu)
+            }
             _ => None,
         };
         let [stdout, stderr] = self.streams.printed();
-        Ok(Outcome { status, ended_by, stdout, stderr, wall, cpu, reached })
+        let reached = [
+            (pids, Limit::Pids),
+            (killed_for != Some(Limit::Growth) && self.clock.watch.grew(), Limit::Growth),
+            (stdout.dropped + stderr.dropped > 0, Limit::Output),
+        ];
+        let reached =
+            reached.into_iter().filter_map(|(is_reached, limit)| is_reached.then_some(limit)).collect();
+        Ok(Outcome { status, ended_by, reached, planted, stdout, stderr, wall, cpu, network })
+    }
+
+    /// Carries what goes in and comes out until everything has ended, or a limit has been passed: which.
+    fn carry(&mut self) -> Result<Option<Limit>, LaunchError> {
+        let deadline = self.clock.began.checked_add(self.clock.limits.wall);
+        loop {
+            let next = self.clock.watch.next();
+            let until = deadline.map_or(next, |deadline| deadline.min(next));
+            if self.streams.carry(self.process.pidfd.as_fd(), Some(until))? {
+                return Ok(None);
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(Some(Limit::Wall));
+            }
+            let passed = self.clock.watch.look(self.process.pidfd.as_fd(), self.group.as_ref());
+            if passed.is_some() {
+                return Ok(passed);
+            }
+        }
+    }
+
+    fn kill(&self) -> Result<(), LaunchError> {
+        if let Some(group) = &self.group {
+            group.kill().map_err(ours("killing what is in a cgroup"))?;
+        }
+        self.process.kill()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // Best effort, and not the only one: the leash goes with this as well.
-        if !self.over && self.process.kill().is_ok() {
+        if !self.over && self.kill().is_ok() {
             self.process.reap().unwrap_or_default();
+            // Nobody is left to be told.
+            self.tripwire.spring().unwrap_or_default();
         }
         self.joined.take().map(Joined::close);
     }

@@ -2,31 +2,35 @@
 //!
 //! Its namespaces of users and network and what is mounted are shared by its commands; each has processes, terminals and
 //! interprocess communication of its own, so that none of it is left when it is over. What stays from one command to the next is
-//! the workspace and the temporary directories. A mask is lifted when somebody outside renames another file over what it covers, so before every command what is covered
-//! is compared with what was covered, and the place is made anew if it differs.
+//! the workspace and the temporary directories. A mask is lifted when somebody outside renames another file over what it covers,
+//! so before every command what is covered is compared with what was covered, and the place is made anew if it differs: commands
+//! that are still running in the old one end with it. So it is when something appears that has to be hidden.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::uplink::{self, Joined};
 use super::{
-    Ends, LaunchError, Process, RunAs, Running, ThisHost, Unserved, Uplink, carried, given, identity, inside,
-    leash, null, ours, spawn,
+    Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, Unserved, Uplink, carried, given_as, group,
+    has_groups, identity, inside, leash, null, ours, spawn,
 };
+use crate::cgroup::Group;
 use crate::confinement::Confinement;
+use crate::index::{AnyIndex, Index, Marked, Marker};
 use crate::net::doors::{Doors, Pass};
 use crate::net::policy::Door;
 use crate::net::serve::Serving;
 use crate::net::transparent::Names;
 use crate::plan::{Command, Plan, Wiring};
+use crate::tripwire::Tripwire;
 use crate::wire::REPORT_READY;
 
 /// A place for many commands. When it is dropped, they all end.
@@ -36,6 +40,7 @@ pub struct Session {
     run_as: RunAs,
     parked: u32,
     network: Option<Shared>,
+    index: Arc<Mutex<AnyIndex>>,
     place: Mutex<Place>,
 }
 
@@ -48,11 +53,28 @@ struct Shared {
     names: Arc<Names>,
 }
 
+impl Shared {
+    /// Where the network of a confinement is to be served.
+    fn for_confinement(confinement: &Confinement, uplink: Uplink) -> Option<Self> {
+        uplink::is_served(confinement).then(|| {
+            let (wiring, names) = (uplink.wiring(), Arc::default());
+            Self { uplink, wiring, doors: Doors::in_turn(), names }
+        })
+    }
+}
+
 /// The first process of a session, which starts those of its commands.
 #[derive(Debug)]
 struct Place {
     process: Process,
     requests: OwnedFd,
+    orders: OwnedFd,
+    /// The cgroups that processes wait ready in, by the number of their order; without one where there are none.
+    ready: BTreeMap<u64, Option<Group>>,
+    ordered: u64,
+    /// What its commands may touch, with what was marked when it was made.
+    confinement: Confinement,
+    marked: Arc<Marked>,
     covered: Vec<Option<(u64, u64)>>,
     /// What every command has in common.
     plan: Plan,
@@ -67,7 +89,20 @@ impl Session {
         if uplink::is_served(&confinement) {
             return Err(Unserved::NoUplink.into());
         }
-        Self::with_network(confinement, run_as, parked, None)
+        Self::open_with(confinement, None, run_as, parked, None)
+    }
+
+    /// The same, with a policy that is asked about everything in what is writable, before every command: what it says must not be
+    /// read is hidden, what must not be changed is held, also when it appears between two commands.
+    pub fn open_marked(
+        confinement: Confinement,
+        marker: Arc<dyn Marker + Send + Sync>,
+        run_as: RunAs,
+        parked: u32,
+        uplink: Uplink,
+    ) -> Result<Self, LaunchError> {
+        let shared = Shared::for_confinement(&confinement, uplink);
+        Self::open_with(confinement, Some(marker), run_as, parked, shared)
     }
 
     /// Makes the place, as [`Session::open`] does. Where its network is [`Network::Proxied`](crate::confinement::Network), this
@@ -78,22 +113,22 @@ impl Session {
         parked: u32,
         uplink: Uplink,
     ) -> Result<Self, LaunchError> {
-        let shared = uplink::is_served(&confinement).then(|| {
-            let (wiring, names) = (uplink.wiring(), Arc::default());
-            Shared { uplink, wiring, doors: Doors::in_turn(), names }
-        });
-        Self::with_network(confinement, run_as, parked, shared)
+        let shared = Shared::for_confinement(&confinement, uplink);
+        Self::open_with(confinement, None, run_as, parked, shared)
     }
 
-    fn with_network(
+    fn open_with(
         confinement: Confinement,
+        marker: Option<Arc<dyn Marker + Send + Sync>>,
         run_as: RunAs,
         parked: u32,
         network: Option<Shared>,
     ) -> Result<Self, LaunchError> {
-        confinement.held_against(given)?;
-        let place = Mutex::new(Place::new(&confinement, run_as, parked, network.as_ref())?);
-        Ok(Self { confinement, run_as, parked, network, place })
+        confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
+        let mut index = Index::new(confinement.files.writable.clone(), marker);
+        let place = Place::new(&confinement, index.marked()?, run_as, parked, network.as_ref())?;
+        let (index, place) = (Arc::new(Mutex::new(index)), Mutex::new(place));
+        Ok(Self { confinement, run_as, parked, network, index, place })
     }
 
     /// Starts a command in it. Refused where the session's network is served: see [`Session::start_through`].
@@ -124,22 +159,47 @@ impl Session {
         network: Option<(Pass, Vec<(&'static str, String)>)>,
     ) -> Result<Running, LaunchError> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if covered(&self.confinement) != place.covered {
-            *place = Place::new(&self.confinement, self.run_as, self.parked, self.network.as_ref())?;
+        let marked = self.index.lock().unwrap_or_else(PoisonError::into_inner).marked()?;
+        if marked != place.marked || covered(&place.confinement) != place.covered {
+            *place = Place::new(&self.confinement, marked, self.run_as, self.parked, self.network.as_ref())?;
         }
+        let tripwire = Tripwire::on(&self.index)?;
         let mut plan = place.plan.with_command(&self.confinement, command)?;
         if let Some((_, variables)) = &network {
             plan = plan.with_variables(variables)?;
         }
         let ends = Ends::new(&plan, command, self.confinement.limits.output)?;
-        let began = Instant::now();
-        let pidfd = place.request(&ends, &plan)?;
+        let clock = Clock::start(&self.confinement);
+        let (pidfd, group) = if self.parked == 0 {
+            let group = group(self.run_as, &self.confinement.limits)?;
+            (place.request(&ends, group.as_ref(), &plan)?.0, group)
+        } else {
+            let (pidfd, number) = place.request(&ends, None, &plan)?;
+            let group = place.ready.remove(&number).ok_or(LaunchError::Garbled)?;
+            place.order(self.run_as)?;
+            (pidfd, group)
+        };
         drop(place);
         let process = Process { pidfd, child: false, leash: None };
-        let mut running = ends.running(process, plan, began, self.confinement.limits.wall);
+        let mut running = ends.running(process, group, plan, clock, tripwire);
         running.joined = network.map(|(pass, _)| Joined::Shared(pass));
         running.with_terminal()
     }
+}
+
+/// A confinement with what was marked besides. A symbolic link is no content: what it leads to is marked by its own path.
+fn with_marked(confinement: &Confinement, marked: &Marked) -> Confinement {
+    let mut confinement = confinement.clone();
+    let link = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    for (to, from) in [
+        (&mut confinement.files.hidden, &marked.hidden),
+        (&mut confinement.files.protected, &marked.protected),
+    ] {
+        to.extend(from.iter().filter(|path| !link(path)).cloned());
+        to.sort();
+        to.dedup();
+    }
+    confinement
 }
 
 /// What the masks and protections cover, each by its own identity.
@@ -152,55 +212,97 @@ fn covered(confinement: &Confinement) -> Vec<Option<(u64, u64)>> {
 impl Place {
     fn new(
         confinement: &Confinement,
+        marked: Arc<Marked>,
         run_as: RunAs,
         parked: u32,
         network: Option<&Shared>,
     ) -> Result<Self, LaunchError> {
-        let covered = covered(confinement);
+        let confinement = with_marked(confinement, &marked);
+        let covered = covered(&confinement);
         // The command of this plan is never started.
         let nothing = Command { argv: vec!["/".into()], ..Command::default() };
-        let mut plan = Plan::new(confinement, &nothing, identity(run_as)?, &ThisHost)?;
+        let mut plan = Plan::new(&confinement, &nothing, identity(run_as)?, &ThisHost)?;
         if let Some(shared) = network {
             plan = plan.with_wiring(&shared.wiring, &confinement.files, &ThisHost)?;
         }
         let plan = plan.for_session(parked);
+        let plan = if has_groups(run_as) { plan.in_group() } else { plan };
         let written = carried::sealed(c"byleave-plan", &plan.encode())?;
         let (requests, inner) = leash()?;
         let null = null()?;
-        let given = [null.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
-        let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as)?;
-        drop(inner);
+        let (orders, taken) = leash()?;
+        let given = [taken.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
+        // In no cgroup of its own: it is ours, as small as it ever will be, and outlives every command.
+        let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as, None)?;
+        drop((inner, taken));
         let common = plan.clone().for_command();
         let process = Process { pidfd, child: true, leash: None };
-        let mut place = Self { process, requests, covered, plan: common, serving: None };
+        let mut place = Self {
+            process,
+            requests,
+            orders,
+            ready: BTreeMap::new(),
+            ordered: 0,
+            confinement,
+            marked,
+            covered,
+            plan: common,
+            serving: None,
+        };
         if let Some(Shared { uplink, doors, names, .. }) = network {
             let serving = uplink.join(&place.requests, &plan, names, Arc::clone(doors))?;
             place.serving = Some((serving, uplink.clone()));
         }
         place.answered(&plan)?;
+        for _ in 0..parked {
+            place.order(run_as)?;
+        }
         Ok(place)
     }
 
-    fn request(&self, ends: &Ends, plan: &Plan) -> Result<OwnedFd, LaunchError> {
-        let descriptors = ends.given();
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
-        let mut control = SendAncillaryBuffer::new(&mut room);
-        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return Err(LaunchError::Garbled);
-        }
-        sendmsg(&self.requests, &[IoSlice::new(b"c")], &mut control, SendFlags::NOSIGNAL)
-            .map_err(ours("asking the session for a command"))?;
-        self.answered(plan)?.ok_or(LaunchError::Garbled)
+    /// Has another first process of a command made ready.
+    fn order(&mut self, run_as: RunAs) -> Result<(), LaunchError> {
+        let group = group(run_as, &self.confinement.limits)?;
+        self.ordered += 1;
+        send(&self.orders, self.ordered, group.as_ref().map(AsFd::as_fd).as_slice())?;
+        self.ready.insert(self.ordered, group);
+        Ok(())
     }
 
-    /// The answer of the session's first process, with a descriptor if there is one.
-    fn answered(&self, plan: &Plan) -> Result<Option<OwnedFd>, LaunchError> {
+    /// Asks for a command: its first process, and the number by which that was ordered, if it was.
+    fn request(
+        &self,
+        ends: &Ends,
+        group: Option<&Group>,
+        plan: &Plan,
+    ) -> Result<(OwnedFd, u64), LaunchError> {
+        let mut descriptors = ends.given().to_vec();
+        descriptors.extend(group.map(AsFd::as_fd));
+        send(&self.requests, 0, &descriptors)?;
+        let (process, number) = self.answered(plan)?;
+        Ok((process.ok_or(LaunchError::Garbled)?, number))
+    }
+
+    /// The answer of a first process: a descriptor if there is one, and the number of its order.
+    fn answered(&self, plan: &Plan) -> Result<(Option<OwnedFd>, u64), LaunchError> {
         match inside::heard(&self.requests, plan)? {
-            Some(([REPORT_READY, ..], descriptor)) => Ok(descriptor),
+            Some(heard) if heard.words.first() == Some(&REPORT_READY) => Ok((heard.descriptor, heard.number)),
             Some(_) => Err(LaunchError::Garbled),
             None => Err(LaunchError::Silent),
         }
     }
+}
+
+/// Sends a number with descriptors.
+fn send(to: &OwnedFd, number: u64, descriptors: &[BorrowedFd<'_>]) -> Result<(), LaunchError> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(LaunchError::Garbled);
+    }
+    sendmsg(to, &[IoSlice::new(&number.to_ne_bytes())], &mut control, SendFlags::NOSIGNAL)
+        .map(drop)
+        .map_err(ours("asking the session for a command"))
 }
 
 impl Drop for Place {

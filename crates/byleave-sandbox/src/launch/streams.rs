@@ -92,7 +92,8 @@ impl Streams {
         process: BorrowedFd<'_>,
         deadline: Option<Instant>,
     ) -> Result<bool, LaunchError> {
-        let mut buffer = vec![0; 64 << 10];
+        // Never filled beforehand: most commands print little.
+        let mut buffer = Vec::with_capacity(64 << 10);
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
@@ -148,11 +149,12 @@ impl Streams {
     }
 
     /// Reads once from each; whether there may be more.
-    fn take(&mut self, buffer: &mut [u8]) -> Result<bool, LaunchError> {
+    fn take(&mut self, buffer: &mut Vec<u8>) -> Result<bool, LaunchError> {
         let mut more = false;
         for output in &mut self.outputs {
             let Some(from) = &output.from else { continue };
-            match rustix::io::read(from, &mut *buffer) {
+            buffer.clear();
+            match rustix::io::read(from, rustix::buffer::spare_capacity(buffer)) {
                 Ok(0) => output.from = None,
                 Err(Errno::IO) => output.hung = true,
                 Ok(count) => {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::net::{SendFlags, send};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
+use super::inside::Heard;
 use super::{LaunchError, inside, ours};
 use crate::confinement::{Confinement, Network};
 use crate::net::doors::{Doors, NoPass, Pass};
@@ -156,7 +157,7 @@ impl Uplink {
     ) -> Result<Serving, LaunchError> {
         let mut sockets = Sockets::default();
         for expected in plan.offers() {
-            let (words, descriptor) = inside::heard(leash, plan)?.ok_or(Unserved::NoSockets)?;
+            let Heard { words, descriptor, .. } = inside::heard(leash, plan)?.ok_or(Unserved::NoSockets)?;
             let descriptor = descriptor.ok_or(Unserved::NoSockets)?;
             let [kind, which, ..] = words;
             if (kind, which) != (REPORT_SOCKET, expected as u32) {

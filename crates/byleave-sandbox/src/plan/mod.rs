@@ -13,6 +13,7 @@ mod tests;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 pub use landlock::{Landlock, Rule};
 pub(crate) use network::{PROXY_PORT, Wiring};
@@ -168,12 +169,19 @@ impl Plan {
             terminal: command.terminal,
             limits: resources(&confinement.limits),
             landlock: landlock::rules(files, host)?,
-            filter: filter::compile(Arch::HERE)?.bytes(),
+            filter: filter_here()?,
         })
     }
 }
 
 impl Plan {
+    /// This plan for a command in a cgroup, which limits memory and processes better: by what is used, not by what is reserved,
+    /// and of the command alone, not of all that the user has in a session.
+    pub(crate) fn in_group(mut self) -> Self {
+        self.limits.retain(|(resource, ..)| ![DATA, PROCESSES].contains(resource));
+        self
+    }
+
     /// Of this plan, what makes the place that a session's commands run in.
     pub(crate) fn for_session(mut self, parked: u32) -> Self {
         self.part = Part::Session;
@@ -236,21 +244,28 @@ fn programs(confinement: &Confinement, command: &Command) -> Result<Vec<CString>
     absolute.map(|directory| text(directory.join(program), what)).collect()
 }
 
+/// The system call filter, compiled once.
+fn filter_here() -> Result<Vec<u8>, TooFar> {
+    static COMPILED: OnceLock<Result<Vec<u8>, TooFar>> = OnceLock::new();
+    COMPILED.get_or_init(|| Ok(filter::compile(Arch::HERE)?.bytes())).clone()
+}
+
+const DATA: u32 = 2;
+const PROCESSES: u32 = 6;
+
 /// Limits that the kernel keeps for each process or for each user, by its own numbers.
 fn resources(limits: &Limits) -> Vec<(u32, u64, u64)> {
     const CPU: u32 = 0;
     const FILE: u32 = 1;
-    const DATA: u32 = 2;
     const CORE: u32 = 4;
-    const PROCESSES: u32 = 6;
     const DESCRIPTORS: u32 = 7;
     const LOCKED: u32 = 8;
     const QUEUES: u32 = 12;
     let cpu = limits.cpu.as_secs().max(1);
     let fixed = |resource, value| (resource, value, value);
     vec![
-        // Told at the limit, killed a second later.
-        (CPU, cpu, cpu + 1),
+        // The launcher counts all processes together, and comes first; this is for when it is late.
+        (CPU, cpu.saturating_add(2), cpu.saturating_add(3)),
         fixed(FILE, limits.file),
         fixed(DATA, limits.memory),
         fixed(CORE, 0),

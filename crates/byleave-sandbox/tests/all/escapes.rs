@@ -21,7 +21,7 @@ use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::{self, Rung};
 use byleave_sandbox::launch::{self, Outcome, RunAs, Session, Uplink};
 use byleave_sandbox::plan::{Command as Confined, Identity};
-use byleave_sandbox::{probe::Probe, tripwire::Tripwire};
+use byleave_sandbox::probe::Probe;
 
 use crate::net::world::{Keeper, door};
 use crate::scores::{CASES, NOT_ALWAYS_BY_BWRAP, NOT_BY_BWRAP, NOT_BY_LANDLOCK};
@@ -269,7 +269,6 @@ fn supervise() {
         Means::Bwrap | Means::Landlock => confinement.waived.extend(Guarantee::ALL),
         Means::OneShot | Means::Session | Means::Pool | Means::Nothing => {}
     }
-    let tripwire = Tripwire::set(&confinement.files.writable).unwrap();
     let confined =
         Confined { argv: vec!["/bin/bash".into(), "-c".into(), command.into()], ..Confined::default() };
     let run_as = match rustix::process::geteuid().as_raw() {
@@ -294,7 +293,6 @@ fn supervise() {
     let Outcome { stdout, stderr, .. } = running.finish().unwrap_or_else(|error| panic!("{error}"));
     out.write_all(&stdout.bytes).unwrap();
     out.write_all(&stderr.bytes).unwrap();
-    tripwire.spring().unwrap();
 }
 
 fn confinement(workspace: &Path) -> Confinement {

@@ -422,7 +422,7 @@ for at in [lookup("rebinding.example")[2]] * 4:
         let outcome = world.tried(&online, attempt, door.with_resolver(Arc::<Names>::clone(&world.names)));
         assert_eq!(outcome.status, Status::Exited(0), "{outcome:?}");
         assert_eq!(
-            (world.trusting.connections(), outcome.reached.decisions.iter().any(|one| one.given)),
+            (world.trusting.connections(), outcome.network.decisions.iter().any(|one| one.given)),
             (0, false)
         );
         assert!(
@@ -483,7 +483,7 @@ meeting.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]); meeting.
         assert_eq!((taker.status, text(&taker.stdout).as_str()), (Status::Exited(0), ""), "{taker:?}");
         let seen = world.granted.seen();
         assert!(seen.contains("/first") && !seen.contains("/later"), "{means:?} {seen}");
-        assert!(taker.reached.decisions.iter().all(|one| !one.given), "{:?}", taker.reached);
+        assert!(taker.network.decisions.iter().all(|one| !one.given), "{:?}", taker.network);
     }
 }
 
@@ -513,7 +513,7 @@ os.kill(os.getpid(), 9)
 s.sendall(b'GET /own HTTP/1.1\\r\\nHost: b.example:GRANTED\\r\\nConnection: close\\r\\n\\r\\n'); print(everything(s))";
             let outcome = world.tried(&online, next, world.door(&["b.example"]));
             assert!(text(&outcome.stdout).contains("hello"), "{means:?} {outcome:?}");
-            assert_eq!(outcome.reached.decisions.len(), 1, "{means:?} {:?}", outcome.reached);
+            assert_eq!(outcome.network.decisions.len(), 1, "{means:?} {:?}", outcome.network);
         }
         let seen = world.granted.seen();
         assert!(!seen.contains("/stolen") && seen.matches("/own").count() == 3, "{means:?} {seen}");
@@ -540,7 +540,7 @@ fn a_flood_of_connections_takes_neither_descriptors_nor_the_other_sessions() {
         fs::write(online.path().join("counted"), "").unwrap();
         let flood = flood.finish().unwrap();
         assert_eq!(flood.status, Status::Exited(0), "{flood:?}");
-        assert!(flood.reached.decisions.len() <= 1024, "{}", flood.reached.decisions.len());
+        assert!(flood.network.decisions.len() <= 1024, "{}", flood.network.decisions.len());
     }
 }
 

@@ -66,7 +66,8 @@ fn every_rung_ends_commands_alike() {
         let spin = run(rung, "exec bash -c 'while :; do :; done'", |confinement| {
             confinement.limits.cpu = Duration::from_secs(1);
         });
-        assert_eq!((spin.status, spin.ended_by), (Status::Signalled(24), Some(Limit::Cpu)), "{rung}");
+        // By the kernel, for one process, or by us, for all of them together: whoever is first.
+        assert_eq!(spin.ended_by, Some(Limit::Cpu), "{rung}: {:?}", spin.status);
         let workspace = tempfile::tempdir().unwrap();
         let start = |command: &Command| {
             let running = ladder::start_on(rung, &waiving_all(workspace.path()), command, RunAs::Caller);

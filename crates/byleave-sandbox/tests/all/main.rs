@@ -10,13 +10,15 @@
     reason = "tests"
 )]
 
-mod cost;
+mod cgroup;
 mod escapes;
 mod escapes_own;
 mod granted;
+mod index;
 mod kernels;
 mod ladder;
 mod launch;
+mod limits;
 mod lived;
 mod net;
 mod online;
@@ -24,3 +26,4 @@ mod scores;
 mod session;
 mod terminal;
 mod user;
+mod ways;

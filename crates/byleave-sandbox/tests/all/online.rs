@@ -92,7 +92,7 @@ pub(crate) fn runtime() -> Runtime {
 /// What was decided, a line each.
 pub(crate) fn lines(outcome: &Outcome) -> Vec<String> {
     let given = |given| if given { "given" } else { "refused" };
-    let decisions = outcome.reached.decisions.iter();
+    let decisions = outcome.network.decisions.iter();
     decisions.map(|one| format!("{} {} {}", one.way, one.host, given(one.given))).collect()
 }
 
@@ -144,7 +144,7 @@ fn a_command_reaches_what_was_granted_whichever_way_and_is_told_what_was_not() {
                 ],
                 "{means:?}"
             );
-            let given = outcome.reached.decisions.first().unwrap();
+            let given = outcome.network.decisions.first().unwrap();
             assert!(given.sent > 50 && given.received > 40, "{given:?}");
         }
     }
@@ -259,9 +259,9 @@ fn a_credential_is_used_and_never_inside() {
         let seen = server.seen.lock().unwrap().clone();
         assert_eq!(seen.matches("authorization: Bearer hunter2").count(), 3, "{seen}");
         assert!(
-            outcome.reached.decisions.iter().all(|one| one.credential && one.given),
+            outcome.network.decisions.iter().all(|one| one.credential && one.given),
             "{:?}",
-            outcome.reached
+            outcome.network
         );
         assert!(!format!("{outcome:?}").contains("hunter2"));
         // Everything that can be read inside: variables, processes, their memory, files that are not the system's.

@@ -75,7 +75,12 @@ fn many_commands_leave_nothing_behind() {
     for _ in 0..200 {
         assert_eq!(run(&session, "sleep 4444 & true").status, Status::Exited(0));
     }
-    assert_eq!(open(), before, "descriptors");
+    // Mounts are let go of behind our back, a few at a time.
+    let began = std::time::Instant::now();
+    while open() > before {
+        assert!(began.elapsed() < Duration::from_secs(10), "{} descriptors, {before} before", open());
+        std::thread::yield_now();
+    }
     let of_mine = |needle: &str| {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let mut commands =

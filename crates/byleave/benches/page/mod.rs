@@ -16,7 +16,8 @@ pub(crate) fn write(part: &str, table: &str) {
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
     let machine = format!("{} × {}", said("nproc", &[]), model.trim_start_matches([' ', '\t', ':']));
     let head = format!(
-        "Written by `cargo bench -p byleave --bench {part}` on {}, {machine}, {}.\n\n",
+        "Written by `cargo bench -p {} --bench {part}` on {}, {machine}, {}.\n\n",
+        env!("CARGO_PKG_NAME"),
         said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
         said("rustc", &["--version"]),
     );

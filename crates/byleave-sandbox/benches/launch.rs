@@ -1,0 +1,380 @@
+//! What it costs to start a command confined, beside a bare start and beside bubblewrap, in turns in one run.
+//!
+//! `cargo bench -p byleave-sandbox --bench launch` measures and writes its part of docs/performance.md; `scripts/prove sandbox`
+//! does that as well. With `BYLEAVE_PROOF=short` it takes seconds and writes nothing. Either way it fails where something takes
+//! more than twice its bar. Run by root, it measures as another user.
+#![expect(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a benchmark")]
+
+#[path = "../../byleave/benches/page/mod.rs"]
+mod page;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use byleave_sandbox::confinement::{Confinement, Files, Network};
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_sandbox::index::{Index, Marker};
+use byleave_sandbox::launch::{self, RunAs, Session, Status};
+use byleave_sandbox::limits::Limits;
+use byleave_sandbox::plan::Command as Confined;
+use byleave_sandbox::preset;
+
+const UID: u32 = 61_001;
+const ROW: &str = "row ";
+/// What an everyday shell has; without it, bash goes and asks who it is.
+const ENVIRONMENT: [(&str, &str); 4] =
+    [("PATH", "/usr/bin:/bin"), ("HOME", "/"), ("USER", "nobody"), ("SHELL", "/bin/bash")];
+
+fn main() {
+    if rustix::process::geteuid().as_raw() == 0 {
+        return as_somebody_else();
+    }
+    let rounds = if is_short() { 40 } else { 400 };
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let minimal = Place::minimal(&root.join("minimal"));
+    let everyday = Place::everyday(&root.join("home"));
+    for (name, place) in [("nothing but a writable directory", &minimal), ("everyday", &everyday)] {
+        launches(name, place, rounds);
+    }
+    throughput(&minimal, if is_short() { 1 } else { 5 });
+    looking(&root.join("many"));
+    resident(&minimal, rounds / 2);
+    killing(&minimal, if is_short() { 3 } else { 20 });
+}
+
+fn is_short() -> bool {
+    std::env::var("BYLEAVE_PROOF").is_ok_and(|proof| proof == "short")
+}
+
+/// Root is refused by the sandbox, and owns the page: another user measures, and says what.
+fn as_somebody_else() {
+    let mut again = Command::new("/proc/self/exe");
+    again.uid(UID).gid(UID).current_dir("/").env("TMPDIR", "/tmp").stderr(Stdio::inherit());
+    let ended = again.output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+    print!("{told}");
+    assert!(ended.status.success(), "{}", ended.status);
+    if is_short() {
+        return;
+    }
+    let mut table = String::from("| what | bare | confined | ratio | bar | |\n|---|--:|--:|--:|--:|---|\n");
+    told.lines().filter_map(|line| line.strip_prefix(ROW)).for_each(|row| table.extend([row, "\n"]));
+    table.push_str(&proxied());
+    table.push_str(
+        "\nA start is `bash -c true` until everything has ended and its output is read, p50, each way in turn. Everyday is\n\
+         `preset::workspace` on a git repository of 200 files in a home directory with toolchains and secrets. The session's\n\
+         throughput is of two threads on one session each. Looking again is compared with looking for the first time.\n",
+    );
+    page::write("launch", &table);
+}
+
+/// The proxy's cost is measured by a test, whose servers on the loopback only a build with assertions lets through.
+fn proxied() -> String {
+    let mut test = Command::new("cargo");
+    test.args(["test", "-q", "-p", "byleave-sandbox", "--test", "all", "--", "--ignored", "--nocapture"]);
+    test.arg("net::cost::a_proxied").env("CARGO_PROFILE_DEV_OPT_LEVEL", "3");
+    let ended = test.output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+    print!("{told}");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let line = |way: &str| told.lines().find_map(|line| line.strip_prefix(way)).map(str::to_owned);
+    let took = |way: &str| -> f64 {
+        let line = line(way).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let direct = took("Direct:");
+    let ways = [("Connect:", "a tunnel"), ("Http:", "a plain request"), ("Socks:", "SOCKS")];
+    let rows = ways.map(|(way, name)| {
+        let (took, bar) = (took(way), 0.3);
+        let word = if took - direct <= bar { "within" } else { "**beyond**" };
+        format!(
+            "| a connection with one request through the proxy, {name} | {direct:.2} ms | {took:.2} ms | +{:.2} ms | ≤ +{bar:.2} ms | {word} |\n",
+            took - direct
+        )
+    });
+    rows.concat()
+}
+
+/// Says what came of something, for the table, and fails where it is far beyond its bar.
+fn row(what: &str, bare: &str, confined: &str, ratio: f64, bar: Option<Bar>) {
+    let (told, word) = match bar {
+        None => (String::new(), ""),
+        Some(Bar::AtMost(bar)) => (format!("≤ {bar:.2}"), if ratio <= bar { "within" } else { "**beyond**" }),
+        Some(Bar::AtLeast(bar)) => {
+            (format!("≥ {bar:.2}"), if ratio >= bar { "within" } else { "**beyond**" })
+        }
+    };
+    println!("{ROW}| {what} | {bare} | {confined} | {ratio:.2} | {told} | {word} |");
+    match bar {
+        Some(Bar::AtMost(bar)) => {
+            assert!(ratio <= 2.0 * bar, "{what}: {ratio:.2}, which is far beyond {bar:.2}")
+        }
+        Some(Bar::AtLeast(bar)) => {
+            assert!(ratio >= bar / 2.0, "{what}: {ratio:.2}, which is far below {bar:.2}")
+        }
+        None => {}
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Bar {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// Where commands run, and what bubblewrap needs to make it much the same.
+struct Place {
+    confinement: Confinement,
+    bwrap: Vec<PathBuf>,
+}
+
+impl Place {
+    fn minimal(workspace: &Path) -> Self {
+        fs::create_dir_all(workspace).unwrap();
+        let confinement = Confinement {
+            files: Files { cwd: workspace.into(), writable: vec![workspace.into()], ..Files::default() },
+            network: Network::Off,
+            environment: BTreeMap::new(),
+            limits: Limits::default(),
+            waived: BTreeSet::new(),
+        };
+        Self::with(confinement)
+    }
+
+    fn everyday(home: &Path) -> Self {
+        let workspace = home.join("work");
+        for directory in
+            [".cargo/bin", ".rustup", ".ssh", ".config/git", ".local/bin", "work/src", "work/.vscode"]
+        {
+            fs::create_dir_all(home.join(directory)).unwrap();
+        }
+        for file in
+            [".gitconfig", ".cargo/credentials.toml", "work/.env", "work/AGENTS.md", "work/.gitattributes"]
+        {
+            fs::write(home.join(file), "").unwrap();
+        }
+        (0..200)
+            .for_each(|file| fs::write(workspace.join(format!("src/{file}.rs")), "fn main() {}\n").unwrap());
+        for words in [
+            &["init", "-q"][..],
+            &["add", "."],
+            &["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "a"],
+        ] {
+            let git = Command::new("git").args(words).current_dir(&workspace).env("HOME", home).status();
+            assert!(git.unwrap().success());
+        }
+        Self::with(preset::workspace(&workspace, Some(home), []).unwrap())
+    }
+
+    fn with(mut confinement: Confinement) -> Self {
+        confinement.waived.insert(Guarantee::MemoryLimited);
+        let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        confinement.environment = environment.into_iter().collect();
+        let words = "--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --tmpfs /run";
+        let mut bwrap: Vec<PathBuf> = words.split(' ').map(PathBuf::from).collect();
+        let files = &confinement.files;
+        let mut option = |name: &str, paths: &[&Path]| {
+            bwrap.push(name.into());
+            bwrap.extend(paths.iter().map(|path| path.to_path_buf()));
+        };
+        files.home.iter().for_each(|home| option("--tmpfs", &[home]));
+        files.home_readable.iter().for_each(|path| option("--ro-bind", &[path, path]));
+        files.writable.iter().for_each(|path| option("--bind", &[path, path]));
+        files.protected.iter().for_each(|path| option("--ro-bind", &[path, path]));
+        for path in &files.hidden {
+            if path.is_dir() {
+                option("--tmpfs", &[path]);
+            } else if fs::symlink_metadata(path).is_ok() {
+                option("--ro-bind", &[Path::new("/dev/null"), path]);
+            }
+        }
+        option("--chdir", &[&files.cwd]);
+        Self { confinement, bwrap }
+    }
+
+    fn session(&self, parked: u32) -> Session {
+        Session::open(self.confinement.clone(), RunAs::Caller, parked)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+fn bash(script: &str) -> Confined {
+    Confined { argv: vec!["/bin/bash".into(), "-c".into(), script.into()], ..Confined::default() }
+}
+
+fn bare() {
+    spawned(Command::new("/bin/bash").args(["-c", "true"]));
+}
+
+fn spawned(command: &mut Command) {
+    let ended = command.env_clear().envs(ENVIRONMENT).stdin(Stdio::null()).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+fn one_shot(place: &Place) {
+    assert_eq!(launch::run(&place.confinement, &bash("true")).unwrap().status, Status::Exited(0));
+}
+
+fn in_session(session: &Session) {
+    assert_eq!(session.start(&bash("true")).unwrap().finish().unwrap().status, Status::Exited(0));
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
+}
+
+fn p50_ms(times: &mut [Duration]) -> f64 {
+    times.sort_unstable();
+    times.get(times.len() / 2).unwrap().as_secs_f64() * 1e3
+}
+
+fn launches(name: &str, place: &Place, rounds: usize) {
+    let (session, pool) = (place.session(0), place.session(3));
+    let bwrap = || spawned(Command::new("bwrap").args(&place.bwrap).args(["/bin/bash", "-c", "true"]));
+    type Way<'a> = (&'a str, &'a dyn Fn(), Option<Bar>);
+    let ways: [Way<'_>; 5] = [
+        ("bare", &bare, None),
+        ("a process that waits ready", &|| in_session(&pool), Some(Bar::AtMost(1.25))),
+        ("in a session", &|| in_session(&session), Some(Bar::AtMost(1.6))),
+        ("alone", &|| one_shot(place), Some(Bar::AtMost(2.5))),
+        ("bubblewrap", &bwrap, None),
+    ];
+    let mut times = ways.map(|_| Vec::with_capacity(rounds));
+    for round in 0..rounds + 10 {
+        for ((_, way, _), times) in ways.iter().zip(&mut times) {
+            let took = timed(way);
+            if round >= 10 {
+                times.push(took);
+            }
+        }
+    }
+    let middles = times.each_mut().map(|times| p50_ms(times));
+    let [bare, ..] = middles;
+    for ((way, _, bar), middle) in ways.iter().zip(middles).skip(1) {
+        let what = format!("a start, {name}: {way}");
+        row(&what, &format!("{bare:.2} ms"), &format!("{middle:.2} ms"), middle / bare, *bar);
+    }
+}
+
+fn throughput(place: &Place, rounds: usize) {
+    let sessions = [place.session(0), place.session(0)];
+    let pools = [place.session(3), place.session(3)];
+    let rate = |sessions: &[Session; 2], work: &(dyn Fn(&Session) + Sync)| {
+        let until = Instant::now() + Duration::from_millis(700);
+        let count = std::thread::scope(|scope| {
+            let threads = sessions.each_ref().map(|session| {
+                scope.spawn(move || {
+                    let mut count = 0u32;
+                    while Instant::now() < until {
+                        work(session);
+                        count += 1;
+                    }
+                    count
+                })
+            });
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u32>()
+        });
+        f64::from(count) / 0.7
+    };
+    let (mut without, mut with, mut ready) = (0.0, 0.0, 0.0);
+    for _ in 0..rounds {
+        without += rate(&sessions, &|_| bare());
+        with += rate(&sessions, &in_session);
+        ready += rate(&pools, &in_session);
+    }
+    let told = |sum: f64| format!("{:.0}/s", sum / rounds as f64);
+    let what = "starts on two threads at once, in a session";
+    row(what, &told(without), &told(with), with / without, Some(Bar::AtLeast(0.65)));
+    let what = "the same, by processes that wait ready, which have to be made as well";
+    row(what, &told(without), &told(ready), ready / without, None);
+}
+
+/// What it costs before and after every command to know what must be hidden, and what was planted.
+fn looking(root: &Path) {
+    for directory in 0..2500 {
+        let path = root.join(format!("d{}/e{directory}", directory % 50));
+        fs::create_dir_all(&path).unwrap();
+        (0..20).for_each(|file| fs::write(path.join(format!("file-{file}.rs")), "").unwrap());
+    }
+    let mut warm = Index::new(vec![root.to_path_buf()], Some(Dotenv));
+    assert!(warm.is_warm());
+    let mut cold = Index::cold(vec![root.to_path_buf()], Some(Dotenv));
+    let p50 = |work: &mut dyn FnMut()| p50_ms(&mut (0..15).map(|_| timed(&mut *work)).collect::<Vec<_>>());
+    warm.marked().unwrap();
+    let fresh = p50(&mut || drop(cold.marked().unwrap()));
+    let unchanged = p50(&mut || drop(warm.marked().unwrap()));
+    let mut number = 0;
+    let changed = p50(&mut || {
+        fs::write(root.join(format!("d7/e7/new-{number}")), "").unwrap();
+        number += 1;
+        drop(warm.marked().unwrap());
+    });
+    let what = "looking through 50,000 files in 2,550 directories again";
+    let told = format!("{fresh:.1} ms");
+    row(
+        &format!("{what}: nothing is new"),
+        &told,
+        &format!("{:.1} µs", unchanged * 1e3),
+        unchanged / fresh,
+        None,
+    );
+    row(&format!("{what}: a file is new"), &told, &format!("{changed:.2} ms"), changed / fresh, None);
+}
+
+struct Dotenv;
+
+impl Marker for Dotenv {
+    fn hides(&self, path: &str) -> bool {
+        path.ends_with("/.env")
+    }
+
+    fn protects(&self, path: &str) -> bool {
+        path.ends_with("/.git/config")
+    }
+}
+
+fn resident(place: &Place, rounds: usize) {
+    let p50 = || p50_ms(&mut (0..rounds).map(|_| timed(|| one_shot(place))).collect::<Vec<_>>());
+    let before = p50();
+    let memory = vec![1u8; 1 << 30];
+    let large = p50();
+    assert_eq!(std::hint::black_box(&memory).len(), 1 << 30);
+    drop(memory);
+    let small = before.min(p50());
+    let what = "a start alone, by a program with 1 GiB in memory, against a small one";
+    row(what, &format!("{small:.2} ms"), &format!("{large:.2} ms"), large / small, Some(Bar::AtMost(1.3)));
+}
+
+fn killing(place: &Place, rounds: usize) {
+    let up = place.confinement.files.cwd.join("up");
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        let many = bash("for i in $(seq 150); do sleep 4242 & done; touch up; wait");
+        let running = launch::start(&place.confinement, &many, RunAs::Caller).unwrap();
+        let stopper = running.stopper().unwrap();
+        let ending = std::thread::spawn(move || running.finish().unwrap());
+        while !up.exists() {
+            std::thread::yield_now();
+        }
+        times.push(timed(|| {
+            stopper.stop().unwrap();
+            assert_eq!(ending.join().unwrap().status, Status::Signalled(9));
+        }));
+        fs::remove_file(&up).unwrap();
+    }
+    let middle = p50_ms(&mut times);
+    row(
+        "killing 150 processes, in units of 100 ms",
+        "",
+        &format!("{middle:.0} ms"),
+        middle / 100.0,
+        Some(Bar::AtMost(1.0)),
+    );
+}

@@ -1,0 +1,455 @@
+//! The index: what lies in the directories that commands write, kept warm between them, and the two questions that are asked of
+//! it: what must be hidden or held before a command (`marked`), and where something could wait to be run after it (`tripwire`).
+//!
+//! It is believed only as far as the kernel vouches for it. Every directory is watched before it is read, so whatever changes
+//! later is known to have changed; where a file system does not tell of changes, or the kernel loses count, everything is looked
+//! at anew. There is no way to ask without that. It follows no link and changes nothing.
+
+mod marker;
+mod places;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
+use rustix::io::Errno;
+
+pub use self::marker::{ENTRIES_MAX, MarkFault, Marked, Marker};
+use self::places::Within;
+
+/// File systems that tell of every change on this machine: ext, xfs, btrfs, tmpfs, f2fs, overlay, zfs, bcachefs. Those that others
+/// write as well do not.
+const TELLING: [i64; 8] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630, 0x2fc1_2fc1, 0xca45_1a4e];
+/// How often changes are followed up while others make more.
+const ROUNDS: usize = 8;
+
+/// What lies in some directories. Every answer is of the moment of asking.
+pub struct Index<M> {
+    roots: Vec<PathBuf>,
+    marker: Option<M>,
+    eyes: Option<Eyes>,
+    directories: HashMap<PathBuf, Directory>,
+    /// Directories that could not be read: looked at again whenever something is asked.
+    unreadable: BTreeMap<PathBuf, (Context, io::ErrorKind)>,
+    not_text: Option<PathBuf>,
+    entries: usize,
+    answer: Option<Answer>,
+}
+
+/// Both answers, as long as nothing has changed.
+#[derive(Debug)]
+struct Answer {
+    marked: Arc<Marked>,
+    places: Arc<BTreeSet<PathBuf>>,
+}
+
+/// One directory, as it was when it was last read.
+#[derive(Debug)]
+struct Directory {
+    identity: (u64, u64),
+    watch: Option<i32>,
+    context: Context,
+    entries: usize,
+    below: BTreeSet<PathBuf>,
+    hidden: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
+    places: Vec<PathBuf>,
+}
+
+/// What a directory is part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Context {
+    is_protected: bool,
+    within: Within,
+}
+
+/// What tells of changes.
+#[derive(Debug)]
+struct Eyes {
+    changes: OwnedFd,
+    mounts: fs::File,
+    /// Directories by what the kernel calls them; one may be at two places.
+    watched: HashMap<i32, Vec<PathBuf>>,
+}
+
+/// An index with whatever marks.
+pub type AnyIndex = Index<Arc<dyn Marker + Send + Sync>>;
+
+impl<M> fmt::Debug for Index<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("roots", &self.roots).finish_non_exhaustive()
+    }
+}
+
+impl<M: Marker> Index<M> {
+    /// An index that is kept warm, of these directories and with this to mark by. Nothing is looked at yet.
+    pub fn new(roots: Vec<PathBuf>, marker: Option<M>) -> Self {
+        Self { eyes: Eyes::open(&roots), ..Self::cold(roots, marker) }
+    }
+
+    /// An index for one look or two, which watches nothing.
+    pub fn cold(roots: Vec<PathBuf>, marker: Option<M>) -> Self {
+        Self {
+            roots,
+            marker,
+            eyes: None,
+            directories: HashMap::new(),
+            unreadable: BTreeMap::new(),
+            not_text: None,
+            entries: 0,
+            answer: None,
+        }
+    }
+
+    /// Whether the kernel tells of changes, so that looking again costs only what has changed.
+    pub const fn is_warm(&self) -> bool {
+        self.eyes.is_some()
+    }
+
+    /// What must be hidden or held now. What could not be seen is an error.
+    pub fn marked(&mut self) -> Result<Arc<Marked>, MarkFault> {
+        self.look()?;
+        if self.marker.is_none() {
+            return Ok(Arc::clone(&self.answered().marked));
+        }
+        if let Some((path, (_, kind))) = self.unreadable.first_key_value() {
+            return Err(MarkFault::Unreadable { path: path.clone(), error: (*kind).into() });
+        }
+        if let Some(path) = &self.not_text {
+            return Err(MarkFault::NotText { path: path.clone() });
+        }
+        if self.entries > ENTRIES_MAX {
+            return Err(MarkFault::TooMany { path: self.roots.first().cloned().unwrap_or_default() });
+        }
+        Ok(Arc::clone(&self.answered().marked))
+    }
+
+    /// Where something lies now that could be run later. What cannot be read is passed over: before the command it was readable.
+    pub fn places(&mut self) -> Result<Arc<BTreeSet<PathBuf>>, MarkFault> {
+        self.look()?;
+        Ok(Arc::clone(&self.answered().places))
+    }
+
+    /// Brings everything up to date. After an error nothing is believed.
+    fn look(&mut self) -> Result<(), MarkFault> {
+        let looked = self.follow_up();
+        if looked.is_err() {
+            self.forget();
+        }
+        looked
+    }
+
+    fn follow_up(&mut self) -> Result<(), MarkFault> {
+        for _ in 0..ROUNDS {
+            let changed = match self.eyes.as_mut().map(Eyes::changed) {
+                Some(Changed::Nothing) if !self.directories.is_empty() => break,
+                Some(Changed::These { changed, gone }) if !self.directories.is_empty() => {
+                    // First: what has come in its place may have got its number.
+                    gone.iter().for_each(|path| self.drop_beneath(path));
+                    changed
+                }
+                _ => {
+                    self.forget();
+                    self.read_all()?;
+                    if self.eyes.is_none() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            };
+            self.answer = None;
+            for path in changed {
+                self.read_again(&path)?;
+            }
+        }
+        for (path, (context, _)) in std::mem::take(&mut self.unreadable) {
+            self.answer = None;
+            self.read_beneath(path, context)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.directories.clear();
+        self.unreadable.clear();
+        (self.not_text, self.entries, self.answer) = (None, 0, None);
+        // What was watched goes with the descriptor; where it cannot be had again, nothing is believed from here on.
+        if self.eyes.is_some() {
+            self.eyes = Eyes::open(&self.roots);
+        }
+    }
+
+    fn read_all(&mut self) -> Result<(), MarkFault> {
+        for root in self.roots.clone() {
+            match fs::symlink_metadata(&root) {
+                Ok(found) if !found.is_dir() => continue,
+                Ok(_) => {}
+                Err(error) => return Err(MarkFault::Unreadable { path: root, error }),
+            }
+            self.read_beneath(root.clone(), Context { is_protected: false, within: Within::Anything })?;
+            if let Some((_, kind)) = self.unreadable.get(&root) {
+                return Err(MarkFault::Unreadable { path: root, error: (*kind).into() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a directory whose entries have changed. What lies in it and is the same as before stays.
+    fn read_again(&mut self, path: &Path) -> Result<(), MarkFault> {
+        let Some(known) = self.directories.get(path) else { return Ok(()) };
+        let (context, before) = (known.context.clone(), known.below.clone());
+        for below in &before {
+            let identity = self.directories.get(below).map(|directory| directory.identity);
+            if identity.is_some() && identity != identity_of(below) {
+                self.drop_beneath(below);
+            }
+        }
+        self.drop_one(path);
+        self.read_beneath(path.to_path_buf(), context)?;
+        let after = self.directories.get(path).map(|directory| directory.below.clone()).unwrap_or_default();
+        before.difference(&after).for_each(|gone| self.drop_beneath(gone));
+        Ok(())
+    }
+
+    /// Reads a directory and, as far as they are not known, those beneath it.
+    fn read_beneath(&mut self, path: PathBuf, context: Context) -> Result<(), MarkFault> {
+        let mut left = vec![(path, context)];
+        while let Some((path, context)) = left.pop() {
+            if let Some(known) = self.directories.get(&path) {
+                if known.context == context {
+                    continue;
+                }
+                self.drop_beneath(&path);
+            }
+            match self.read_one(&path, context.clone()) {
+                Ok((directory, below)) => {
+                    self.entries += directory.entries;
+                    self.directories.insert(path, directory);
+                    left.extend(below);
+                }
+                // Gone since its name was read; if it comes back, that is a change.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(errno) => {
+                    self.unreadable.insert(path, (context, io::Error::from(errno).kind()));
+                }
+            }
+            if self.entries > ENTRIES_MAX && self.marker.is_some() {
+                return Err(MarkFault::TooMany { path: self.roots.first().cloned().unwrap_or_default() });
+            }
+        }
+        Ok(())
+    }
+
+    fn read_one(
+        &mut self,
+        path: &Path,
+        context: Context,
+    ) -> Result<(Directory, Vec<(PathBuf, Context)>), Errno> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+        let opened = open(path, flags, Mode::empty())?;
+        let found = fstat(&opened)?;
+        // Before it is read, so that nothing can change between the two.
+        let watch = match &mut self.eyes {
+            Some(eyes) => match eyes.watch(&opened, path) {
+                Ok(watch) => Some(watch),
+                Err(_) => {
+                    self.eyes = None;
+                    None
+                }
+            },
+            None => None,
+        };
+        let mut directory = Directory {
+            identity: (found.st_dev, found.st_ino),
+            watch,
+            context,
+            entries: 0,
+            below: BTreeSet::new(),
+            hidden: Vec::new(),
+            protected: Vec::new(),
+            places: Vec::new(),
+        };
+        let mut below = Vec::new();
+        for entry in Dir::new(opened)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                self.take_entry(path.join(name), name, entry.file_type(), &mut directory, &mut below);
+            }
+        }
+        directory.below = below.iter().map(|(path, _)| path.clone()).collect();
+        Ok((directory, below))
+    }
+
+    fn take_entry(
+        &mut self,
+        path: PathBuf,
+        name: &OsStr,
+        kind: FileType,
+        directory: &mut Directory,
+        below: &mut Vec<(PathBuf, Context)>,
+    ) {
+        directory.entries += 1;
+        let Context { mut is_protected, ref within } = directory.context;
+        if let Some(marker) = &self.marker {
+            let Some(text) = path.to_str() else {
+                self.not_text = Some(path);
+                return;
+            };
+            if marker.hides(text) {
+                directory.hidden.push(path);
+                return;
+            }
+            // Nothing in a directory that is held need be held by itself, but it may have to be hidden.
+            if !is_protected && marker.protects(text) {
+                is_protected = true;
+                directory.protected.push(path.clone());
+            }
+        }
+        let (is_place, within) = within.look_at(&name.to_string_lossy());
+        if is_place {
+            directory.places.push(path.clone());
+        }
+        let is_directory = match kind {
+            FileType::Unknown => fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()),
+            kind => kind == FileType::Directory,
+        };
+        // With nothing to mark by, nobody asks about the thousands of directories that git keeps its objects in.
+        if is_directory && (self.marker.is_some() || within.leads_on()) {
+            below.push((path, Context { is_protected, within }));
+        }
+    }
+
+    fn drop_beneath(&mut self, path: &Path) {
+        let mut left = vec![path.to_path_buf()];
+        while let Some(path) = left.pop() {
+            self.unreadable.remove(&path);
+            left.extend(self.drop_one(&path).into_iter().flat_map(|directory| directory.below));
+        }
+    }
+
+    fn drop_one(&mut self, path: &Path) -> Option<Directory> {
+        let dropped = self.directories.remove(path)?;
+        self.entries = self.entries.saturating_sub(dropped.entries);
+        if self.not_text.as_deref().is_some_and(|name| name.parent() == Some(path)) {
+            self.not_text = None;
+        }
+        if let (Some(eyes), Some(watch)) = (&mut self.eyes, dropped.watch) {
+            eyes.unwatch(watch, path);
+        }
+        Some(dropped)
+    }
+
+    fn answered(&mut self) -> &Answer {
+        let directories = &self.directories;
+        self.answer.get_or_insert_with(|| {
+            let (mut marked, mut places) = (Marked::default(), BTreeSet::new());
+            for directory in directories.values() {
+                marked.hidden.extend(directory.hidden.iter().cloned());
+                marked.protected.extend(directory.protected.iter().cloned());
+                places.extend(directory.places.iter().cloned());
+            }
+            marked.hidden.sort();
+            marked.protected.sort();
+            Answer { marked: Arc::new(marked), places: Arc::new(places) }
+        })
+    }
+}
+
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    let found = rustix::fs::lstat(path).ok()?;
+    Some((found.st_dev, found.st_ino))
+}
+
+/// What has changed since it was last asked.
+enum Changed {
+    Nothing,
+    These {
+        /// Directories in which something came or went.
+        changed: BTreeSet<PathBuf>,
+        /// Directories that are no more.
+        gone: BTreeSet<PathBuf>,
+    },
+    /// The kernel has lost count, or something was mounted.
+    Anything,
+}
+
+impl Eyes {
+    fn open(roots: &[PathBuf]) -> Option<Self> {
+        for root in roots {
+            let opened = open(root, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            tells(&opened)?;
+        }
+        let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        let mounts = fs::File::open("/proc/self/mountinfo").ok()?;
+        Some(Self { changes, mounts, watched: HashMap::new() })
+    }
+
+    fn watch(&mut self, directory: &OwnedFd, path: &Path) -> Result<i32, Errno> {
+        tells(directory).ok_or(Errno::NOTSUP)?;
+        let changes = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE | WatchFlags::ONLYDIR;
+        let by_descriptor = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        let watch = inotify::add_watch(&self.changes, by_descriptor, changes)?;
+        let places = self.watched.entry(watch).or_default();
+        if !places.iter().any(|known| known == path) {
+            places.push(path.to_path_buf());
+        }
+        Ok(watch)
+    }
+
+    fn unwatch(&mut self, watch: i32, path: &Path) {
+        let Some(places) = self.watched.get_mut(&watch) else { return };
+        places.retain(|place| place != path);
+        if places.is_empty() {
+            self.watched.remove(&watch);
+            // That the directory has gone, and the watch with it, is no error.
+            inotify::remove_watch(&self.changes, watch).unwrap_or_default();
+        }
+    }
+
+    fn changed(&mut self) -> Changed {
+        let mut asked =
+            [PollFd::new(&self.changes, PollFlags::IN), PollFd::new(&self.mounts, PollFlags::PRI)];
+        match poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(0) => return Changed::Nothing,
+            Ok(_) => {}
+            Err(_) => return Changed::Anything,
+        }
+        if asked.last().is_none_or(|mounts| !mounts.revents().is_empty()) {
+            return Changed::Anything;
+        }
+        let (mut changed, mut gone) = (BTreeSet::new(), BTreeSet::new());
+        let mut room = [MaybeUninit::uninit(); 16 << 10];
+        let mut events = inotify::Reader::new(&self.changes, &mut room);
+        loop {
+            let event = match events.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) => return Changed::These { changed, gone },
+                Err(_) => return Changed::Anything,
+            };
+            if event.events().intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
+                return Changed::Anything;
+            }
+            let is_gone = event.events().contains(ReadFlags::IGNORED);
+            let paths = if is_gone { &mut gone } else { &mut changed };
+            paths.extend(self.watched.get(&event.wd()).into_iter().flatten().cloned());
+        }
+    }
+}
+
+/// Whether the file system that this is on tells of every change.
+fn tells(opened: &OwnedFd) -> Option<()> {
+    let kind = fstatfs(opened).ok()?.f_type;
+    TELLING.contains(&kind).then_some(())
+}

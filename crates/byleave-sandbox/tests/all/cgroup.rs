@@ -1,0 +1,94 @@
+//! Commands in cgroups of their own, delegated to an unprivileged user by root.
+//!
+//! Needs a machine whose cgroup v2 has the memory and pids controllers; `scripts/prove cgroups` starts one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use byleave_sandbox::cgroup;
+use byleave_sandbox::guarantee::{Given, Guarantee};
+use byleave_sandbox::launch::{self, Status};
+use byleave_sandbox::limits::Limit;
+
+use crate::launch::{confinement, text};
+use crate::user::UID;
+use crate::ways::ways;
+
+const AGAIN: &str = "BYLEAVE_TEST_DELEGATED";
+
+/// Runs a test again as another user in a part of the tree that is that user's, and removes it afterwards.
+fn delegated(test: &str) -> bool {
+    if std::env::var_os(AGAIN).is_some() {
+        return true;
+    }
+    assert_eq!(rustix::process::geteuid().as_raw(), 0, "needs root, to delegate a part of the tree");
+    let top = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+    let top = top.into_iter().find(|top| top.join("cgroup.subtree_control").exists()).expect("cgroup v2");
+    fs::write(top.join("cgroup.subtree_control"), "+memory +pids").expect("the memory and pids controllers");
+    let tree = Tree(top.join(format!("byleave-test-{}", std::process::id())));
+    fs::create_dir(&tree.0).unwrap();
+    for name in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
+        std::os::unix::fs::chown(tree.0.join(name), Some(UID), Some(UID)).unwrap();
+    }
+    let enter = "echo $$ > \"$1/cgroup.procs\"; shift; exec \"$@\"";
+    let mut again = Command::new("bash");
+    again.args(["-c", enter, "enter"]).arg(&tree.0);
+    again.args(["setpriv", "--clear-groups", "--reuid", &UID.to_string(), "--regid", &UID.to_string()]);
+    again.arg(std::env::current_exe().unwrap());
+    again.args(["--exact", test, "--nocapture", "--include-ignored", "--test-threads=1"]);
+    let ended = again.env(AGAIN, "1").env("TMPDIR", "/tmp").current_dir("/").output().unwrap();
+    let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
+    println!("{told}");
+    assert!(ended.status.success() && told.contains("1 passed"), "{test}: {told}");
+    false
+}
+
+struct Tree(PathBuf);
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let beneath = fs::read_dir(&self.0).unwrap().flatten().filter(|entry| entry.path().is_dir());
+        let left: Vec<_> = beneath.map(|entry| entry.file_name()).collect();
+        let all = left.iter().map(|name| self.0.join(name)).chain([self.0.clone()]);
+        all.for_each(|path| {
+            fs::remove_dir(&path).unwrap_or_else(|error| println!("{}: {error}", path.display()))
+        });
+        if !std::thread::panicking() {
+            assert_eq!(left, ["byleave-supervisor"], "a command's group was left behind");
+        }
+    }
+}
+
+// req: E2 E7
+#[test]
+#[ignore = "needs a cgroup v2 with memory and pids: scripts/prove cgroups"]
+fn every_command_is_limited_as_a_whole_and_says_so() {
+    if !delegated("cgroup::every_command_is_limited_as_a_whole_and_says_so") {
+        return;
+    }
+    cgroup::here().unwrap_or_else(|absent| panic!("{absent}"));
+    assert_eq!(launch::given(Guarantee::MemoryLimited), Given::Fully);
+    let workspace = tempfile::tempdir().unwrap();
+    let mut confinement = confinement(workspace.path());
+    confinement.waived.clear();
+    confinement.limits.memory = 128 << 20;
+    confinement.limits.pids = 30;
+    confinement.limits.wall = Duration::from_secs(60);
+    for (name, run) in ways(&confinement) {
+        // Each holds less than the limit; together they hold more.
+        let many = "for i in 1 2 3 4; do head -c 60M /dev/zero | tail -c 60M | sleep 1000 & done; wait";
+        let outcome = run(many);
+        assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), Some(Limit::Memory)), "{name}");
+        let outcome = run("for i in $(seq 50); do sleep 1000 & done 2>/dev/null; echo unreachable");
+        assert_eq!((outcome.ended_by, outcome.reached), (None, vec![Limit::Pids]), "{name}");
+        let outcome = run("for i in 1 2 3; do sleep 0 & done; wait; cat /proc/self/cgroup; echo fine");
+        assert_eq!((outcome.status, outcome.ended_by), (Status::Exited(0), None), "{name}");
+        assert!(text(&outcome.stdout).contains("/byleave-run-"), "{name}: {}", text(&outcome.stdout));
+        assert!(outcome.reached.is_empty() && outcome.cpu > Duration::ZERO, "{name}: {outcome:?}");
+        // Nobody inside can leave it, or lift its limit.
+        let leave = "for f in $(find /sys/fs/cgroup -name cgroup.procs -o -name memory.max); do echo max > $f; echo $$ > $f; done 2>/dev/null && echo left";
+        assert_eq!(text(&run(leave).stdout), "", "{name}");
+    }
+}

@@ -1,0 +1,223 @@
+//! The index and what stands on it: what is planted is put away, and what appears is hidden.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byleave_sandbox::index::Index;
+use byleave_sandbox::launch::{RunAs, Session, Uplink};
+use byleave_sandbox::marked::{MarkFault, Marker};
+
+use crate::launch::{bash, confinement, text};
+use crate::user::unprivileged;
+use crate::ways::ways;
+
+struct Dotenv;
+
+impl Marker for Dotenv {
+    fn hides(&self, path: &str) -> bool {
+        path.ends_with("/.env")
+    }
+
+    fn protects(&self, path: &str) -> bool {
+        path.ends_with("/.git/config")
+    }
+}
+
+fn marking(root: &Path) -> Index<Dotenv> {
+    Index::new(vec![root.to_path_buf()], Some(Dotenv))
+}
+
+/// A sequence of numbers that is the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % end
+    }
+}
+
+// req: E7
+#[test]
+fn a_warm_index_answers_as_a_fresh_look_does_whatever_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let mut warm = marking(&root);
+    assert!(warm.is_warm(), "the kernel does not tell of changes in {}", root.display());
+    let mut numbers = Numbers(7);
+    let names = ["a", "b", ".git", "hooks", "config", ".env", ".vscode", ".envrc"];
+    for step in 0..3000 {
+        // Anything may fail: what is not there cannot be renamed.
+        let mut path = || {
+            let depth = 1 + numbers.below(4);
+            (0..depth).fold(root.clone(), |path, _| path.join(names[numbers.below(names.len())]))
+        };
+        let (one, other) = (path(), path());
+        let done = match numbers.below(6) {
+            0 | 1 => fs::create_dir_all(&one),
+            2 => fs::write(&one, ""),
+            3 => fs::rename(&one, &other),
+            4 => std::os::unix::fs::symlink(&other, &one),
+            _ if one.is_dir() => fs::remove_dir_all(&one),
+            _ => fs::remove_file(&one),
+        };
+        // Sometimes after every change, sometimes after many: numbers of files are used again.
+        if (done.is_ok() && step % 100 < 50) || step % 20 == 0 {
+            let mut cold = Index::cold(vec![root.clone()], Some(Dotenv));
+            assert_eq!(warm.marked().unwrap(), cold.marked().unwrap(), "step {step}");
+            assert_eq!(warm.places().unwrap(), cold.places().unwrap(), "step {step}");
+        }
+    }
+}
+
+// req: E7
+#[test]
+fn what_the_kernel_lost_count_of_or_cannot_be_read_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let mut index = marking(&root);
+    assert!(index.marked().unwrap().hidden.is_empty());
+    // More changes than the kernel keeps, and the one that matters last.
+    let queue: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    for number in 0..=queue / 2 {
+        fs::write(root.join(number.to_string()), "").unwrap();
+        fs::remove_file(root.join(number.to_string())).unwrap();
+    }
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/.env"), "").unwrap();
+    assert_eq!(index.marked().unwrap().hidden, [root.join("d/.env")]);
+    // A directory in the place of another, mostly with its number.
+    for round in 0..20 {
+        fs::remove_dir_all(root.join("d")).unwrap();
+        fs::create_dir(root.join("d")).unwrap();
+        assert!(index.marked().unwrap().hidden.is_empty(), "round {round}");
+        fs::remove_dir_all(root.join("d")).unwrap();
+        fs::create_dir(root.join("d")).unwrap();
+        fs::write(root.join("d/.env"), "").unwrap();
+        assert_eq!(index.marked().unwrap().hidden, [root.join("d/.env")], "round {round}");
+    }
+    if rustix::process::geteuid().as_raw() != 0 {
+        return;
+    }
+    // Mounted over: nothing in the directory has changed, and everything is different.
+    let mounted = |test: &str| {
+        let mut unshare = std::process::Command::new("unshare");
+        unshare.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
+        let ended = unshare.args(["--exact", test, "--include-ignored"]).output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    };
+    mounted("index::in_mounts_of_its_own");
+    let denied = "index::what_cannot_be_read_is_an_error_until_it_can";
+    assert!(!unprivileged(denied));
+}
+
+/// Needs mounts of its own, and is begun with them by another test.
+#[test]
+#[ignore = "begun by another test"]
+fn in_mounts_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (over, from) = (root.join("over"), root.join("from"));
+    fs::create_dir(&over).unwrap();
+    fs::create_dir(&from).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join(".env"), "").unwrap();
+    let mut index = marking(&root);
+    assert!(index.marked().unwrap().hidden.is_empty());
+    let mounted = std::process::Command::new("mount").arg("--bind").arg(other.path()).arg(&over).status();
+    assert!(mounted.unwrap().success());
+    assert_eq!(index.marked().unwrap().hidden, [over.join(".env")]);
+}
+
+// req: E7
+#[test]
+fn what_cannot_be_read_is_an_error_until_it_can() {
+    if !unprivileged("index::what_cannot_be_read_is_an_error_until_it_can") {
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let mut index = marking(&root);
+    assert!(index.marked().unwrap().hidden.is_empty());
+    let inner = root.join("d");
+    fs::create_dir(&inner).unwrap();
+    fs::write(inner.join(".env"), "").unwrap();
+    let mode = |mode| fs::set_permissions(&inner, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0);
+    assert!(matches!(index.marked(), Err(MarkFault::Unreadable { .. })));
+    assert!(index.places().unwrap().is_empty());
+    mode(0o700);
+    assert_eq!(index.marked().unwrap().hidden, [inner.join(".env")]);
+}
+
+// req: E2
+#[test]
+fn what_a_command_plants_is_put_away_and_told() {
+    if !unprivileged("index::what_a_command_plants_is_put_away_and_told") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let root = workspace.path().canonicalize().unwrap();
+    fs::create_dir_all(root.join(".git/hooks")).unwrap();
+    fs::write(root.join(".git/hooks/pre-commit"), "theirs").unwrap();
+    let plant = "mkdir -p sub .git/hooks; echo evil > .git/hooks/post-checkout; echo fine > .git/hooks/x.sample; \
+        echo evil > sub/.envrc; mkdir -p .git/info .git/objects/info .git/objects/ab; echo fine > .git/objects/ab/cd; \
+        echo evil > .git/info/attributes; echo evil > .git/objects/info/alternates; mkdir -p new/.git/hooks; echo evil > new/.git/hooks/pre-commit; echo fine > file";
+    for (way, run) in ways(&confinement(&root)) {
+        let outcome = run(plant);
+        let planted: BTreeMap<PathBuf, PathBuf> =
+            outcome.planted.into_iter().map(|planted| (planted.path, planted.quarantined)).collect();
+        let expected = [
+            ".git/hooks/post-checkout",
+            ".git/info/attributes",
+            ".git/objects/info/alternates",
+            "new/.git",
+            "sub/.envrc",
+        ]
+        .map(|path| root.join(path));
+        assert_eq!(planted.keys().cloned().collect::<Vec<_>>(), expected, "{way}");
+        for (path, quarantined) in planted {
+            assert!(!path.exists() && quarantined.exists(), "{way}: {}", path.display());
+        }
+        assert!(root.join(".git/hooks/pre-commit").exists() && root.join("file").exists());
+        assert!(run("true").planted.is_empty(), "{way}");
+        // What was there before is nobody's plant, also when a command changes it.
+        fs::write(root.join("sub/.envrc"), "the user's own").unwrap();
+        assert!(run("echo >> sub/.envrc").planted.is_empty(), "{way}");
+        fs::remove_file(root.join("sub/.envrc")).unwrap();
+    }
+}
+
+// req: E2
+#[test]
+fn what_appears_between_two_commands_is_hidden_in_the_next() {
+    if !unprivileged("index::what_appears_between_two_commands_is_hidden_in_the_next") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let root = workspace.path().canonicalize().unwrap();
+    for parked in [0, 2] {
+        let session = Session::open_marked(
+            confinement(&root),
+            Arc::new(Dotenv),
+            RunAs::Caller,
+            parked,
+            Uplink::new().unwrap(),
+        )
+        .unwrap();
+        let seen = |script: &str| text(&session.start(&bash(script)).unwrap().finish().unwrap().stdout);
+        assert_eq!(seen("mkdir -p deep/er; echo ok"), "ok\n");
+        fs::write(root.join("deep/er/.env"), "SECRET").unwrap();
+        assert_eq!(seen("cat deep/er/.env; echo read"), "read\n");
+        fs::rename(root.join("deep"), root.join("moved")).unwrap();
+        assert_eq!(seen("cat moved/er/.env; echo read"), "read\n");
+        assert_eq!(seen("echo own > .env; cat .env"), "own\n", "its own, while it runs");
+        assert_eq!(seen("cat .env; echo read"), "read\n");
+        fs::remove_file(root.join(".env")).unwrap();
+        fs::remove_dir_all(root.join("moved")).unwrap();
+    }
+}

@@ -1,0 +1,156 @@
+//! Limits: each with a command that breaks it and no other, in every way to run one.
+
+use std::time::Duration;
+
+use byleave_sandbox::launch::{Outcome, Status};
+use byleave_sandbox::limits::{Limit, Limits};
+
+use crate::launch::{confinement, text};
+use crate::user::unprivileged;
+use crate::ways::ways;
+
+struct Case {
+    name: &'static str,
+    limit: fn(&mut Limits),
+    script: &'static str,
+    ended_by: Option<Limit>,
+    reached: &'static [Limit],
+    /// What else has to hold.
+    holds: fn(&Outcome) -> bool,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "wall",
+        limit: |limits| limits.wall = Duration::from_millis(300),
+        script: "sleep 1000",
+        ended_by: Some(Limit::Wall),
+        reached: &[],
+        holds: |outcome| outcome.status == Status::Signalled(9),
+    },
+    Case {
+        name: "cpu, of two processes together",
+        limit: |limits| limits.cpu = Duration::from_secs(1),
+        script: "spin() { while :; do :; done; }; spin & spin",
+        ended_by: Some(Limit::Cpu),
+        reached: &[],
+        holds: |outcome| outcome.cpu >= Duration::from_secs(1) && outcome.cpu < Duration::from_secs(3),
+    },
+    Case {
+        name: "a signal that anybody can send",
+        limit: |limits| limits.cpu = Duration::from_secs(1),
+        script: "kill -XCPU $$",
+        ended_by: None,
+        reached: &[],
+        holds: |outcome| outcome.status == Status::Signalled(24),
+    },
+    Case {
+        name: "memory of one process",
+        limit: |limits| limits.memory = 64 << 20,
+        script: "head -c 200M /dev/zero | tail -c 200M | wc -c",
+        ended_by: None,
+        reached: &[],
+        holds: |outcome| text(&outcome.stdout) == "0\n",
+    },
+    Case {
+        name: "pids",
+        limit: |limits| limits.pids = 20,
+        script: "exec perl -e 'for (1..100) { $pid = fork; last unless defined $pid; sleep 1000 unless $pid; $n++ } print $n'",
+        ended_by: None,
+        reached: &[],
+        holds: |outcome| text(&outcome.stdout).parse().is_ok_and(|count: u32| count > 10 && count <= 20),
+    },
+    Case {
+        name: "a file",
+        limit: |limits| limits.file = 1 << 20,
+        script: "head -c 3M /dev/zero > file; stat -c %s file; rm file",
+        ended_by: None,
+        reached: &[],
+        holds: |outcome| text(&outcome.stdout) == "1048576\n",
+    },
+    Case {
+        name: "the temporary directory",
+        limit: |limits| limits.tmp = 1 << 20,
+        script: "head -c 3M /dev/zero > /tmp/file; stat -c %s /tmp/file; rm /tmp/file",
+        ended_by: None,
+        reached: &[],
+        holds: |outcome| text(&outcome.stdout) == "1048576\n",
+    },
+    Case {
+        name: "output",
+        limit: |limits| limits.output = 1000,
+        script: "head -c 3000 /dev/zero",
+        ended_by: None,
+        reached: &[Limit::Output],
+        holds: |outcome| outcome.stdout.bytes.len() == 1000 && outcome.stdout.dropped == 2000,
+    },
+    Case {
+        name: "growth, by many files",
+        limit: |limits| limits.growth = 8 << 20,
+        script: "for i in $(seq 20); do head -c 1M /dev/zero > $i; done; sleep 1000",
+        ended_by: Some(Limit::Growth),
+        reached: &[],
+        holds: |outcome| outcome.status == Status::Signalled(9),
+    },
+    Case {
+        name: "growth, by a file without a name",
+        limit: |limits| limits.growth = 8 << 20,
+        script: "rm -f *; exec 7>x; rm x; head -c 20M /dev/zero >&7; sleep 1000",
+        ended_by: Some(Limit::Growth),
+        reached: &[],
+        holds: |outcome| outcome.status == Status::Signalled(9),
+    },
+    Case {
+        name: "growth, by what cannot be looked into",
+        limit: |limits| limits.growth = 8 << 20,
+        script: "mkdir d; head -c 20M /dev/zero > d/x; chmod 0 d; sleep 1000",
+        ended_by: Some(Limit::Growth),
+        reached: &[],
+        holds: |outcome| outcome.status == Status::Signalled(9),
+    },
+    Case {
+        name: "growth, seen when it is over",
+        limit: |limits| limits.growth = 8 << 20,
+        script: "fallocate -l 20M quick",
+        ended_by: None,
+        reached: &[Limit::Growth],
+        holds: |outcome| outcome.status == Status::Exited(0),
+    },
+    Case {
+        name: "nothing",
+        limit: |_| {},
+        script: "echo fine",
+        ended_by: None,
+        reached: &[],
+        holds: |outcome| text(&outcome.stdout) == "fine\n",
+    },
+];
+
+// req: E2
+#[test]
+fn each_limit_holds_and_is_told_where_that_is_certain() {
+    if !unprivileged("limits::each_limit_holds_and_is_told_where_that_is_certain") {
+        return;
+    }
+    for case in CASES {
+        let workspace = tempfile::tempdir().unwrap();
+        let mut confinement = confinement(workspace.path());
+        confinement.limits.wall = Duration::from_secs(20);
+        (case.limit)(&mut confinement.limits);
+        for (way, run) in ways(&confinement) {
+            let outcome = run(case.script);
+            let told = (outcome.ended_by, outcome.reached.as_slice());
+            assert_eq!(told, (case.ended_by, case.reached), "{}, {way}: {outcome:?}", case.name);
+            assert!((case.holds)(&outcome), "{}, {way}: {outcome:?}", case.name);
+            for entry in std::fs::read_dir(workspace.path()).unwrap().flatten() {
+                if entry.path().is_dir() {
+                    let open = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+                    std::fs::set_permissions(entry.path(), open).unwrap();
+                    std::fs::remove_dir_all(entry.path()).unwrap();
+                } else {
+                    std::fs::remove_file(entry.path()).unwrap();
+                }
+            }
+        }
+    }
+}
