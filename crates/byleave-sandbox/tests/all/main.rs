@@ -16,6 +16,7 @@ mod kernels;
 mod ladder;
 mod launch;
 mod net;
+mod oci;
 mod scores;
 mod session;
 mod user;
