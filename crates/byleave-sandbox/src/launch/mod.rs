@@ -7,6 +7,7 @@ mod alone;
 mod bwrap;
 mod carried;
 mod inside;
+mod oci;
 mod session;
 mod streams;
 mod undertaker;
@@ -27,6 +28,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 pub(crate) use alone::{Scratch, start as start_alone};
 pub use bwrap::Bwrap;
 pub use inside::Inside;
+pub use oci::Oci;
 pub use session::Session;
 pub use uplink::{Reached, Unserved, Uplink};
 
@@ -141,6 +143,12 @@ pub enum LaunchError {
     /// The system's bwrap could not make the place.
     #[error("cannot build the sandbox with bwrap: {said}")]
     Bwrap {
+        /// What it said.
+        said: String,
+    },
+    /// The container engine could not run the command.
+    #[error("cannot run the command in a container: {said}")]
+    Oci {
         /// What it said.
         said: String,
     },

@@ -129,6 +129,9 @@ pub enum PlanError {
         "cannot confine the command: more than {0} paths are writable or readable beneath the home directory; name those above them"
     )]
     TooMany(usize),
+    /// A path that cannot be told to a container engine.
+    #[error("cannot confine to `{}` in a container: a comma, a quotation mark or a line break in its name; rename it", .0.display())]
+    Unspeakable(PathBuf),
     /// A zero byte in a path, an argument or the environment.
     #[error("cannot run the command: a zero byte in {0}")]
     ZeroByte(&'static str),
@@ -286,7 +289,7 @@ fn path_text(path: &Path) -> Result<CString, PlanError> {
 }
 
 /// Refuses a path that does not say plainly where it leads.
-fn resolved(path: &Path) -> Result<(), PlanError> {
+pub(crate) fn resolved(path: &Path) -> Result<(), PlanError> {
     let plain = |component| matches!(component, Component::RootDir | Component::Normal(_));
     if path.is_absolute() && path.components().all(plain) {
         Ok(())

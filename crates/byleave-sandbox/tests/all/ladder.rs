@@ -3,6 +3,7 @@
 //! Needs user namespaces for the unprivileged, the system's bwrap, and Landlock; what is missing fails the test.
 
 use std::fs;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use byleave_sandbox::confinement::{Confinement, Network};
@@ -94,6 +95,24 @@ fn every_rung_ends_commands_alike() {
     }
 }
 
+/// A process that has nothing to do with all this.
+struct Bystander(std::process::Child);
+
+impl Bystander {
+    fn new() -> Self {
+        let mut sleep = std::process::Command::new("sleep");
+        sleep.arg("4747").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(sleep.spawn().unwrap())
+    }
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 pub(crate) fn anything_runs(needle: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut commands =
@@ -108,38 +127,35 @@ fn nothing_outlives_a_command_on_any_rung() {
         return;
     }
     // Somebody else's, of the same user: it has to live on.
-    let mut bystander = std::process::Command::new("sleep").arg("4747").spawn().unwrap();
+    let mut bystander = Bystander::new();
     for rung in Rung::ALL {
         let workspace = tempfile::tempdir().unwrap();
-        let script =
-            "trap '' TERM; for i in $(seq 50); do setsid sleep 4545 & done; (setsid sleep 4545 &); echo on; ";
+        let script = "trap '' TERM; for i in $(seq 50); do setsid sleep 45451 & done; (setsid sleep 45451 &); echo on; ";
         let outcome = run(rung, script, |_| {});
         assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(0), "on\n"), "{rung}");
-        assert!(!anything_runs("sleep\u{0}4545"), "{rung}: after its end");
+        assert!(!anything_runs("sleep\u{0}45451"), "{rung}: after its end");
         let began = Instant::now();
         let late = run(rung, &format!("{script} wait"), |confinement| {
             confinement.limits.wall = Duration::from_secs(1)
         });
         assert_eq!((late.status, late.ended_by), (Status::Signalled(9), Some(Limit::Wall)), "{rung}");
         assert!(began.elapsed() < Duration::from_secs(5), "{rung}");
-        assert!(!anything_runs("sleep\u{0}4545"), "{rung}: after its time");
+        assert!(!anything_runs("sleep\u{0}45451"), "{rung}: after its time");
         // It cannot get rid of who watches it.
-        let parent = run(rung, "kill -9 $PPID; kill -STOP $PPID; kill -9 -1; sleep 4646 & echo on", |_| {});
+        let parent = run(rung, "kill -9 $PPID; kill -STOP $PPID; kill -9 -1; sleep 46461 & echo on", |_| {});
         assert!(matches!(parent.status, Status::Exited(0) | Status::Signalled(9)), "{rung}: {parent:?}");
-        assert!(!anything_runs("sleep\u{0}4646"), "{rung}");
+        assert!(!anything_runs("sleep\u{0}46461"), "{rung}");
         let confined = waiving_all(workspace.path());
-        let start = || ladder::start_on(rung, &confined, &bash("sleep 4848"), RunAs::Caller).unwrap();
+        let start = || ladder::start_on(rung, &confined, &bash("sleep 48481"), RunAs::Caller).unwrap();
         drop(start());
-        assert!(!anything_runs("sleep\u{0}4848"), "{rung}: dropped");
+        assert!(!anything_runs("sleep\u{0}48481"), "{rung}: dropped");
         let running = start();
         let stopper = running.stopper().unwrap();
         let ender = std::thread::spawn(move || stopper.stop());
         assert_eq!(running.finish().unwrap().status, Status::Signalled(9), "{rung}");
         ender.join().unwrap().unwrap();
     }
-    assert!(bystander.try_wait().unwrap().is_none(), "somebody else was killed");
-    bystander.kill().unwrap();
-    bystander.wait().unwrap();
+    assert!(bystander.0.try_wait().unwrap().is_none(), "somebody else was killed");
     let printed = text(&run(Rung::Landlock, "mkdir -m 0 $TMPDIR/locked; echo $TMPDIR", |_| {}).stdout);
     assert!(
         printed.starts_with("/tmp/byleave-") && !std::path::Path::new(printed.trim()).exists(),

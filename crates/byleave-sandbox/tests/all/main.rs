@@ -21,6 +21,7 @@ mod launch;
 mod limits;
 mod lived;
 mod net;
+mod oci;
 mod online;
 mod scores;
 mod session;

@@ -1,0 +1,333 @@
+//! A command in a container of podman or docker: beside the ladder, for whoever wants an image instead of this machine's files.
+//!
+//! Never chosen by itself, only by name. Nothing is fetched: the image has to be there. The engine's own default filter is on the
+//! command instead of ours, and the engine keeps the container, so that it lives on when this program is killed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::{LaunchError, Outcome, Reached, RunAs, Status, Streams, ThisHost, identity, ours};
+use crate::confinement::{Confinement, Network};
+use crate::guarantee::{Given, Guarantee};
+use crate::limits::Limit;
+use crate::plan::{Command, Host, Identity, Kind, PlanError, resolved};
+use crate::tripwire::Tripwire;
+
+/// The engine could not do it: what `run` returns for the engine's own failures.
+const ENGINE_FAILED: i32 = 125;
+const NOT_RUNNABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+const SIGNALLED: i32 = 128;
+
+/// A container engine and the image that commands run in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oci {
+    /// The program: `podman`, `docker`, or their like.
+    pub engine: PathBuf,
+    /// What it is told before everything else, such as where its store is.
+    pub options: Vec<OsString>,
+    /// The image, which has to be there.
+    pub image: String,
+}
+
+impl Oci {
+    /// How far it gives a guarantee of a confinement.
+    pub fn given(&self, confinement: &Confinement, guarantee: Guarantee) -> Given {
+        match guarantee {
+            Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
+                Given::Not("the way to our proxy is made by the native launcher only".into())
+            }
+            Guarantee::WritesLockedTwice => Given::Not("mounts alone hold it, without Landlock".into()),
+            Guarantee::PrivilegesDropped => {
+                Given::Partly("the system call filter is the engine's, and lets more pass than ours".into())
+            }
+            Guarantee::EnvironmentClean => Given::Partly("what the image sets is there as well".into()),
+            Guarantee::TreeKilled => {
+                Given::Partly("the container lives on when this program is killed before its end".into())
+            }
+            Guarantee::TmpLimited => Given::Partly("their size is limited, and their number is not".into()),
+            _ => Given::Fully,
+        }
+    }
+
+    /// Runs a command to its end. Its processor time is not known.
+    pub fn run(
+        &self,
+        confinement: &Confinement,
+        command: &Command,
+        run_as: RunAs,
+    ) -> Result<Outcome, LaunchError> {
+        let identity = identity(run_as)?;
+        confinement.held_against(|guarantee| self.given(confinement, guarantee))?;
+        let mut random = [0u8; 8];
+        getrandom::fill(&mut random)
+            .map_err(|error| ours("naming a container")(std::io::Error::other(error)))?;
+        let name = format!("byleave-{:016x}", u64::from_ne_bytes(random));
+        let arguments = self.arguments(&name, confinement, command, identity, &ThisHost)?;
+        let tripwire = Tripwire::set(&confinement.files.writable)?;
+        let began = Instant::now();
+        let mut engine = std::process::Command::new(&self.engine);
+        engine.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut engine = engine.spawn().map_err(ours("starting the container engine"))?;
+        let streams = streams(&mut engine, command, confinement.limits.output);
+        let ended = streams
+            .and_then(|streams| self.attend(&mut engine, streams, &name, confinement, began, &tripwire));
+        if ended.is_err() {
+            self.remove(&name)?;
+        }
+        ended
+    }
+
+    fn attend(
+        &self,
+        engine: &mut Child,
+        mut streams: Streams,
+        name: &str,
+        confinement: &Confinement,
+        began: Instant,
+        tripwire: &Tripwire,
+    ) -> Result<Outcome, LaunchError> {
+        let id = i32::try_from(engine.id()).ok().and_then(Pid::from_raw).ok_or(LaunchError::Garbled)?;
+        let pidfd = pidfd_open(id, PidfdFlags::empty()).map_err(ours("watching the container engine"))?;
+        let in_time = streams.carry(pidfd.as_fd(), began.checked_add(confinement.limits.wall))?;
+        if !in_time {
+            self.remove(name)?;
+            streams.carry(pidfd.as_fd(), None)?;
+        }
+        let code = engine.wait().map_err(ours("waiting for the container engine"))?.code();
+        let [stdout, stderr] = streams.printed();
+        let status = match code {
+            _ if !in_time => Status::Signalled(9),
+            Some(ENGINE_FAILED) => {
+                let said = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
+                return Err(LaunchError::Oci { said });
+            }
+            Some(NOT_RUNNABLE) => Status::NotStarted(13),
+            Some(NOT_FOUND) => Status::NotStarted(2),
+            // As shells tell it; a command that returns such a number itself cannot be told from one.
+            Some(code) if code > SIGNALLED => Status::Signalled(code - SIGNALLED),
+            Some(code) => Status::Exited(code),
+            None => return Err(LaunchError::Garbled),
+        };
+        let ended_by = if in_time { None } else { Some(Limit::Wall) };
+        let reached = if stdout.dropped + stderr.dropped > 0 { vec![Limit::Output] } else { Vec::new() };
+        let planted = tripwire.spring()?;
+        let (wall, cpu, network) = (began.elapsed(), Duration::ZERO, Reached::default());
+        Ok(Outcome { status, ended_by, reached, planted, stdout, stderr, wall, cpu, network })
+    }
+
+    /// Ends the container with everything in it. That it is gone already is no error.
+    fn remove(&self, name: &str) -> Result<(), LaunchError> {
+        // Removing alone would ask it to end, and wait.
+        for words in [&["kill", name][..], &["rm", "--force", name]] {
+            let mut engine = std::process::Command::new(&self.engine);
+            engine.args(&self.options).args(words);
+            engine.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            engine.status().map_err(ours("removing a container"))?;
+        }
+        Ok(())
+    }
+
+    /// What the engine is told.
+    fn arguments(
+        &self,
+        name: &str,
+        confinement: &Confinement,
+        command: &Command,
+        identity: Identity,
+        host: &impl Host,
+    ) -> Result<Vec<OsString>, PlanError> {
+        if command.argv.first().is_none_or(|program| program.is_empty()) {
+            return Err(PlanError::Empty);
+        }
+        let limits = &confinement.limits;
+        let mut words = self.options.clone();
+        let mut add = |word: String| words.push(word.into());
+        ["run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none", "--name", name]
+            .map(str::to_owned)
+            .into_iter()
+            .for_each(&mut add);
+        let network = if confinement.network == Network::Host { "host" } else { "none" };
+        for (option, value) in [
+            ("--network", network.to_owned()),
+            ("--cap-drop", "all".into()),
+            ("--security-opt", "no-new-privileges".into()),
+            ("--ipc", "private".into()),
+            ("--user", format!("{}:{}", identity.uid, identity.gid)),
+            ("--pids-limit", limits.pids.to_string()),
+            ("--memory", limits.memory.to_string()),
+            ("--memory-swap", limits.memory.to_string()),
+            ("--ulimit", format!("fsize={0}:{0}", limits.file)),
+            ("--ulimit", format!("cpu={0}:{0}", limits.cpu.as_secs().max(1))),
+            ("--ulimit", "nofile=4096:4096".into()),
+            // The engine's own default may be more than it is allowed itself; the limit that counts is the one on pids.
+            ("--ulimit", "nproc=4096:4096".into()),
+            ("--ulimit", "core=0:0".into()),
+            ("--tmpfs", format!("/tmp:rw,nosuid,nodev,mode=1777,size={}", limits.tmp)),
+            ("--workdir", told(&confinement.files.cwd)?),
+            ("--entrypoint", String::new()),
+        ] {
+            add(format!("{option}={value}"));
+        }
+        add("--read-only".into());
+        if self.engine.file_name().is_some_and(|name| name == "podman") && rootless() {
+            add("--userns=keep-id".into());
+        }
+        for (name, value) in &confinement.environment {
+            add(format!("--env={name}={value}"));
+        }
+        for mount in mounts(confinement, host)? {
+            add(format!("--mount={mount}"));
+        }
+        add(self.image.clone());
+        words.extend(command.argv.iter().cloned());
+        Ok(words)
+    }
+}
+
+/// Whether the engine is run by somebody who is not root, and maps users by itself.
+fn rootless() -> bool {
+    !rustix::process::geteuid().is_root()
+}
+
+fn streams(engine: &mut Child, command: &Command, kept_max: u64) -> Result<Streams, LaunchError> {
+    let ends = (engine.stdin.take(), engine.stdout.take(), engine.stderr.take());
+    let (Some(stdin), Some(stdout), Some(stderr)) = ends else { return Err(LaunchError::Garbled) };
+    Streams::new(stdin.into(), &command.stdin, [stdout.into(), stderr.into()], kept_max)
+}
+
+/// What is mounted, from the outside in: what can be read, what can be written, and in it what is held or hidden.
+fn mounts(confinement: &Confinement, host: &impl Host) -> Result<Vec<String>, PlanError> {
+    let files = &confinement.files;
+    let mut mounts: BTreeMap<&Path, String> = BTreeMap::new();
+    let bind = |source: &Path, target: &Path, readonly: &str| -> Result<String, PlanError> {
+        Ok(format!("type=bind,source={},target={}{readonly}", told(source)?, told(target)?))
+    };
+    for path in files.home_readable.iter().filter(|path| host.kind(path).is_some()) {
+        mounts.insert(path, bind(path, path, ",readonly")?);
+    }
+    for path in &files.writable {
+        mounts.insert(path, bind(path, path, "")?);
+    }
+    let in_writable =
+        |path: &Path| files.writable.iter().find(|root| path != *root && path.starts_with(root));
+    for path in files.protected.iter().filter(|path| host.kind(path).is_some()) {
+        let Some(root) = in_writable(path) else { continue };
+        // Every directory on the way as well: a mount point cannot be renamed away.
+        for above in path.ancestors().skip(1).take_while(|above| *above != root.as_path()) {
+            if !mounts.contains_key(above) {
+                mounts.insert(above, bind(above, above, "")?);
+            }
+        }
+        mounts.insert(path, bind(path, path, ",readonly")?);
+    }
+    let shown = |path: &Path| mounts.keys().any(|above| path.starts_with(above));
+    let hidden: Vec<&PathBuf> = files.hidden.iter().filter(|path| shown(path)).collect();
+    for path in hidden {
+        let mask = match host.kind(path) {
+            None => continue,
+            Some(Kind::Directory) => {
+                format!("type=tmpfs,target={},tmpfs-size=4096,tmpfs-mode=0000", told(path)?)
+            }
+            Some(Kind::File | Kind::Link) => bind(Path::new("/dev/null"), path, ",readonly")?,
+        };
+        mounts.insert(path, mask);
+    }
+    Ok(mounts.into_values().collect())
+}
+
+/// A path as the engine takes it, which has no way to quote a comma.
+fn told(path: &Path) -> Result<String, PlanError> {
+    resolved(path)?;
+    match path.to_str() {
+        Some(text) if !text.contains([',', '"', '\n']) => Ok(text.to_owned()),
+        _ => Err(PlanError::Unspeakable(path.to_path_buf())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::confinement::Files;
+    use crate::limits::Limits;
+
+    struct Told;
+
+    impl Host for Told {
+        fn kind(&self, path: &Path) -> Option<Kind> {
+            Some(if path.ends_with(".env") { Kind::File } else { Kind::Directory })
+        }
+
+        fn landlock(&self) -> u32 {
+            0
+        }
+    }
+
+    fn confinement() -> Confinement {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
+        Confinement {
+            files: Files {
+                cwd: "/h/ws".into(),
+                home: Some("/h".into()),
+                home_readable: paths(&["/h/.cargo"]),
+                writable: paths(&["/h/ws"]),
+                hidden: paths(&["/h/ws/.env", "/h/ws/keys", "/h/.ssh"]),
+                protected: paths(&["/h/ws/.git/hooks"]),
+            },
+            network: Network::Off,
+            environment: BTreeMap::from([("LANG".into(), "C".into())]),
+            limits: Limits::default(),
+            waived: BTreeSet::new(),
+        }
+    }
+
+    // req: E2
+    #[test]
+    fn the_engine_is_told_everything_and_no_path_that_it_would_misread() {
+        let oci =
+            Oci { engine: "/usr/bin/docker".into(), options: vec!["--quiet".into()], image: "im".into() };
+        let command = Command { argv: vec!["sh".into(), "-c".into(), "true".into()], stdin: Vec::new() };
+        let identity = Identity { uid: 7, gid: 8 };
+        let words = oci.arguments("n", &confinement(), &command, identity, &Told).unwrap();
+        let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        for word in [
+            "--network=none",
+            "--cap-drop=all",
+            "--security-opt=no-new-privileges",
+            "--read-only",
+            "--user=7:8",
+            "--pids-limit=512",
+            "--memory=4294967296",
+            "--workdir=/h/ws",
+            "--env=LANG=C",
+            "--entrypoint=",
+        ] {
+            assert!(words.contains(&word), "{word}: {words:?}");
+        }
+        let mounts: Vec<&str> = words.iter().filter_map(|word| word.strip_prefix("--mount=")).collect();
+        let expected = [
+            "type=bind,source=/h/.cargo,target=/h/.cargo,readonly",
+            "type=bind,source=/h/ws,target=/h/ws",
+            "type=bind,source=/dev/null,target=/h/ws/.env,readonly",
+            "type=bind,source=/h/ws/.git,target=/h/ws/.git",
+            "type=bind,source=/h/ws/.git/hooks,target=/h/ws/.git/hooks,readonly",
+            "type=tmpfs,target=/h/ws/keys,tmpfs-size=4096,tmpfs-mode=0000",
+        ];
+        assert_eq!(mounts, expected);
+        assert_eq!(words.last_chunk(), Some(&["im", "sh", "-c", "true"]));
+        let mut odd = confinement();
+        odd.files.writable.push("/h/a,readonly=false".into());
+        let refused = oci.arguments("n", &odd, &command, identity, &Told);
+        assert!(matches!(refused, Err(PlanError::Unspeakable(_))), "{refused:?}");
+        let refused = oci.run(&confinement(), &command, RunAs::User(identity)).unwrap_err().to_string();
+        assert!(refused.contains("privileges-dropped") && refused.contains("tree-killed"), "{refused}");
+    }
+}
