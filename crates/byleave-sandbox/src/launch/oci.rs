@@ -262,6 +262,10 @@ mod tests {
     struct Told;
 
     impl Host for Told {
+        fn target(&self, _: &Path) -> Option<PathBuf> {
+            None
+        }
+
         fn kind(&self, path: &Path) -> Option<Kind> {
             Some(if path.ends_with(".env") { Kind::File } else { Kind::Directory })
         }
@@ -281,6 +285,7 @@ mod tests {
                 writable: paths(&["/h/ws"]),
                 hidden: paths(&["/h/ws/.env", "/h/ws/keys", "/h/.ssh"]),
                 protected: paths(&["/h/ws/.git/hooks"]),
+                ..Files::default()
             },
             network: Network::Off,
             environment: BTreeMap::from([("LANG".into(), "C".into())]),
@@ -294,7 +299,7 @@ mod tests {
     fn the_engine_is_told_everything_and_no_path_that_it_would_misread() {
         let oci =
             Oci { engine: "/usr/bin/docker".into(), options: vec!["--quiet".into()], image: "im".into() };
-        let command = Command { argv: vec!["sh".into(), "-c".into(), "true".into()], stdin: Vec::new() };
+        let command = Command { argv: vec!["sh".into(), "-c".into(), "true".into()], ..Command::default() };
         let identity = Identity { uid: 7, gid: 8 };
         let words = oci.arguments("n", &confinement(), &command, identity, &Told).unwrap();
         let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
