@@ -9,10 +9,13 @@ mod inbox;
 mod leaves;
 mod policy;
 mod resume;
+mod sandbox;
 mod session;
 mod tools;
 
 use anyhow::Result;
+
+pub(crate) use self::sandbox::guarantee;
 
 use crate::args::Command;
 use crate::options::Options;
@@ -32,6 +35,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Resume(typed) => resume::run(&typed, options, screen).await,
         Command::Halt(typed) => halt::run(typed, options, screen).await,
         Command::Doctor => doctor::run(screen),
+        Command::Sandbox { command } => sandbox::run(command, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,
     }
 }

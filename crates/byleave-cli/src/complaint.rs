@@ -29,6 +29,11 @@ impl Complaint {
         Self { what: what.into(), status: Status::Refused, hint: None }
     }
 
+    /// A command could not be confined, and was not run.
+    pub(crate) fn not_run(what: impl Into<String>) -> Self {
+        Self { what: what.into(), status: Status::NOT_RUN, hint: None }
+    }
+
     /// The same with what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use byleave::core::refusal::Code;
 use byleave::result::{CallResult, Ending, Standing};
+use byleave_sandbox::launch;
 
 /// How the program exits; the worse, the further down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +22,8 @@ pub(crate) enum Status {
     Unknown,
     /// A person stopped it.
     Aborted,
+    /// A confined command ended so.
+    Command(u8),
     /// It was typed wrongly, or the program itself could not do it; no call has failed.
     Unusable,
 }
@@ -36,6 +39,23 @@ impl Status {
             Self::Waiting => 4,
             Self::Unknown => 5,
             Self::Aborted => 130,
+            Self::Command(code) => code,
+        }
+    }
+
+    /// A command that could not be confined, and was not run.
+    pub(crate) const NOT_RUN: Self = Self::Command(125);
+
+    /// As a shell tells it.
+    pub(crate) fn of_command(status: launch::Status) -> Self {
+        match status {
+            launch::Status::Exited(code) => Self::Command(u8::try_from(code).unwrap_or(1)),
+            launch::Status::Signalled(signal) => {
+                Self::Command(u8::try_from(signal.saturating_add(128)).unwrap_or(1))
+            }
+            // Not there, or not to be run.
+            launch::Status::NotStarted(2) => Self::Command(127),
+            launch::Status::NotStarted(_) => Self::Command(126),
         }
     }
 

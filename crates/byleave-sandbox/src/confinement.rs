@@ -1,9 +1,12 @@
 //! Confinement: what a command may touch, reach and use up. Data; how it comes about is the backend's business.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::guarantee::{Given, Guarantee, Unenforceable};
+use crate::index::Marker;
 use crate::limits::Limits;
 
 /// What a command may touch, reach and use up.
@@ -39,7 +42,32 @@ pub struct Files {
     pub hidden: Vec<PathBuf>,
     /// Beneath something writable: what can be read and neither written, renamed nor replaced.
     pub protected: Vec<PathBuf>,
+    /// Who is asked, path by path, what else is to be hidden or protected, before every command.
+    pub asked: Option<Asked>,
 }
+
+/// Somebody who is asked about everything in some directories, before every command and after it.
+#[derive(Clone)]
+pub struct Asked {
+    /// The directories.
+    pub roots: Vec<PathBuf>,
+    /// Who.
+    pub marker: Arc<dyn Marker + Send + Sync>,
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asked").field("roots", &self.roots).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Asked {
+    fn eq(&self, other: &Self) -> bool {
+        self.roots == other.roots && Arc::ptr_eq(&self.marker, &other.marker)
+    }
+}
+
+impl Eq for Asked {}
 
 /// What a command can read outside the home directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,8 +96,8 @@ impl Confinement {
     /// The guarantees that it stands for.
     pub fn guarantees(&self) -> Vec<Guarantee> {
         let needs = |guarantee: &Guarantee| match guarantee {
-            Guarantee::SecretsHidden => !self.files.hidden.is_empty(),
-            Guarantee::ProtectedKept => !self.files.protected.is_empty(),
+            Guarantee::SecretsHidden => !self.files.hidden.is_empty() || self.files.asked.is_some(),
+            Guarantee::ProtectedKept => !self.files.protected.is_empty() || self.files.asked.is_some(),
             Guarantee::HomeHidden => self.files.home.is_some(),
             Guarantee::ReadsConfined => self.files.readable != Readable::Everything,
             Guarantee::NetworkConfined => self.network != Network::Host,

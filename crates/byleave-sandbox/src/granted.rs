@@ -7,8 +7,9 @@
 //! ```
 //!
 //! What a rule denies is impossible, whatever the plan says of itself; what a rule asks about is impossible until that very
-//! effect was granted. A program that may run may work in the workspace, and nowhere else but where it was granted. It looks,
-//! and changes nothing; what cannot be looked at is an error, because what was not seen cannot be hidden.
+//! effect was granted. A program that may run may work in the workspace, and nowhere else but where it was granted. What lies
+//! in the workspace is looked at when the command starts, and again for every command of a session: the rules go with the
+//! confinement. It changes nothing; what cannot be looked at is an error, because what was not seen cannot be hidden.
 
 mod keeper;
 mod marks;
@@ -16,6 +17,7 @@ mod marks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::policy::Policy;
@@ -23,10 +25,10 @@ use byleave_core::ruling::Verdict;
 
 pub use keeper::Keeper;
 
-use crate::confinement::{Confinement, Files, Network, Readable};
+use crate::confinement::{Asked, Confinement, Files, Network, Readable};
 use crate::guarantee::Guarantee;
 use crate::limits::Limits;
-use crate::marked::{MarkFault, look};
+use crate::marked::MarkFault;
 use crate::preset;
 use marks::Marks;
 
@@ -73,8 +75,8 @@ pub enum GrantFault {
 }
 
 /// The confinement of what was granted.
-pub fn confinement(plan: &Plan, policy: &Policy, place: &Place) -> Result<Confinement, GrantFault> {
-    let granted = Granted::of(plan);
+pub fn confinement(plan: &Plan, policy: &Arc<Policy>, place: &Place) -> Result<Confinement, GrantFault> {
+    let mut granted = Granted::of(plan);
     let mut files = Files {
         cwd: place.cwd.clone(),
         home: place.home.clone(),
@@ -85,58 +87,47 @@ pub fn confinement(plan: &Plan, policy: &Policy, place: &Place) -> Result<Confin
     files.hidden.extend(preset::other_homes(place.home.as_deref()));
     files.hidden.extend(place.ours.iter().cloned());
 
-    let marks = Marks::new(policy, &granted, &place.workspace);
     let roots = reading(policy, &granted, place, &mut files);
     writing(policy, &granted, place, &mut files)?;
-    for root in &roots {
-        let marked = look(root, &marks)?;
-        files.hidden.extend(marked.hidden.into_iter().filter_map(|path| itself(path, root)));
-        files.protected.extend(marked.protected.into_iter().filter_map(|path| itself(path, root)));
-    }
+    let unconfined = std::mem::take(&mut granted.unconfined);
+    let reaches = granted.reaches;
+    let marks = Marks::new(Arc::clone(policy), granted, &place.workspace);
     files.hidden.extend(marks.elsewhere(&roots)?);
+    files.asked = Some(Asked { roots, marker: Arc::new(marks) });
 
     let mut waived = BTreeSet::new();
-    for name in granted.unconfined {
-        let guarantee = Guarantee::named(name).ok_or_else(|| GrantFault::NoSuchGuarantee(name.to_owned()))?;
-        waived.insert(guarantee);
+    for name in unconfined {
+        waived.insert(Guarantee::named(&name).ok_or(GrantFault::NoSuchGuarantee(name))?);
     }
     let network = match () {
         () if waived.contains(&Guarantee::NetworkConfined) => Network::Host,
-        () if granted.reaches || Keeper::may_open(policy) => Network::Proxied,
+        () if reaches || Keeper::may_open(policy) => Network::Proxied,
         () => Network::Off,
     };
     let environment = preset::environment(place.environment.clone());
     Ok(Confinement { files, network, environment, limits: Limits::default(), waived })
 }
 
-/// What is at a path, or what a link there leads to within the same directory: a link cannot be covered, what it leads to can.
-fn itself(path: PathBuf, root: &Path) -> Option<PathBuf> {
-    if !fs::symlink_metadata(&path).ok()?.is_symlink() {
-        return Some(path);
-    }
-    path.canonicalize().ok().filter(|target| target.starts_with(root) && target != root)
-}
-
 /// The effects of a plan, by what they mean for a confinement.
 #[derive(Debug, Default)]
-struct Granted<'a> {
-    read: BTreeSet<&'a Path>,
-    written: BTreeSet<&'a Path>,
-    deleted: BTreeSet<&'a Path>,
-    unconfined: Vec<&'a str>,
+struct Granted {
+    read: BTreeSet<PathBuf>,
+    written: BTreeSet<PathBuf>,
+    deleted: BTreeSet<PathBuf>,
+    unconfined: Vec<String>,
     runs: bool,
     reaches: bool,
 }
 
-impl<'a> Granted<'a> {
-    fn of(plan: &'a Plan) -> Self {
+impl Granted {
+    fn of(plan: &Plan) -> Self {
         let mut granted = Self::default();
         for effect in &plan.effects {
             match effect {
-                Effect::Read { path } => drop(granted.read.insert(Path::new(path))),
-                Effect::Write { path } => drop(granted.written.insert(Path::new(path))),
-                Effect::Delete { path } => drop(granted.deleted.insert(Path::new(path))),
-                Effect::Unconfined { guarantee } => granted.unconfined.push(guarantee),
+                Effect::Read { path } => drop(granted.read.insert(path.into())),
+                Effect::Write { path } => drop(granted.written.insert(path.into())),
+                Effect::Delete { path } => drop(granted.deleted.insert(path.into())),
+                Effect::Unconfined { guarantee } => granted.unconfined.push(guarantee.clone()),
                 Effect::Reach { .. } => granted.reaches = true,
                 Effect::Run { .. } | Effect::Invoke { .. } | Effect::Unknown { .. } => granted.runs = true,
             }
@@ -148,16 +139,16 @@ impl<'a> Granted<'a> {
         self.written.contains(path) || self.deleted.contains(path)
     }
 
-    fn all_changed(&self) -> impl Iterator<Item = &'a Path> {
-        self.written.iter().chain(&self.deleted).copied()
+    fn all_changed(&self) -> impl Iterator<Item = &Path> {
+        self.written.iter().chain(&self.deleted).map(PathBuf::as_path)
     }
 }
 
 /// What can be read: the system, the workspace, toolchains, what was granted, and what a rule allows by name. Returns the
 /// directories that have to be looked through for what must not be seen or changed.
-fn reading(policy: &Policy, granted: &Granted<'_>, place: &Place, files: &mut Files) -> Vec<PathBuf> {
+fn reading(policy: &Policy, granted: &Granted, place: &Place, files: &mut Files) -> Vec<PathBuf> {
     let allowed: Vec<PathBuf> = policy.reads(Verdict::Allow).map(|(place, _)| PathBuf::from(place)).collect();
-    let more = granted.read.iter().map(|path| path.to_path_buf()).chain(allowed);
+    let more = granted.read.iter().cloned().chain(allowed);
     let more: BTreeSet<PathBuf> = more
         .filter(|path| !path.starts_with(&place.workspace) && !preset::is_system(path))
         // A directory that holds the workspace would show what lies beside it.
@@ -175,12 +166,7 @@ fn reading(policy: &Policy, granted: &Granted<'_>, place: &Place, files: &mut Fi
 }
 
 /// What can be written: the workspace, if a program runs and no rule denies it, and what was granted elsewhere.
-fn writing(
-    policy: &Policy,
-    granted: &Granted<'_>,
-    place: &Place,
-    files: &mut Files,
-) -> Result<(), GrantFault> {
+fn writing(policy: &Policy, granted: &Granted, place: &Place, files: &mut Files) -> Result<(), GrantFault> {
     if place.read_only {
         return Ok(());
     }

@@ -171,6 +171,7 @@ pub fn start_on(
     launch::identity(run_as)?;
     let landlock = crate::sys::landlock_version();
     confinement.held_against(|guarantee| rung.given(landlock, confinement, guarantee))?;
+    // The others have no way to hand them out.
     if rung != Rung::Native && command.terminal.is_some() {
         return Err(LaunchError::NoTerminal);
     }

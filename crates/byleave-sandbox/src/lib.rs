@@ -31,5 +31,6 @@ pub mod plan;
 pub mod preset;
 pub mod probe;
 mod sys;
+pub mod told;
 pub mod tripwire;
 pub mod wire;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, ResolveFlags, openat2, renameat_with};
 use rustix::io::Errno;
 
-use crate::index::{AnyIndex, Index, MarkFault};
+use crate::index::{AnyIndex, MarkFault};
 
 const QUARANTINED: &str = "quarantined";
 
@@ -50,11 +50,6 @@ pub enum TripFault {
 }
 
 impl Tripwire {
-    /// Lists what is in these directories.
-    pub fn set(roots: &[PathBuf]) -> Result<Self, TripFault> {
-        Self::on(&Arc::new(Mutex::new(Index::cold(roots.to_vec(), None))))
-    }
-
     /// Lists what an index has.
     pub fn on(index: &Arc<Mutex<AnyIndex>>) -> Result<Self, TripFault> {
         let before = index.lock().unwrap_or_else(PoisonError::into_inner).places()?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use byleave_core::effect::Effect;
 use byleave_core::pattern::{Matcher, Pattern, Sense};
@@ -14,9 +15,9 @@ use crate::marked::{MarkFault, Marker, look};
 use crate::preset;
 
 /// The rules, asked about one path after another.
-pub(super) struct Marks<'a> {
-    policy: &'a Policy,
-    granted: &'a Granted<'a>,
+pub(super) struct Marks {
+    policy: Arc<Policy>,
+    granted: Granted,
     /// Rules that deny removing something, where writing it is not denied with it.
     kept: Vec<Matcher>,
     /// Whether rules that ask are about single paths. One that asks about the whole workspace was answered with the call.
@@ -24,8 +25,8 @@ pub(super) struct Marks<'a> {
     asks_to_write: bool,
 }
 
-impl<'a> Marks<'a> {
-    pub(super) fn new(policy: &'a Policy, granted: &'a Granted<'a>, workspace: &Path) -> Self {
+impl Marks {
+    pub(super) fn new(policy: Arc<Policy>, granted: Granted, workspace: &Path) -> Self {
         let denies = policy.rules().filter(|rule| rule.verdict == Verdict::Deny);
         let kept = denies.flat_map(|rule| {
             rule.patterns.iter().filter(|pattern| match pattern {
@@ -33,11 +34,12 @@ impl<'a> Marks<'a> {
                 _ => false,
             })
         });
-        let kept = kept.filter_map(|pattern| Matcher::in_sense(pattern.clone(), Sense::Possibly).ok());
+        let kept =
+            kept.filter_map(|pattern| Matcher::in_sense(pattern.clone(), Sense::Possibly).ok()).collect();
         let path = something_new(workspace);
         let asks_to_read = !policy.may_ask(&Effect::Read { path: path.clone() });
         let asks_to_write = !policy.may_ask(&Effect::Write { path });
-        Self { policy, granted, kept: kept.collect(), asks_to_read, asks_to_write }
+        Self { policy, granted, kept, asks_to_read, asks_to_write }
     }
 
     /// What rules deny to be read in places that they name, other than these.
@@ -73,7 +75,7 @@ impl<'a> Marks<'a> {
 
 /// One rule's own paths, in a place where others' are not looked for.
 struct One<'a> {
-    marks: &'a Marks<'a>,
+    marks: &'a Marks,
     guard: &'a Matcher,
 }
 
@@ -87,7 +89,7 @@ impl Marker for One<'_> {
     }
 }
 
-impl Marker for Marks<'_> {
+impl Marker for Marks {
     fn hides(&self, path: &str) -> bool {
         let effect = Effect::Read { path: path.to_owned() };
         let guarded = self.policy.may_deny(&effect) || self.asks_to_read && self.policy.may_ask(&effect);
@@ -109,6 +111,15 @@ impl Marker for Marks<'_> {
         }
         // A rule about a directory's name and not about what is in it means that it is made or replaced.
         guarded(Effect::Write { path: path.to_owned() }) && !Path::new(path).is_dir()
+    }
+
+    fn plants(&self, path: &str) -> bool {
+        if self.granted.changes(Path::new(path)) {
+            return false;
+        }
+        // What may be neither read nor written is a secret, and nobody runs it; what may be read and not written is obeyed.
+        self.policy.may_deny(&Effect::Write { path: path.to_owned() })
+            && !self.policy.may_deny(&Effect::Read { path: path.to_owned() })
     }
 }
 

@@ -14,6 +14,11 @@ pub trait Marker {
 
     /// It must not be changed.
     fn protects(&self, path: &str) -> bool;
+
+    /// Something that comes into being there would be obeyed or run later, by somebody else.
+    fn plants(&self, _path: &str) -> bool {
+        false
+    }
 }
 
 /// What was found.
@@ -58,6 +63,10 @@ impl<M: Marker + ?Sized> Marker for &M {
     fn protects(&self, path: &str) -> bool {
         (**self).protects(path)
     }
+
+    fn plants(&self, path: &str) -> bool {
+        (**self).plants(path)
+    }
 }
 
 impl<M: Marker + ?Sized> Marker for Arc<M> {
@@ -67,5 +76,9 @@ impl<M: Marker + ?Sized> Marker for Arc<M> {
 
     fn protects(&self, path: &str) -> bool {
         (**self).protects(path)
+    }
+
+    fn plants(&self, path: &str) -> bool {
+        (**self).plants(path)
     }
 }

@@ -302,11 +302,19 @@ impl<M: Marker> Index<M> {
     ) {
         directory.entries += 1;
         let Context { mut is_protected, ref within } = directory.context;
+        let (mut is_place, mut within) = within.look_at(&name.to_string_lossy());
         if let Some(marker) = &self.marker {
             let Some(text) = path.to_str() else {
                 self.not_text = Some(path);
                 return;
             };
+            if !is_place && within.is_open() && marker.plants(text) {
+                (is_place, within) = (true, Within::Whole);
+            }
+            // A secret may be one as well.
+            if is_place {
+                directory.places.push(path.clone());
+            }
             if marker.hides(text) {
                 directory.hidden.push(path);
                 return;
@@ -316,9 +324,7 @@ impl<M: Marker> Index<M> {
                 is_protected = true;
                 directory.protected.push(path.clone());
             }
-        }
-        let (is_place, within) = within.look_at(&name.to_string_lossy());
-        if is_place {
+        } else if is_place {
             directory.places.push(path.clone());
         }
         let is_directory = match kind {

@@ -32,6 +32,11 @@ pub(super) enum Within {
 }
 
 impl Within {
+    /// Whether it is part of nothing in particular.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Anything)
+    }
+
     /// Whether there can be such a place in it.
     pub(super) fn leads_on(&self) -> bool {
         match self {

@@ -6,11 +6,12 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use super::{Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, identity, ours, spawn_as};
+use super::{
+    Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, identity, looked, ours, spawn_as,
+};
 use crate::confinement::Confinement;
 use crate::plan::{Command, Identity, Plan};
 use crate::sys;
-use crate::tripwire::Tripwire;
 
 /// Starts a command behind Landlock and the filter alone.
 pub(crate) fn start(
@@ -19,18 +20,18 @@ pub(crate) fn start(
     run_as: RunAs,
 ) -> Result<Running, LaunchError> {
     let identity = identity(run_as)?;
+    let (confinement, tripwire) = &looked::once(confinement)?;
     let scratch = Scratch::new(identity)?;
     let plan = Plan::new(confinement, command, identity, &ThisHost)?;
     let processes = processes_of(identity.uid);
     let plan = plan.for_alone(&confinement.files, &scratch.path, processes, &ThisHost, entries)?;
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
-    let tripwire = Tripwire::set(&confinement.files.writable)?;
     let clock = Clock::start(confinement);
     let pidfd = spawn_as(run_as, || sys::spawn_here(program, &ends.given(), &[c"byleave-init"]))?;
     let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
     let process = Process { pidfd, child: true, leash: Some(leash) };
-    let mut running = ends.running(process, None, plan, clock, tripwire);
+    let mut running = ends.running(process, None, plan, clock, tripwire.clone());
     running.scratch = Some(scratch);
     Ok(running)
 }

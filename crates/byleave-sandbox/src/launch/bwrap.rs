@@ -17,12 +17,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::{
-    Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, identity, inside, ours, spawn_as,
+    Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, identity, inside, looked, ours,
+    spawn_as,
 };
 use crate::confinement::Confinement;
 use crate::plan::{Command, Plan};
 use crate::sys;
-use crate::tripwire::Tripwire;
 use crate::wire::{Access, Op};
 
 /// Where a system keeps it. Not looked for in `PATH`, which a project may have changed; and exceptions for it go by its path.
@@ -74,6 +74,7 @@ impl Bwrap {
         command: &Command,
         run_as: RunAs,
     ) -> Result<Running, LaunchError> {
+        let (confinement, tripwire) = &looked::once(confinement)?;
         let plan = Plan::new(confinement, command, identity(run_as)?, &ThisHost)?;
         let network_apart = plan.network_apart;
         let (plan, mounts) = plan.for_inner();
@@ -82,14 +83,13 @@ impl Bwrap {
         let program = fs::File::open(&self.path).map_err(ours("opening bwrap"))?;
         let (program, init) = (OwnedFd::from(program), carried::program()?);
         let ends = Ends::new(&plan, command, confinement.limits.output)?;
-        let tripwire = Tripwire::set(&confinement.files.writable)?;
         let clock = Clock::start(confinement);
         let mut given: Vec<BorrowedFd<'_>> = ends.given().to_vec();
         given.push(init);
         let pidfd = spawn_as(run_as, || sys::spawn_here(program.as_fd(), &given, &arguments))?;
         let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
         let process = Process { pidfd, child: true, leash: Some(leash) };
-        let mut running = ends.running(process, None, plan, clock, tripwire);
+        let mut running = ends.running(process, None, plan, clock, tripwire.clone());
         match stands(&mut running) {
             Ok(()) => Ok(running),
             Err(error) => {

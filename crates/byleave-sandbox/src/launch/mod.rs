@@ -7,6 +7,7 @@ mod alone;
 mod bwrap;
 mod carried;
 mod inside;
+mod looked;
 mod oci;
 mod session;
 mod streams;
@@ -30,6 +31,7 @@ pub use bwrap::Bwrap;
 pub use inside::Inside;
 pub use oci::Oci;
 pub use session::Session;
+pub use streams::Pipes;
 pub use uplink::{Reached, Unserved, Uplink};
 
 use crate::cgroup::{self, Account, Group};
@@ -247,8 +249,9 @@ pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Res
     if uplink::is_served(confinement) {
         return Err(Unserved::NoUplink.into());
     }
-    let plan = Plan::new(confinement, command, identity, &ThisHost)?;
-    begin(plan, confinement, command, run_as)?.with_terminal()
+    let (confinement, tripwire) = looked::once(confinement)?;
+    let plan = Plan::new(&confinement, command, identity, &ThisHost)?;
+    begin(plan, &confinement, tripwire, command, run_as)?.with_terminal()
 }
 
 /// Starts a command whose network, where it is [`Network::Proxied`](crate::confinement::Network::Proxied), leads through this
@@ -267,10 +270,11 @@ pub fn start_through(
     confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
     uplink.suits(&door)?;
     let wiring = uplink.wiring();
-    let plan = Plan::new(confinement, command, identity, &ThisHost)?
+    let (confinement, tripwire) = looked::once(confinement)?;
+    let plan = Plan::new(&confinement, command, identity, &ThisHost)?
         .with_wiring(&wiring, &confinement.files, &ThisHost)?
         .with_variables(&wiring.variables(&format!("http://{}", uplink::proxy_at())))?;
-    let mut running = begin(plan, confinement, command, run_as)?;
+    let mut running = begin(plan, &confinement, tripwire, command, run_as)?;
     let door = Arc::new(door);
     let serving =
         uplink.join(&running.leash, &running.plan, &Arc::default(), Doors::one(Arc::clone(&door)))?;
@@ -281,6 +285,7 @@ pub fn start_through(
 fn begin(
     plan: Plan,
     confinement: &Confinement,
+    tripwire: Tripwire,
     command: &Command,
     run_as: RunAs,
 ) -> Result<Running, LaunchError> {
@@ -288,7 +293,6 @@ fn begin(
     let plan = if group.is_some() { plan.in_group() } else { plan };
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
-    let tripwire = Tripwire::set(&confinement.files.writable)?;
     let clock = Clock::start(confinement);
     let pidfd = spawn(program, ends.given(), plan.network_apart, run_as, group.as_ref())?;
     let process = Process { pidfd, child: true, leash: None };
@@ -313,7 +317,12 @@ impl Ends {
         }
         let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(ours("making a pipe"));
         let ((stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr)) = (pipe()?, pipe()?, pipe()?);
-        let streams = Streams::new(to_stdin, &command.stdin, [from_stdout, from_stderr], kept_max)?;
+        let from = [from_stdout, from_stderr];
+        let streams = if command.carried_by_caller {
+            Streams::for_caller(to_stdin, from)
+        } else {
+            Streams::new(to_stdin, &command.stdin, from, kept_max)?
+        };
         Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams })
     }
 
@@ -523,6 +532,11 @@ impl Running {
     /// typed into it, and nothing that it shows is in the outcome. When the last copy of it is closed, the command is hung up.
     pub fn take_terminal(&mut self) -> Result<Option<OwnedFd>, LaunchError> {
         self.streams.take_terminal()
+    }
+
+    /// The ends of the command's standard streams, where the caller carries them.
+    pub fn take_pipes(&mut self) -> Option<Pipes> {
+        self.streams.take_pipes()
     }
 
     /// Something to end the command by, from another thread.

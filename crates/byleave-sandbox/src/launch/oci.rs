@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{LaunchError, Outcome, Reached, RunAs, Status, Streams, ThisHost, identity, ours};
+use super::{LaunchError, Outcome, Reached, RunAs, Status, Streams, ThisHost, identity, looked, ours};
 use crate::confinement::{Confinement, Network};
 use crate::guarantee::{Given, Guarantee};
 use crate::limits::Limit;
@@ -65,19 +65,19 @@ impl Oci {
     ) -> Result<Outcome, LaunchError> {
         let identity = identity(run_as)?;
         confinement.held_against(|guarantee| self.given(confinement, guarantee))?;
+        let (confinement, tripwire) = &looked::once(confinement)?;
         let mut random = [0u8; 8];
         getrandom::fill(&mut random)
             .map_err(|error| ours("naming a container")(std::io::Error::other(error)))?;
         let name = format!("byleave-{:016x}", u64::from_ne_bytes(random));
         let arguments = self.arguments(&name, confinement, command, identity, &ThisHost)?;
-        let tripwire = Tripwire::set(&confinement.files.writable)?;
         let began = Instant::now();
         let mut engine = std::process::Command::new(&self.engine);
         engine.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut engine = engine.spawn().map_err(ours("starting the container engine"))?;
         let streams = streams(&mut engine, command, confinement.limits.output);
         let ended = streams
-            .and_then(|streams| self.attend(&mut engine, streams, &name, confinement, began, &tripwire));
+            .and_then(|streams| self.attend(&mut engine, streams, &name, confinement, began, tripwire));
         if ended.is_err() {
             self.remove(&name)?;
         }

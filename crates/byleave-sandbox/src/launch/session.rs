@@ -20,11 +20,11 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use super::uplink::{self, Joined};
 use super::{
     Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, Unserved, Uplink, carried, given_as, group,
-    has_groups, identity, inside, leash, null, ours, spawn,
+    has_groups, identity, inside, leash, looked, null, ours, spawn,
 };
 use crate::cgroup::Group;
 use crate::confinement::Confinement;
-use crate::index::{AnyIndex, Index, Marked, Marker};
+use crate::index::{AnyIndex, Index, Marked};
 use crate::net::doors::{Doors, Pass};
 use crate::net::policy::Door;
 use crate::net::serve::Serving;
@@ -89,20 +89,7 @@ impl Session {
         if uplink::is_served(&confinement) {
             return Err(Unserved::NoUplink.into());
         }
-        Self::open_with(confinement, None, run_as, parked, None)
-    }
-
-    /// The same, with a policy that is asked about everything in what is writable, before every command: what it says must not be
-    /// read is hidden, what must not be changed is held, also when it appears between two commands.
-    pub fn open_marked(
-        confinement: Confinement,
-        marker: Arc<dyn Marker + Send + Sync>,
-        run_as: RunAs,
-        parked: u32,
-        uplink: Uplink,
-    ) -> Result<Self, LaunchError> {
-        let shared = Shared::for_confinement(&confinement, uplink);
-        Self::open_with(confinement, Some(marker), run_as, parked, shared)
+        Self::open_with(confinement, run_as, parked, None)
     }
 
     /// Makes the place, as [`Session::open`] does. Where its network is [`Network::Proxied`](crate::confinement::Network), this
@@ -114,18 +101,17 @@ impl Session {
         uplink: Uplink,
     ) -> Result<Self, LaunchError> {
         let shared = Shared::for_confinement(&confinement, uplink);
-        Self::open_with(confinement, None, run_as, parked, shared)
+        Self::open_with(confinement, run_as, parked, shared)
     }
 
     fn open_with(
         confinement: Confinement,
-        marker: Option<Arc<dyn Marker + Send + Sync>>,
         run_as: RunAs,
         parked: u32,
         network: Option<Shared>,
     ) -> Result<Self, LaunchError> {
         confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
-        let mut index = Index::new(confinement.files.writable.clone(), marker);
+        let mut index = looked::index(&confinement.files, Index::new);
         let place = Place::new(&confinement, index.marked()?, run_as, parked, network.as_ref())?;
         let (index, place) = (Arc::new(Mutex::new(index)), Mutex::new(place));
         Ok(Self { confinement, run_as, parked, network, index, place })
@@ -187,21 +173,6 @@ impl Session {
     }
 }
 
-/// A confinement with what was marked besides. A symbolic link is no content: what it leads to is marked by its own path.
-fn with_marked(confinement: &Confinement, marked: &Marked) -> Confinement {
-    let mut confinement = confinement.clone();
-    let link = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-    for (to, from) in [
-        (&mut confinement.files.hidden, &marked.hidden),
-        (&mut confinement.files.protected, &marked.protected),
-    ] {
-        to.extend(from.iter().filter(|path| !link(path)).cloned());
-        to.sort();
-        to.dedup();
-    }
-    confinement
-}
-
 /// What the masks and protections cover, each by its own identity.
 fn covered(confinement: &Confinement) -> Vec<Option<(u64, u64)>> {
     let one = |path: &PathBuf| fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()));
@@ -217,7 +188,7 @@ impl Place {
         parked: u32,
         network: Option<&Shared>,
     ) -> Result<Self, LaunchError> {
-        let confinement = with_marked(confinement, &marked);
+        let confinement = looked::with_marked(confinement, &marked);
         let covered = covered(&confinement);
         // The command of this plan is never started.
         let nothing = Command { argv: vec!["/".into()], ..Command::default() };

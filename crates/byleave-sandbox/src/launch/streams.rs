@@ -20,6 +20,19 @@ pub(super) struct Streams {
     outputs: [Output; 2],
     /// How much may still be kept, of both together.
     left: u64,
+    /// Those that the caller carries.
+    pipes: Option<Pipes>,
+}
+
+/// The ends of a command's standard streams, for who carries them himself. They block.
+#[derive(Debug)]
+pub struct Pipes {
+    /// What is written here, the command reads.
+    pub stdin: OwnedFd,
+    /// What the command prints.
+    pub stdout: OwnedFd,
+    /// What it prints as errors.
+    pub stderr: OwnedFd,
 }
 
 #[derive(Debug)]
@@ -52,7 +65,19 @@ impl Streams {
         let bytes = reversed(input);
         let input = (!bytes.is_empty()).then_some((to_input, bytes));
         let outputs = from.map(|from| Output::new(Some(from)));
-        Ok(Self { input, to_type: Vec::new(), outputs, left: kept_max })
+        Ok(Self { input, to_type: Vec::new(), outputs, left: kept_max, pipes: None })
+    }
+
+    /// Those that somebody else carries.
+    pub(super) fn for_caller(stdin: OwnedFd, [stdout, stderr]: [OwnedFd; 2]) -> Self {
+        let outputs = [(); 2].map(|()| Output::new(None));
+        let pipes = Some(Pipes { stdin, stdout, stderr });
+        Self { input: None, to_type: Vec::new(), outputs, left: 0, pipes }
+    }
+
+    /// Gives away what somebody else carries.
+    pub(super) fn take_pipes(&mut self) -> Option<Pipes> {
+        self.pipes.take()
     }
 
     /// Those of a terminal, which is still to come.
@@ -61,7 +86,8 @@ impl Streams {
         // The end is one at the beginning of a line; within a line, the first one only sends it off.
         let ends: &[u8] = if matches!(input.last(), None | Some(b'\n')) { &[END] } else { &[END, END] };
         let outputs = [(); 2].map(|()| Output::new(None));
-        Self { input: None, to_type: reversed(&[input, ends].concat()), outputs, left: kept_max }
+        let to_type = reversed(&[input, ends].concat());
+        Self { input: None, to_type, outputs, left: kept_max, pipes: None }
     }
 
     /// The terminal has come.

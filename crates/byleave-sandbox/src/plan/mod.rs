@@ -32,6 +32,9 @@ pub struct Command {
     pub stdin: Vec<u8>,
     /// A terminal of its own in place of pipes: what it prints and what it prints as errors is then one.
     pub terminal: Option<Terminal>,
+    /// Its standard streams are carried by the caller, who takes them from what is running: nothing is kept of them, and
+    /// `stdin` is not given. Has no meaning for a terminal, which can be taken anyway.
+    pub carried_by_caller: bool,
 }
 
 /// A terminal, by its size.

@@ -11,6 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use byleave_core::effect::{Effect, Plan};
@@ -262,6 +263,7 @@ fn supervise() {
             confinement.files.readable = Readable::Everything;
             confinement.files.hidden.clear();
             confinement.files.protected.clear();
+            confinement.files.asked = None;
         }
         Means::HostNetwork => confinement.network = Network::Host,
         Means::Served => confinement.network = Network::Proxied,
@@ -309,7 +311,8 @@ fn confinement(workspace: &Path) -> Confinement {
     // What somebody granted is that bash may run; everything else is up to the rules that come with us.
     let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
     let plan = Plan { effects: vec![run], ..Plan::default() };
-    let mut confinement = granted::confinement(&plan, &Policy::builtin(&places).unwrap(), &place).unwrap();
+    let mut confinement =
+        granted::confinement(&plan, &Arc::new(Policy::builtin(&places).unwrap()), &place).unwrap();
     confinement.waived.insert(Guarantee::MemoryLimited);
     let limits = &mut confinement.limits;
     // An emulated processor takes its time.

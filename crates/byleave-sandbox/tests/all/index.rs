@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use byleave_sandbox::confinement::Asked;
 use byleave_sandbox::index::Index;
-use byleave_sandbox::launch::{RunAs, Session, Uplink};
+use byleave_sandbox::launch::{RunAs, Session};
 use byleave_sandbox::marked::{MarkFault, Marker};
 
 use crate::launch::{bash, confinement, text};
@@ -201,14 +202,9 @@ fn what_appears_between_two_commands_is_hidden_in_the_next() {
     let workspace = tempfile::tempdir().unwrap();
     let root = workspace.path().canonicalize().unwrap();
     for parked in [0, 2] {
-        let session = Session::open_marked(
-            confinement(&root),
-            Arc::new(Dotenv),
-            RunAs::Caller,
-            parked,
-            Uplink::new().unwrap(),
-        )
-        .unwrap();
+        let mut confinement = confinement(&root);
+        confinement.files.asked = Some(Asked { roots: vec![root.clone()], marker: Arc::new(Dotenv) });
+        let session = Session::open(confinement, RunAs::Caller, parked).unwrap();
         let seen = |script: &str| text(&session.start(&bash(script)).unwrap().finish().unwrap().stdout);
         assert_eq!(seen("mkdir -p deep/er; echo ok"), "ok\n");
         fs::write(root.join("deep/er/.env"), "SECRET").unwrap();

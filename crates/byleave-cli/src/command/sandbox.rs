@@ -1,0 +1,195 @@
+//! `byleave sandbox exec`: runs anything confined, a whole coding agent included.
+//!
+//! Who types it grants what they type: that the command may run here, and what the options name. What the rules deny stays
+//! denied, and what they say of files and hosts holds for everything that the command does.
+
+mod carry;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::id::{AgentId, SessionId};
+use byleave::core::manifest::{Class, Manifest};
+use byleave::core::policy::{Policy, Request};
+use byleave::core::ruling::Verdict;
+use byleave::settings::Settings;
+use byleave_sandbox::confinement::{Confinement, Network};
+use byleave_sandbox::granted::{self, Keeper, Place};
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_sandbox::ladder::{self, Rung};
+use byleave_sandbox::launch::{LaunchError, Outcome, RunAs, Running, Uplink, start_through};
+use byleave_sandbox::net::policy::Door;
+use byleave_sandbox::plan::Command;
+use byleave_sandbox::probe::Probe;
+use byleave_sandbox::told::told;
+use serde_json::json;
+
+use crate::args::{self, Ask, Profile};
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::options::{Options, settled};
+use crate::screen::{Screen, Tone, one_line};
+use crate::status::Status;
+
+/// A command that runs for as long as a person sits before it.
+const NO_END: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub(crate) async fn run(command: args::Sandbox, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let args::Sandbox::Exec(typed) = command;
+    let house = House::open_or_make(options)?;
+    let policy = Arc::new(house.policy(options, &options.cwd)?);
+    let plan = plan(&typed, options)?;
+    let (session, agent) = (SessionId::new("cli")?, AgentId::new("cli")?);
+    if let Some(why) = denied(&policy, &plan, &session, &agent) {
+        let no = Complaint::refused(format!("a rule denies it: {why}"));
+        return Err(no.hint("`byleave policy` shows the rules in force").into());
+    }
+    let confinement = confinement(&typed, &plan, &policy, options)?;
+    if !typed.waive.is_empty() {
+        // In the book before it runs, or it does not run.
+        let gate = house.gate(options, &options.cwd, Ask::None, Settings::default())?;
+        let why = typed.why.clone().unwrap_or_else(|| format!("{} said so", options.person.name));
+        gate.waive(&options.tenant, &options.person.name, typed.waive.clone(), &why).await?;
+    }
+    let keeper = Keeper::new(policy, &plan, session, agent);
+    let on = typed.on.map(Rung::from);
+    let argv = typed.command;
+    let (outcome, confinement) = tokio::task::spawn_blocking(move || {
+        ran(&confinement, argv, keeper, on).map(|ran| (ran, confinement))
+    })
+    .await??;
+    let lines = told(&confinement, &outcome);
+    if screen.json() {
+        let status = format!("{:?}", outcome.status);
+        let wall = u64::try_from(outcome.wall.as_millis()).unwrap_or(u64::MAX);
+        screen.say(&json!({ "status": status, "wall_ms": wall, "told": lines }).to_string());
+    } else {
+        for line in &lines {
+            screen.toned(Tone::Careful, "byleave:", line);
+        }
+    }
+    Ok(Status::of_command(outcome.status))
+}
+
+/// What is granted by who types it.
+fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
+    let argv: Vec<String> = typed.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program = argv.first().cloned().unwrap_or_default();
+    let mut effects = vec![Effect::Run { program, argv }];
+    let at = |path: &PathBuf| -> Result<String> {
+        let whole = Path::new(&options.cwd).join(path);
+        let missing = || Complaint::new(format!("the path `{}` leads nowhere", path.display()));
+        Ok(settled(&whole)?.ok_or_else(missing)?)
+    };
+    for path in &typed.write {
+        effects.push(Effect::Write { path: at(path)? });
+    }
+    for path in &typed.read {
+        effects.push(Effect::Read { path: at(path)? });
+    }
+    for host in &typed.reach {
+        let (host, port) = match host.rsplit_once(':') {
+            Some((host, port)) => {
+                let wrong =
+                    |_| Complaint::new(format!("`{port}` is no port")).hint("write HOST or HOST:PORT");
+                (host, port.parse().map_err(wrong)?)
+            }
+            None => (host.as_str(), 443),
+        };
+        effects.push(Effect::Reach { host: host.to_ascii_lowercase(), port });
+    }
+    for guarantee in &typed.waive {
+        effects.push(Effect::Unconfined { guarantee: guarantee.clone() });
+    }
+    Ok(Plan { effects, ..Plan::default() })
+}
+
+/// Why a rule denies it, if one does. What a rule asks about has been answered by typing it.
+fn denied(policy: &Policy, plan: &Plan, session: &SessionId, agent: &AgentId) -> Option<String> {
+    let manifest = Manifest {
+        permission_class: Class::Bash,
+        sensitive: Some(false),
+        ..Manifest::new("sandbox", "Runs a command confined.", json!({}))
+    };
+    let ruling = policy.rule(&Request::plain(&manifest, plan, session, agent));
+    let why = || ruling.reasons.first().map_or("no reason is given", |reason| reason.why.as_str()).to_owned();
+    (ruling.verdict == Verdict::Deny).then(why)
+}
+
+fn confinement(
+    typed: &args::Exec,
+    plan: &Plan,
+    policy: &Arc<Policy>,
+    options: &Options,
+) -> Result<Confinement> {
+    let place = Place {
+        workspace: PathBuf::from(&options.cwd).canonicalize()?,
+        cwd: PathBuf::from(&options.cwd).canonicalize()?,
+        home: options.home.as_ref().map(PathBuf::from),
+        ours: options.state.canonicalize().into_iter().collect(),
+        environment: std::env::vars().collect(),
+        read_only: typed.profile == Profile::Look,
+    };
+    let mut confinement = granted::confinement(plan, policy, &place)?;
+    let passed: BTreeMap<String, String> =
+        typed.env.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
+    confinement.environment.extend(passed);
+    if typed.profile == Profile::Agent {
+        (confinement.limits.wall, confinement.limits.cpu) = (NO_END, NO_END);
+        confinement.limits.memory = confinement.limits.memory.saturating_mul(4);
+    }
+    Ok(confinement)
+}
+
+fn ran(
+    confinement: &Confinement,
+    argv: Vec<std::ffi::OsString>,
+    keeper: Keeper,
+    on: Option<Rung>,
+) -> Result<Outcome, Complaint> {
+    let terminal = carry::terminal();
+    let command = Command { argv, terminal, carried_by_caller: terminal.is_none(), ..Command::default() };
+    let running = started(confinement, &command, keeper, on).map_err(|error| not_run(&error))?;
+    carry::through(running).map_err(|error| not_run(&error))
+}
+
+fn started(
+    confinement: &Confinement,
+    command: &Command,
+    keeper: Keeper,
+    on: Option<Rung>,
+) -> Result<Running, LaunchError> {
+    let rung = match on {
+        Some(rung) => rung,
+        None => Probe::here(RunAs::Caller).choose(confinement)?,
+    };
+    if rung == Rung::Native && confinement.network == Network::Proxied {
+        let door = Door::new(Arc::new(keeper));
+        return start_through(confinement, command, RunAs::Caller, &Uplink::new()?, door);
+    }
+    ladder::start_on(rung, confinement, command, RunAs::Caller)
+}
+
+fn not_run(error: &LaunchError) -> Complaint {
+    let hint = match error {
+        LaunchError::Unenforceable(lacking) => {
+            let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
+            format!(
+                "`byleave doctor` says how to get it; `--waive {}` does without, and stands in the book",
+                names.join(" --waive ")
+            )
+        }
+        _ => "`byleave doctor` says what this machine can do".to_owned(),
+    };
+    Complaint::not_run(one_line(&format!("it was not run: {error}"))).hint(hint)
+}
+
+/// The guarantee of a name that was typed.
+pub(crate) fn guarantee(name: &str) -> Result<String, String> {
+    let all = || Guarantee::ALL.map(Guarantee::name).join(", ");
+    Guarantee::named(name).map(|found| found.name().to_owned()).ok_or_else(|| format!("there are: {}", all()))
+}

@@ -1,0 +1,55 @@
+//! Looking before a command and after it: what it must not see or change is found, and what it planted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::LaunchError;
+use crate::confinement::{Confinement, Files};
+use crate::index::{AnyIndex, Index, Marked, Marker};
+use crate::tripwire::Tripwire;
+
+/// The index of what a command may touch, made by this.
+pub(super) fn index(
+    files: &Files,
+    make: fn(Vec<PathBuf>, Option<Arc<dyn Marker + Send + Sync>>) -> AnyIndex,
+) -> AnyIndex {
+    let mut roots = files.writable.clone();
+    roots.extend(files.asked.iter().flat_map(|asked| asked.roots.iter().cloned()));
+    roots.sort();
+    // What lies in another is looked through with it.
+    roots.dedup_by(|inner, outer| inner.starts_with(outer));
+    make(roots, files.asked.as_ref().map(|asked| Arc::clone(&asked.marker)))
+}
+
+/// For one command: its confinement with all that has to be hidden or held, and the tripwire for afterwards.
+pub(super) fn once(confinement: &Confinement) -> Result<(Confinement, Tripwire), LaunchError> {
+    let mut index = index(&confinement.files, Index::cold);
+    let confinement = with_marked(confinement, &*index.marked()?);
+    Ok((confinement, Tripwire::on(&Arc::new(Mutex::new(index)))?))
+}
+
+/// A confinement with what was marked besides.
+pub(super) fn with_marked(confinement: &Confinement, marked: &Marked) -> Confinement {
+    let mut confinement = confinement.clone();
+    let roots = confinement.files.asked.iter().flat_map(|asked| asked.roots.iter().cloned());
+    let roots: Vec<PathBuf> = roots.chain(confinement.files.writable.iter().cloned()).collect();
+    for (to, from) in [
+        (&mut confinement.files.hidden, &marked.hidden),
+        (&mut confinement.files.protected, &marked.protected),
+    ] {
+        to.extend(from.iter().filter_map(|path| itself(path, &roots)));
+        to.sort();
+        to.dedup();
+    }
+    confinement
+}
+
+/// What is at a path, or what a link there leads to within these directories: a link cannot be covered, what it leads to can.
+fn itself(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
+    if !fs::symlink_metadata(path).ok()?.is_symlink() {
+        return Some(path.to_path_buf());
+    }
+    let target = path.canonicalize().ok()?;
+    roots.iter().any(|root| target.starts_with(root) && target != *root).then_some(target)
+}
