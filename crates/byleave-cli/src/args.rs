@@ -551,6 +551,8 @@ pub(crate) enum Book {
         /// These calls only
         calls: Vec<String>,
     },
+    /// List what administrators did: halts, revoked leaves, opened sessions, waivers
+    Acts,
     /// Make the lists again from the lines
     Rebuild,
     /// Seal the book and print its anchor, to be kept elsewhere

@@ -150,14 +150,19 @@ fn reading(policy: &Policy, granted: &Granted, place: &Place, files: &mut Files)
     let allowed: Vec<PathBuf> = policy.reads(Verdict::Allow).map(|(place, _)| PathBuf::from(place)).collect();
     let more = granted.read.iter().cloned().chain(allowed);
     let more: BTreeSet<PathBuf> = more
-        .filter(|path| !path.starts_with(&place.workspace) && !preset::is_system(path))
+        .filter(|path| !path.starts_with(&place.workspace) && !preset::is_everywhere(path))
         // A directory that holds the workspace would show what lies beside it.
         .filter(|path| !place.workspace.starts_with(path))
         .filter(|path| place.home.as_ref().is_none_or(|home| !home.starts_with(path)))
         .filter(|path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink()))
         .collect();
-    let beneath_home = |path: &&PathBuf| place.home.as_ref().is_some_and(|home| path.starts_with(home));
-    files.home_readable.extend(more.iter().filter(beneath_home).cloned());
+    // What lies in something that is empty inside has to be put there.
+    let beneath_empty = |path: &&PathBuf| {
+        preset::is_scratch(path) || place.home.as_ref().is_some_and(|home| path.starts_with(home))
+    };
+    // The workspace as well, which need not be writable.
+    let shown = std::iter::once(&place.workspace).chain(&more);
+    files.home_readable.extend(shown.filter(beneath_empty).cloned());
     let mut readable = vec![place.workspace.clone()];
     readable.extend(more.iter().cloned());
     files.readable = Readable::Only(readable);
@@ -180,7 +185,7 @@ fn writing(policy: &Policy, granted: &Granted, place: &Place, files: &mut Files)
     for path in granted.all_changed() {
         let inside = path.starts_with(workspace) && !denied;
         // The temporary directories are the sandbox's own.
-        if inside || preset::is_scratch(path) {
+        if inside || preset::is_scratch(path) || preset::is_kernel(path) {
             continue;
         }
         let kind = fs::symlink_metadata(path).ok();

@@ -80,7 +80,9 @@ const SYSTEM: [&str; 14] = [
     "/var/lib/dpkg",
 ];
 /// What every command has of its own.
-const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/dev", "/proc"];
+const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
+/// What every command sees of the kernel, made for it alone.
+const KERNEL: [&str; 2] = ["/dev", "/proc"];
 
 /// What every command may read of the system.
 pub(crate) fn system<'a>() -> impl Iterator<Item = &'a Path> {
@@ -90,6 +92,16 @@ pub(crate) fn system<'a>() -> impl Iterator<Item = &'a Path> {
 /// Whether a path is among what every command may read of the system.
 pub(crate) fn is_system(path: &Path) -> bool {
     system().any(|place| path.starts_with(place))
+}
+
+/// Whether a path is in what every command can read or has of its own, so that nobody need grant it.
+pub(crate) fn is_everywhere(path: &Path) -> bool {
+    is_system(path) || is_kernel(path)
+}
+
+/// Whether a path is the kernel's: made for every command alone.
+pub(crate) fn is_kernel(path: &Path) -> bool {
+    KERNEL.iter().any(|place| path.starts_with(place))
 }
 
 /// Whether a path is in what every command has of its own.

@@ -6,6 +6,7 @@ use std::pin::pin;
 use anyhow::Result;
 use byleave::book::export::{self, Contents, Exported};
 use byleave::book::{Book as _, CallFilter, CallItem, Page};
+use byleave::core::act::{Act, Deed};
 use byleave::core::id::CallId;
 use futures::StreamExt as _;
 use serde_json::json;
@@ -30,6 +31,7 @@ pub(crate) async fn run(command: Option<Book>, options: &Options, screen: &mut S
         Book::Export { form, contents, calls } => {
             export(form, wanted(contents), &calls, options, screen).await
         }
+        Book::Acts => acts(options, screen).await,
         Book::Rebuild => rebuild(options, screen).await,
         Book::Anchor => anchor(options, screen).await,
     }
@@ -57,6 +59,31 @@ async fn log(which: Log, options: &Options, screen: &mut Screen) -> Result<Statu
         table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
     }
     Ok(Status::Completed)
+}
+
+async fn acts(options: &Options, screen: &mut Screen) -> Result<Status> {
+    let acts = House::open_to_read(options, None)?.book.acts().await?;
+    if screen.json() {
+        screen.value(&serde_json::to_value(&acts)?);
+    } else if acts.is_empty() {
+        screen.say("no act is in the book");
+    } else {
+        let rows: Vec<Vec<String>> = acts.iter().map(act_row).collect();
+        table(screen, &["WHEN", "WHO", "DID", "WHAT"], &rows);
+    }
+    Ok(Status::Completed)
+}
+
+fn act_row(act: &Act) -> Vec<String> {
+    let what = match &act.deed {
+        Deed::Halt { why } => why.clone(),
+        Deed::Lift => String::new(),
+        Deed::Revoke { leave } => format!("leave {leave}"),
+        Deed::Open(opening) => format!("session {}", opening.session),
+        Deed::Forget { call } => format!("call {call}"),
+        Deed::Waive { guarantees, why } => format!("{}: {why}", guarantees.join(", ")),
+    };
+    vec![utc(act.at), one_line(&act.by), act.deed.word().to_owned(), one_line(&what)]
 }
 
 fn row(item: &CallItem) -> Vec<String> {

@@ -8,6 +8,7 @@ mod explain;
 mod inbox;
 mod learn;
 mod policy;
+mod sandbox;
 mod sessions;
 mod terminal;
 mod tools;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CHOICE: &str = "[a]bort > ";
 
 /// The program at a terminal, and what is on its screen.
-struct Sitting {
+pub(crate) struct Sitting {
     keyboard: File,
     screen: Receiver<Vec<u8>>,
     seen: String,
@@ -26,8 +26,15 @@ struct Sitting {
 }
 
 impl Sitting {
-    /// Starts a call that asks. `setsid --ctty` makes the terminal the program's own.
+    /// Starts a call that asks.
     fn new(world: &World, words: &[&str]) -> Self {
+        let mut command = world.command(Path::new("setsid"));
+        command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_byleave")]).args(words);
+        Self::before(command)
+    }
+
+    /// Starts a program at a terminal. It begins with `setsid --ctty`, which makes the terminal the program's own.
+    pub(crate) fn before(mut command: Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -36,8 +43,6 @@ impl Sitting {
         let noctty = i32::try_from(OpenptFlags::NOCTTY.bits()).unwrap();
         let slave = OpenOptions::new().read(true).write(true).custom_flags(noctty).open(path).unwrap();
         let end = || Stdio::from(OwnedFd::from(slave.try_clone().unwrap()));
-        let mut command = world.command(Path::new("setsid"));
-        command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_byleave")]).args(words);
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
 
         let keyboard = File::from(master);
@@ -56,7 +61,7 @@ impl Sitting {
     }
 
     /// Waits until this is on the screen.
-    fn await_text(&mut self, text: &str) {
+    pub(crate) fn await_text(&mut self, text: &str) {
         while !self.seen.contains(text) {
             let drawn = self.screen.recv_timeout(PATIENCE);
             let Ok(drawn) = drawn else { panic!("no `{text}` on the screen:\n{}", self.seen) };
@@ -64,12 +69,12 @@ impl Sitting {
         }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
     /// The exit code, and everything that was on the screen.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         while let Ok(drawn) = self.screen.recv_timeout(Duration::from_secs(1)) {
             self.seen.push_str(&String::from_utf8_lossy(&drawn));

@@ -136,7 +136,7 @@ fn a_program_that_may_run_may_work_in_the_workspace_and_see_no_secrets() {
         assert!(protected.contains(&held.to_owned()), "{held}: {protected:?}");
     }
     assert!(!protected.iter().any(|path| path.ends_with("index") || path.ends_with("src")), "{protected:?}");
-    assert_eq!(world.told(&files.home_readable), ["home/.cargo"]);
+    assert_eq!(world.told(&files.home_readable), ["home/.cargo", "home/w"]);
     assert_eq!(confined.network, Network::Off);
     assert_eq!(confined.environment.keys().collect::<Vec<_>>(), ["PATH"]);
     assert!(confined.waived.is_empty());

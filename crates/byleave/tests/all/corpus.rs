@@ -76,6 +76,7 @@ fn page() -> String {
     for (part, ids) in &elsewhere {
         writeln!(page, "- {part} ({}): {}", ids.len(), ids.join(", ")).unwrap();
     }
+    page.push_str(&confined::section());
     page.push_str(&fatigue());
     page
 }

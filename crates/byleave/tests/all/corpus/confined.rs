@@ -25,7 +25,7 @@ use byleave_sandbox::net::policy::Door;
 use byleave_sandbox::plan::Command as Confined;
 use serde_json::Value;
 
-use super::case::{Case, policy_of};
+use super::case::{Case, lines, policy_of};
 use super::examine::mode;
 
 const ROLE: &str = "BYLEAVE_TEST_ROLE";
@@ -148,14 +148,35 @@ rmdir /old
 chown -R 61001:61001 /ws /outside /home/u /main
 "#;
 
+/// The commands that were seen to do harm without a gate, or must be contained.
+fn is_run(case: &Case) -> bool {
+    case.tool == "bash"
+        && (case.effect_when_ungated.is_some() || case.must == "contained")
+        && !NOT_COMMANDS.contains(&case.id.as_str())
+}
+
+/// What the page says of this; the test says that it is so.
+pub(super) fn section() -> String {
+    let count = lines::<Case>("bypasses.jsonl").iter().filter(|case| is_run(case)).count();
+    let stopped = count - NOT_STOPPED.len();
+    let mut section = format!(
+        "\n## With the sandbox on\n\nCommands of the corpus that were seen to do harm without a gate, or must be contained: each is run, as if the gate had been\nfooled or somebody had said yes, with nothing granted but that a shell may run. Of {count}, {stopped} are stopped by the sandbox alone: nothing\noutside the workspace changes, no secret is printed, and what the case tells of does not happen. Without a sandbox, at least\n{BARE_MIN} do what they say on the same machine. Not stopped:\n\n"
+    );
+    for (id, why) in NOT_STOPPED {
+        section.push_str(&format!("- {id}: {why}\n"));
+    }
+    section.push_str(&format!(
+        "\nNot run, because they tell of something and are no commands: {}.\n",
+        NOT_COMMANDS.join(", ")
+    ));
+    section
+}
+
 fn every_case_is_stopped() {
     assert_eq!(rustix::process::geteuid().as_raw(), UID);
     let text = fs::read_to_string("/bypasses.jsonl").unwrap();
     let cases: Vec<Case> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let cases = cases.into_iter().filter(|case| case.tool == "bash");
-    let cases: Vec<Case> =
-        cases.filter(|case| case.effect_when_ungated.is_some() || case.must == "contained").collect();
-    let cases: Vec<&Case> = cases.iter().filter(|case| !NOT_COMMANDS.contains(&case.id.as_str())).collect();
+    let cases: Vec<&Case> = cases.iter().filter(|case| is_run(case)).collect();
     let told = cases.iter().filter(|case| case.effect_when_ungated.is_some());
     let bare = told.filter(|case| !ran(case, bare).is_empty()).count();
     let wrong = cases.iter().map(|case| (case.id.as_str(), ran(case, confined)));
