@@ -15,6 +15,7 @@ mod marks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use byleave_core::effect::{Effect, Plan};
@@ -88,6 +89,11 @@ pub fn confinement(plan: &Plan, policy: &Policy, place: &Place) -> Result<Confin
     let marks = Marks::new(policy, &granted, &place.workspace);
     let roots = reading(policy, &granted, place, &mut files);
     writing(policy, &granted, place, &mut files)?;
+    if !files.writable.contains(&place.workspace) {
+        // Where it lies may be emptied around it.
+        files.home_readable.push(place.workspace.clone());
+    }
+    cover_the_rest(Path::new("/"), place, &mut files);
     for root in &roots {
         let marked = look(root, &marks)?;
         files.hidden.extend(marked.hidden.into_iter().filter_map(|path| itself(path, root)));
@@ -172,6 +178,40 @@ fn reading(policy: &Policy, granted: &Granted<'_>, place: &Place, files: &mut Fi
     files.readable = Readable::Only(readable);
     let directories = more.into_iter().filter(|path| path.is_dir());
     std::iter::once(place.workspace.clone()).chain(directories).collect()
+}
+
+/// Hides every directory in which nothing can be read anyway: a socket in it could be connected to all the same.
+fn cover_the_rest(directory: &Path, place: &Place, files: &mut Files) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_socket()))
+        .map(|entry| entry.path())
+    {
+        let readable = match &files.readable {
+            Readable::Everything => return,
+            Readable::Only(paths) => paths,
+        };
+        let is_named = readable.iter().chain(&files.writable).any(|named| path.starts_with(named));
+        if is_named
+            || preset::is_system(&path)
+            || preset::is_scratch(&path)
+            || place.home.as_ref() == Some(&path)
+        {
+            continue;
+        }
+        if place.home.as_ref().is_some_and(|home| home.starts_with(&path)) || preset::holds_scratch(&path) {
+            cover_the_rest(&path, place, files);
+            continue;
+        }
+        let kept = readable.iter().map(PathBuf::as_path).chain(preset::system());
+        let kept = kept.filter(|kept| kept.starts_with(&path) && fs::symlink_metadata(kept).is_ok());
+        let kept: Vec<PathBuf> = kept
+            .filter(|kept| !files.writable.iter().any(|path| path == kept))
+            .map(Path::to_path_buf)
+            .collect();
+        files.home_readable.extend(kept);
+        files.hidden.push(path);
+    }
 }
 
 /// What can be written: the workspace, if a program runs and no rule denies it, and what was granted elsewhere.
