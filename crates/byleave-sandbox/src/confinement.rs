@@ -32,7 +32,7 @@ pub struct Files {
     pub cwd: PathBuf,
     /// The home directory, which is empty inside.
     pub home: Option<PathBuf>,
-    /// Beneath the home directory: what can be read all the same (toolchains).
+    /// Beneath the home directory, or something that is hidden: what can be read all the same (toolchains).
     pub home_readable: Vec<PathBuf>,
     /// What can be read outside the home directory.
     pub readable: Readable,

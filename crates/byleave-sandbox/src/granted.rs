@@ -16,6 +16,7 @@ mod marks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,6 +90,7 @@ pub fn confinement(plan: &Plan, policy: &Arc<Policy>, place: &Place) -> Result<C
 
     let roots = reading(policy, &granted, place, &mut files);
     writing(policy, &granted, place, &mut files)?;
+    cover_the_rest(Path::new("/"), place, &mut files);
     let unconfined = std::mem::take(&mut granted.unconfined);
     let reaches = granted.reaches;
     let marks = Marks::new(Arc::clone(policy), granted, &place.workspace);
@@ -168,6 +170,40 @@ fn reading(policy: &Policy, granted: &Granted, place: &Place, files: &mut Files)
     files.readable = Readable::Only(readable);
     let directories = more.into_iter().filter(|path| path.is_dir());
     std::iter::once(place.workspace.clone()).chain(directories).collect()
+}
+
+/// Hides every directory in which nothing can be read anyway: a socket in it could be connected to all the same.
+fn cover_the_rest(directory: &Path, place: &Place, files: &mut Files) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_socket()))
+        .map(|entry| entry.path())
+    {
+        let readable = match &files.readable {
+            Readable::Everything => return,
+            Readable::Only(paths) => paths,
+        };
+        let is_named = readable.iter().chain(&files.writable).any(|named| path.starts_with(named));
+        if is_named
+            || preset::is_everywhere(&path)
+            || preset::is_scratch(&path)
+            || place.home.as_ref() == Some(&path)
+        {
+            continue;
+        }
+        if place.home.as_ref().is_some_and(|home| home.starts_with(&path)) || preset::holds_scratch(&path) {
+            cover_the_rest(&path, place, files);
+            continue;
+        }
+        let kept = readable.iter().map(PathBuf::as_path).chain(preset::system());
+        let kept = kept.filter(|kept| kept.starts_with(&path) && fs::symlink_metadata(kept).is_ok());
+        let kept: Vec<PathBuf> = kept
+            .filter(|kept| !files.writable.iter().any(|path| path == kept))
+            .map(Path::to_path_buf)
+            .collect();
+        files.home_readable.extend(kept);
+        files.hidden.push(path);
+    }
 }
 
 /// What can be written: the workspace, if a program runs and no rule denies it, and what was granted elsewhere.

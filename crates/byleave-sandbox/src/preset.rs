@@ -12,14 +12,16 @@ use crate::limits::Limits;
 use crate::tripwire::{Look, each_beneath};
 
 /// Beneath the home directory: what compilers, interpreters and git read.
-const TOOLCHAINS: [&str; 13] = [
+const TOOLCHAINS: [&str; 14] = [
     ".cargo",
     ".rustup",
     ".nvm",
     ".pyenv",
     ".local/bin",
     ".local/lib",
-    "go",
+    // Not `go/src`, where people have their work.
+    "go/bin",
+    "go/pkg",
     ".bun",
     ".deno",
     ".volta",
@@ -107,6 +109,11 @@ pub(crate) fn is_kernel(path: &Path) -> bool {
 /// Whether a path is in what every command has of its own.
 pub(crate) fn is_scratch(path: &Path) -> bool {
     SCRATCH.iter().any(|place| path.starts_with(place))
+}
+
+/// Whether something that every command has of its own lies in a directory.
+pub(crate) fn holds_scratch(path: &Path) -> bool {
+    SCRATCH.iter().any(|place| Path::new(place).starts_with(path))
 }
 
 /// The toolchains that are there, beneath the home directory.

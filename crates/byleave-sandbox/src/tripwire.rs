@@ -4,16 +4,16 @@
 //! something to run are listed before a command, and what is new there afterwards gets a name under which nothing runs it. It
 //! follows no symbolic link, and deletes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, ResolveFlags, openat2, renameat_with};
+use rustix::fs::{Access, CWD, Mode, OFlags, RenameFlags, ResolveFlags, access, openat2, renameat_with};
 use rustix::io::Errno;
 
-use crate::index::{AnyIndex, MarkFault};
+use crate::index::{AnyIndex, MarkFault, Places};
 
 const QUARANTINED: &str = "quarantined";
 
@@ -21,7 +21,8 @@ const QUARANTINED: &str = "quarantined";
 #[derive(Clone, Debug)]
 pub struct Tripwire {
     index: Arc<Mutex<AnyIndex>>,
-    before: Arc<BTreeSet<PathBuf>>,
+    before: Arc<Places>,
+    unseen: BTreeMap<PathBuf, io::ErrorKind>,
 }
 
 /// Something that was planted.
@@ -52,8 +53,9 @@ pub enum TripFault {
 impl Tripwire {
     /// Lists what an index has.
     pub fn on(index: &Arc<Mutex<AnyIndex>>) -> Result<Self, TripFault> {
-        let before = index.lock().unwrap_or_else(PoisonError::into_inner).places()?;
-        Ok(Self { index: Arc::clone(index), before })
+        let mut looked = index.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = looked.places()?;
+        Ok(Self { index: Arc::clone(index), before, unseen: looked.unseen() })
     }
 
     /// Puts what is new out of action, and says what it was. While several commands run, it is not told whose it was.
@@ -65,7 +67,9 @@ impl Tripwire {
             return Ok(Vec::new());
         }
         let mut planted: Vec<Planted> = Vec::new();
-        for path in after.difference(&self.before) {
+        let mut in_action = None;
+        // A link that leads elsewhere than before is as good as a new one.
+        for (path, _) in after.iter().filter(|(path, leads_to)| self.before.get(*path) != Some(leads_to)) {
             // What lies in something that was moved went with it.
             if planted.iter().any(|above| path.starts_with(&above.path)) {
                 continue;
@@ -74,10 +78,23 @@ impl Tripwire {
                 Ok(Some(quarantined)) => planted.push(Planted { path: path.clone(), quarantined }),
                 // Another command's tripwire was quicker.
                 Ok(None) => {}
-                Err(error) => return Err(TripFault::InAction { path: path.clone(), error }),
+                // The others are put out of action all the same.
+                Err(error) => {
+                    in_action = in_action.or(Some(TripFault::InAction { path: path.clone(), error }))
+                }
             }
         }
-        Ok(planted)
+        if let Some(fault) = in_action {
+            return Err(fault);
+        }
+        // What could be looked into before and cannot any more was made so by a command. One that cannot be entered either is of no
+        // use to anybody, and when it is opened again what is in it is new.
+        let is_open = |path: &Path| access(path, Access::EXEC_OK) != Err(Errno::ACCESS);
+        let mut unseen = index.unseen().into_iter();
+        match unseen.find(|(path, _)| !self.unseen.contains_key(path) && is_open(path)) {
+            Some((path, kind)) => Err(MarkFault::Unreadable { path, error: kind.into() }.into()),
+            None => Ok(planted),
+        }
     }
 }
 

@@ -135,6 +135,10 @@ enum Answer {
     Families {
         errno: u16,
     },
+    /// Pairs of local sockets that are bound to each other for good.
+    BoundPairs {
+        errno: u16,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +249,19 @@ impl Answer {
             }
             Self::AllowValues { argument: index, values, errno } => {
                 one_of(index, values, ALLOW, refusal(errno))
+            }
+            Self::BoundPairs { errno } => {
+                const AF_UNIX: u32 = 1;
+                // Datagrams are 2, and raw is 3, which is the same here; streams are 1, and packets in sequence 5.
+                const DATAGRAM_BIT: u32 = 2;
+                vec![
+                    argument(0),
+                    near(JEQ, 0, 2, AF_UNIX),
+                    argument(1),
+                    near(JSET, 0, 1, DATAGRAM_BIT),
+                    ret(refusal(errno)),
+                    ret(ALLOW),
+                ]
             }
             Self::Families { errno } => {
                 const AF_UNIX: u32 = 1;

@@ -249,6 +249,11 @@ pub(super) const ALONE: &[Group] = &[
         calls: &[call("socket", 41, 198)],
     },
     Group {
+        why: "one of a pair for datagrams can be led to any other local socket by its path",
+        answer: Answer::BoundPairs { errno: EAFNOSUPPORT },
+        calls: &[call("socketpair", 53, 199)],
+    },
+    Group {
         why: "shared memory, semaphores and queues are those of all users",
         answer: Answer::Refuse(ENOSYS),
         calls: &[

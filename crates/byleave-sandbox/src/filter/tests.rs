@@ -153,7 +153,13 @@ fn without_namespaces_there_are_no_sockets_and_nothing_is_shared() {
             assert_ne!(asked(&alone), ALLOWED, "{number}");
         }
     }
-    let pair =
-        decide(&compile_alone(Arch::X86_64).unwrap(), Arch::X86_64.audit(), 53, [AF_UNIX, 0, 0, 0, 0, 0]);
-    assert_eq!(pair, ALLOWED, "a pair of sockets leads to nobody");
+    let filter = compile_alone(Arch::X86_64).unwrap();
+    let pair = |family, kind| decide(&filter, Arch::X86_64.audit(), 53, [family, kind, 0, 0, 0, 0]);
+    for kind in [1, 5, 1 | 0o2_000_000, 5 | 0o4000] {
+        assert_eq!(pair(AF_UNIX, kind), ALLOWED, "a pair of sockets leads to nobody");
+        assert_ne!(pair(30, kind), ALLOWED, "of another family");
+    }
+    for kind in [2, 3, 2 | 0o2_000_000] {
+        assert_ne!(pair(AF_UNIX, kind), ALLOWED, "but one for datagrams does");
+    }
 }

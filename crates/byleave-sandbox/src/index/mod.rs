@@ -5,6 +5,7 @@
 //! later is known to have changed; where a file system does not tell of changes, or the kernel loses count, everything is looked
 //! at anew. There is no way to ask without that. It follows no link and changes nothing.
 
+mod aliases;
 mod marker;
 mod places;
 
@@ -25,7 +26,7 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
 use rustix::io::Errno;
 
 pub use self::marker::{ENTRIES_MAX, MarkFault, Marked, Marker};
-use self::places::Within;
+use self::places::{Repository, Within};
 
 /// File systems that tell of every change on this machine: ext, xfs, btrfs, tmpfs, f2fs, overlay, zfs, bcachefs. Those that others
 /// write as well do not.
@@ -47,11 +48,14 @@ pub struct Index<M> {
     answer: Option<Answer>,
 }
 
+/// Where something could be run from, and where a symbolic link there leads.
+pub type Places = BTreeMap<PathBuf, Option<PathBuf>>;
+
 /// Both answers, as long as nothing has changed.
 #[derive(Debug)]
 struct Answer {
     marked: Arc<Marked>,
-    places: Arc<BTreeSet<PathBuf>>,
+    places: Arc<Places>,
 }
 
 /// One directory, as it was when it was last read.
@@ -64,12 +68,15 @@ struct Directory {
     below: BTreeSet<PathBuf>,
     hidden: Vec<PathBuf>,
     protected: Vec<PathBuf>,
-    places: Vec<PathBuf>,
+    places: Vec<(PathBuf, Option<PathBuf>)>,
+    /// Of what is no directory, the numbers by which the file system knows it.
+    inodes: Vec<u64>,
 }
 
 /// What a directory is part of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Context {
+    is_hidden: bool,
     is_protected: bool,
     within: Within,
 }
@@ -123,7 +130,8 @@ impl<M: Marker> Index<M> {
         if self.marker.is_none() {
             return Ok(Arc::clone(&self.answered().marked));
         }
-        if let Some((path, (_, kind))) = self.unreadable.first_key_value() {
+        // What is hidden as a whole need not be looked into to be hidden.
+        if let Some((path, (_, kind))) = self.unreadable.iter().find(|(_, (context, _))| !context.is_hidden) {
             return Err(MarkFault::Unreadable { path: path.clone(), error: (*kind).into() });
         }
         if let Some(path) = &self.not_text {
@@ -135,10 +143,15 @@ impl<M: Marker> Index<M> {
         Ok(Arc::clone(&self.answered().marked))
     }
 
-    /// Where something lies now that could be run later. What cannot be read is passed over: before the command it was readable.
-    pub fn places(&mut self) -> Result<Arc<BTreeSet<PathBuf>>, MarkFault> {
+    /// Where something lies now that could be run later, as far as could be seen: see [`Index::unseen`].
+    pub fn places(&mut self) -> Result<Arc<Places>, MarkFault> {
         self.look()?;
         Ok(Arc::clone(&self.answered().places))
+    }
+
+    /// The directories that could not be looked into when it was last asked, and why not.
+    pub fn unseen(&self) -> BTreeMap<PathBuf, io::ErrorKind> {
+        self.unreadable.iter().map(|(path, (_, kind))| (path.clone(), *kind)).collect()
     }
 
     /// Brings everything up to date. After an error nothing is believed.
@@ -197,7 +210,8 @@ impl<M: Marker> Index<M> {
                 Ok(_) => {}
                 Err(error) => return Err(MarkFault::Unreadable { path: root, error }),
             }
-            self.read_beneath(root.clone(), Context { is_protected: false, within: Within::Anything })?;
+            let context = Context { is_hidden: false, is_protected: false, within: Within::Anything };
+            self.read_beneath(root.clone(), context)?;
             if let Some((_, kind)) = self.unreadable.get(&root) {
                 return Err(MarkFault::Unreadable { path: root, error: (*kind).into() });
             }
@@ -279,14 +293,23 @@ impl<M: Marker> Index<M> {
             hidden: Vec::new(),
             protected: Vec::new(),
             places: Vec::new(),
+            inodes: Vec::new(),
         };
+        let mut repository = Repository::default();
         let mut below = Vec::new();
         for entry in Dir::new(opened)? {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name != "." && name != ".." {
+                repository.look_at(name);
+                if entry.file_type() != FileType::Directory {
+                    directory.inodes.push(entry.ino());
+                }
                 self.take_entry(path.join(name), name, entry.file_type(), &mut directory, &mut below);
             }
+        }
+        if directory.context.within == Within::Anything && repository.is_one() {
+            directory.places.push((path.join("HEAD"), None));
         }
         directory.below = below.iter().map(|(path, _)| path.clone()).collect();
         Ok((directory, below))
@@ -301,39 +324,40 @@ impl<M: Marker> Index<M> {
         below: &mut Vec<(PathBuf, Context)>,
     ) {
         directory.entries += 1;
-        let Context { mut is_protected, ref within } = directory.context;
-        let (mut is_place, mut within) = within.look_at(&name.to_string_lossy());
-        if let Some(marker) = &self.marker {
-            let Some(text) = path.to_str() else {
-                self.not_text = Some(path);
-                return;
-            };
-            if !is_place && within.is_open() && marker.plants(text) {
-                (is_place, within) = (true, Within::Whole);
-            }
-            // A secret may be one as well.
-            if is_place {
-                directory.places.push(path.clone());
-            }
-            if marker.hides(text) {
-                directory.hidden.push(path);
-                return;
-            }
-            // Nothing in a directory that is held need be held by itself, but it may have to be hidden.
-            if !is_protected && marker.protects(text) {
-                is_protected = true;
-                directory.protected.push(path.clone());
-            }
-        } else if is_place {
-            directory.places.push(path.clone());
-        }
+        let Context { mut is_hidden, mut is_protected, ref within } = directory.context;
         let is_directory = match kind {
             FileType::Unknown => fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()),
             kind => kind == FileType::Directory,
         };
+        // First: what must not be read may be run all the same.
+        let (mut is_place, mut within) = within.look_at(&name.to_string_lossy(), is_directory);
+        let plants = |marker: &M| path.to_str().is_some_and(|text| marker.plants(text));
+        if !is_place && within.is_open() && self.marker.as_ref().is_some_and(plants) {
+            (is_place, within) = (true, Within::Whole);
+        }
+        if is_place {
+            let leads_to = if is_directory { None } else { fs::read_link(&path).ok() };
+            directory.places.push((path.clone(), leads_to));
+        }
+        if let Some(marker) = self.marker.as_ref().filter(|_| !is_hidden) {
+            match path.to_str() {
+                None => self.not_text = Some(path.clone()),
+                Some(text) if marker.hides(text) => {
+                    is_hidden = true;
+                    directory.hidden.push(path.clone());
+                }
+                // Nothing in a directory that is held need be held by itself, but it may have to be hidden.
+                Some(text) if !is_protected && marker.protects(text) => {
+                    is_protected = true;
+                    directory.protected.push(path.clone());
+                }
+                Some(_) => {}
+            }
+        }
         // With nothing to mark by, nobody asks about the thousands of directories that git keeps its objects in.
-        if is_directory && (self.marker.is_some() || within.leads_on()) {
-            below.push((path, Context { is_protected, within }));
+        let is_marked = self.marker.is_some() && !is_hidden;
+        if is_directory && (is_marked || within.leads_on()) {
+            below.push((path, Context { is_hidden, is_protected, within }));
         }
     }
 
@@ -358,16 +382,19 @@ impl<M: Marker> Index<M> {
     }
 
     fn answered(&mut self) -> &Answer {
-        let directories = &self.directories;
+        let (directories, roots) = (&self.directories, &self.roots);
         self.answer.get_or_insert_with(|| {
-            let (mut marked, mut places) = (Marked::default(), BTreeSet::new());
+            let (mut marked, mut places) = (Marked::default(), Places::new());
             for directory in directories.values() {
                 marked.hidden.extend(directory.hidden.iter().cloned());
                 marked.protected.extend(directory.protected.iter().cloned());
                 places.extend(directory.places.iter().cloned());
             }
-            marked.hidden.sort();
-            marked.protected.sort();
+            for paths in [&mut marked.hidden, &mut marked.protected] {
+                paths.extend(aliases::of(paths, roots, directories));
+                paths.sort();
+                paths.dedup();
+            }
             Answer { marked: Arc::new(marked), places: Arc::new(places) }
         })
     }

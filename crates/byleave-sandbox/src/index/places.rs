@@ -1,24 +1,61 @@
 //! The places where editors, shells and git look for something to run.
 
-/// Names that make something run when a person or a program comes by, wherever they are.
-const NAMES: [&str; 13] = [
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Names that make something run when a person or a program comes by, wherever they are; with them all that the rules that come
+/// with us let nobody write.
+const NAMES: [&str; 36] = [
     ".git",
     ".envrc",
     ".mcp.json",
+    "mcp.json",
     ".vscode",
+    ".zed",
     ".idea",
-    ".claude",
-    ".cursor",
     ".husky",
     ".pre-commit-config.yaml",
     ".bashrc",
     ".profile",
+    ".bash_profile",
+    ".zshrc",
+    ".zshenv",
+    ".gitconfig",
     ".gitmodules",
     ".byleave",
+    // Of agents.
+    ".agent",
+    ".agents",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".codex.json",
+    ".gemini",
+    ".cursor",
+    ".windsurf",
+    ".continue",
+    ".goose",
+    ".roo",
+    ".cline",
+    ".kiro",
+    ".opencode",
+    ".qwen",
+    ".amazonq",
+    ".aider",
+    ".aider.conf.yml",
 ];
+/// How the names of files end that open an editor with what is to be run in it.
+const ENDING: &str = ".code-workspace";
 /// Beneath `.git`: what redirects git to other configuration, or is run by it.
-const IN_GIT: [&str; 6] =
-    ["commondir", "config.worktree", "info/attributes", "objects/info/alternates", "modules", "worktrees"];
+const IN_GIT: [&str; 7] = [
+    "commondir",
+    "config",
+    "config.worktree",
+    "info/attributes",
+    "objects/info/alternates",
+    "modules",
+    "worktrees",
+];
 
 /// What a directory is part of, as far as it matters to what is run from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +89,14 @@ impl Within {
     }
 
     /// Whether something of this name in it could be run later, and what a directory of this name is part of.
-    pub(super) fn look_at(&self, name: &str) -> (bool, Self) {
+    pub(super) fn look_at(&self, name: &str, is_directory: bool) -> (bool, Self) {
         match self {
+            // A link to hooks that lie elsewhere.
+            Self::Git(beneath) if beneath.is_empty() && name == "hooks" && !is_directory => {
+                (true, Self::Whole)
+            }
             Self::Anything if name == ".git" => (true, Self::Git(String::new())),
-            Self::Anything if NAMES.contains(&name) => (true, Self::Whole),
+            Self::Anything if NAMES.contains(&name) || name.ends_with(ENDING) => (true, Self::Whole),
             Self::Anything => (false, Self::Anything),
             // Git runs a hook by its exact name, which has no dot.
             Self::Git(beneath) if beneath == "hooks" => (!name.contains('.'), Self::Whole),
@@ -65,5 +106,32 @@ impl Within {
             }
             Self::Whole => (false, Self::Whole),
         }
+    }
+}
+
+/// Whether a directory is a repository by what is in it, whatever it is called: git takes it for one when it is run in there.
+#[derive(Debug, Default)]
+pub(super) struct Repository {
+    has_head: bool,
+    has_objects: bool,
+    has_refs: bool,
+    has_commondir: bool,
+}
+
+impl Repository {
+    /// Takes in that something of this name is in it.
+    pub(super) fn look_at(&mut self, name: &OsStr) {
+        match name.as_bytes() {
+            b"HEAD" => self.has_head = true,
+            b"objects" => self.has_objects = true,
+            b"refs" => self.has_refs = true,
+            b"commondir" => self.has_commondir = true,
+            _ => {}
+        }
+    }
+
+    /// Whether git would take it for one.
+    pub(super) const fn is_one(&self) -> bool {
+        self.has_head && (self.has_commondir || self.has_objects && self.has_refs)
     }
 }

@@ -1,7 +1,7 @@
 //! Looking before a command and after it: what it must not see or change is found, and what it planted.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::LaunchError;
@@ -32,24 +32,15 @@ pub(super) fn once(confinement: &Confinement) -> Result<(Confinement, Tripwire),
 /// A confinement with what was marked besides.
 pub(super) fn with_marked(confinement: &Confinement, marked: &Marked) -> Confinement {
     let mut confinement = confinement.clone();
-    let roots = confinement.files.asked.iter().flat_map(|asked| asked.roots.iter().cloned());
-    let roots: Vec<PathBuf> = roots.chain(confinement.files.writable.iter().cloned()).collect();
+    // A symbolic link is no content: what it leads to is marked by its own path.
+    let is_link = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
     for (to, from) in [
         (&mut confinement.files.hidden, &marked.hidden),
         (&mut confinement.files.protected, &marked.protected),
     ] {
-        to.extend(from.iter().filter_map(|path| itself(path, &roots)));
+        to.extend(from.iter().filter(|path| !is_link(path)).cloned());
         to.sort();
         to.dedup();
     }
     confinement
-}
-
-/// What is at a path, or what a link there leads to within these directories: a link cannot be covered, what it leads to can.
-fn itself(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
-    if !fs::symlink_metadata(path).ok()?.is_symlink() {
-        return Some(path.to_path_buf());
-    }
-    let target = path.canonicalize().ok()?;
-    roots.iter().any(|root| target.starts_with(root) && target != *root).then_some(target)
 }

@@ -2,18 +2,19 @@
 //!
 //! Its namespaces of users and network and what is mounted are shared by its commands; each has processes, terminals and
 //! interprocess communication of its own, so that none of it is left when it is over. What stays from one command to the next is
-//! the workspace and the temporary directories. A mask is lifted when somebody outside renames another file over what it covers,
+//! the workspace, the temporary directories and the home directory that is empty at first. A mask is lifted when somebody outside renames another file over what it covers,
 //! so before every command what is covered is compared with what was covered, and the place is made anew if it differs: commands
 //! that are still running in the old one end with it. So it is when something appears that has to be hidden.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
@@ -75,7 +76,7 @@ struct Place {
     /// What its commands may touch, with what was marked when it was made.
     confinement: Confinement,
     marked: Arc<Marked>,
-    covered: Vec<Option<(u64, u64)>>,
+    covered: Vec<Option<Covered>>,
     /// What every command has in common.
     plan: Plan,
     /// Where its network is served: what serves it, and by what.
@@ -173,11 +174,26 @@ impl Session {
     }
 }
 
+/// Something by its device, its number, and when it was made: a number is given to the next one as soon as it is free.
+type Covered = (u64, u64, Option<SystemTime>);
+
 /// What the masks and protections cover, each by its own identity.
-fn covered(confinement: &Confinement) -> Vec<Option<(u64, u64)>> {
-    let one = |path: &PathBuf| fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()));
+fn covered(confinement: &Confinement) -> Vec<Option<Covered>> {
+    // A file system that does not know when something was made knows when it was changed; that is at least as often.
+    let changed = |found: &Metadata| {
+        let since = Duration::new(found.ctime().try_into().ok()?, found.ctime_nsec().try_into().ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(since)
+    };
+    let one = |path: &PathBuf| {
+        let found = fs::symlink_metadata(path).ok()?;
+        Some((found.dev(), found.ino(), found.created().ok().or_else(|| changed(&found))))
+    };
+    let place = |path: &PathBuf| {
+        let found = fs::symlink_metadata(path).ok()?;
+        Some((found.dev(), found.ino(), found.created().ok()))
+    };
     let files = &confinement.files;
-    files.hidden.iter().chain(&files.protected).chain(&files.writable).map(one).collect()
+    files.hidden.iter().chain(&files.protected).map(one).chain(files.writable.iter().map(place)).collect()
 }
 
 impl Place {

@@ -49,6 +49,8 @@ impl Output {
     }
 }
 
+/// How often output is read that was there when a command ended: more than any pipe or terminal holds.
+const READS_AFTER_END: usize = 256;
 /// How soon to look again at a terminal that nobody has open: the kernel does not tell when somebody does.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -135,8 +137,12 @@ impl Streams {
                 Waited::Ended => true,
             };
             self.give()?;
-            // When the last process has ended, nobody can write any more: all of it is there, and then the end.
-            while self.take(&mut buffer)? && ended {}
+            // When the last process has ended, all of it is there, and then the end; unless it has handed its output to another
+            // command of its session, which is not waited for.
+            let mut reads = 0;
+            while self.take(&mut buffer)? && ended && reads < READS_AFTER_END {
+                reads += 1;
+            }
             if ended {
                 return Ok(true);
             }

@@ -207,7 +207,12 @@ impl Growth {
         };
         let mut left = self.writable.clone();
         while let Some(path) = left.pop() {
-            let Ok(found) = fs::symlink_metadata(&path) else { continue };
+            let found = match fs::symlink_metadata(&path) {
+                Ok(found) => found,
+                // So deep that it has no path.
+                Err(error) if error.kind() == io::ErrorKind::InvalidFilename => return u64::MAX,
+                Err(_) => continue,
+            };
             add(&found);
             if !found.is_dir() {
                 continue;

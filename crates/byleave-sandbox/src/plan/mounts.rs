@@ -242,14 +242,21 @@ impl<'a, H: Host> Program<'a, H> {
         Ok(())
     }
 
-    /// Protected paths and, writable as before, every directory between them and the writable path that they lie in.
+    /// Protected paths and, writable as before, every directory between them and the writable path that they lie in. So with what is
+    /// hidden: by another path no rule may know it the next time.
     fn protect(&mut self, files: &Files) -> Result<(), PlanError> {
         let mut points: BTreeMap<PathBuf, Access> = BTreeMap::new();
-        for path in files.protected.iter().filter(|path| self.host.kind(path).is_some() && self.shown(path)) {
+        let protected = files.protected.iter().map(|path| (path, true));
+        let hidden = self.masked.keys().map(|path| (path, false));
+        for (path, is_protected) in
+            protected.chain(hidden).filter(|(path, _)| self.host.kind(path).is_some() && self.shown(path))
+        {
             let Some(root) = files.writable.iter().filter(|root| path.starts_with(root)).max() else {
                 continue;
             };
-            points.insert(path.clone(), Access::Read);
+            if is_protected {
+                points.insert(path.clone(), Access::Read);
+            }
             for above in path.ancestors().skip(1).take_while(|above| above != root && above.starts_with(root))
             {
                 points.entry(above.to_path_buf()).or_insert(Access::Write);

@@ -129,7 +129,7 @@ fn a_program_that_may_run_may_work_in_the_workspace_and_see_no_secrets() {
     let hidden = world.told(&files.hidden);
     assert_eq!(
         hidden,
-        ["home/.cargo/credentials.toml", "home/state", "home/w/.env", "home/w/deep/er/.env.local"]
+        ["home/.cargo/credentials.toml", "home/state", "home/w/.env", "home/w/deep/er/.env.local", "outside"]
     );
     let protected = world.told(&files.protected);
     for held in ["home/w/.git/config", "home/w/.git/hooks", "home/w/.github"] {

@@ -13,6 +13,7 @@
 mod cgroup;
 mod escapes;
 mod escapes_own;
+mod escapes_red;
 mod granted;
 mod index;
 mod kernels;
