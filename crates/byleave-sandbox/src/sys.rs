@@ -131,7 +131,8 @@ fn begin(
     // SAFETY: the stack and what the child is told outlive it, since this thread waits until it has execed or ended; with all
     // signals blocked no handler runs on our memory in its name, and `enter` neither allocates nor returns.
     let cloned = answer(unsafe {
-        clone_and_run((&raw const args).cast(), size_of::<CloneArgs>(), enter, (&raw mut child).cast())
+        let cloned = [(&raw const args) as usize, size_of::<CloneArgs>()];
+        clone_and_run(number::CLONE3, cloned, enter, (&raw mut child).cast())
     });
     signals_blocked(before).map_err(|Errno(errno)| (Stage::Clone, errno))?;
     cloned.map_err(|Errno(errno)| (Stage::Clone, errno))?;

@@ -7,7 +7,7 @@ mod rules;
 
 use std::collections::BTreeMap;
 
-use rules::{ALONE, GROUPS, Group, NEWEST};
+use rules::{ALONE, GROUPS, Group, NEEDED_TO_BEGIN, NEWEST};
 
 /// An architecture that filters are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,13 +67,34 @@ pub fn compile_alone(arch: Arch) -> Result<Filter, TooFar> {
     compile_groups(arch, GROUPS.iter().chain(ALONE))
 }
 
+/// Compiles the filter in two parts, of which the stricter counts for every call: one for the first process of a session, which
+/// its commands inherit, and the small rest for each command, which refuses what its first process needs until then. Installing
+/// a filter takes longer than most of what is done for a command.
+pub fn compile_shared(arch: Arch) -> Result<[Filter; 2], TooFar> {
+    let all = answers(arch, GROUPS.iter()).into_iter();
+    let (rest, shared): (Vec<_>, Vec<_>) = all.partition(|(number, _)| is_needed(*number));
+    Ok([compile_answers(arch, &shared)?, compile_answers(arch, &rest)?])
+}
+
+/// Whether a command's first process needs a call in order to come into being: the numbers are the same everywhere.
+fn is_needed(call: u32) -> bool {
+    NEEDED_TO_BEGIN.iter().any(|needed| needed.x86_64 == Some(call))
+}
+
 /// A call that is in several groups is answered as the last one says.
 fn compile_groups<'a>(arch: Arch, groups: impl Iterator<Item = &'a Group>) -> Result<Filter, TooFar> {
+    compile_answers(arch, &answers(arch, groups))
+}
+
+fn answers<'a>(arch: Arch, groups: impl Iterator<Item = &'a Group>) -> Vec<(u32, Answer)> {
     let mut answers: BTreeMap<u32, Answer> = BTreeMap::new();
     for group in groups {
         answers.extend(group.calls.iter().filter_map(|call| Some((call.number(arch)?, group.answer))));
     }
-    let refusals: Vec<(u32, Answer)> = answers.into_iter().collect();
+    answers.into_iter().collect()
+}
+
+fn compile_answers(arch: Arch, refusals: &[(u32, Answer)]) -> Result<Filter, TooFar> {
     let mut program = vec![
         load(OFFSET_ARCH),
         jump(JEQ, 1, 0, arch.audit())?,
@@ -83,7 +104,11 @@ fn compile_groups<'a>(arch: Arch, groups: impl Iterator<Item = &'a Group>) -> Re
         jump(JGT, 0, 1, NEWEST)?,
         ret(refusal(ENOSYS)),
     ];
-    program.extend(tree(&refusals)?);
+    if let Some((lowest, _)) = refusals.first().filter(|_| refusals.len() <= BUCKET) {
+        // Few calls, and most numbers are below them: no need to compare with each.
+        program.extend([jump(JGE, 1, 0, *lowest)?, ret(ALLOW)]);
+    }
+    program.extend(tree(refusals)?);
     Ok(Filter { instructions: program })
 }
 

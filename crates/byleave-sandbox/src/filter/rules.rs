@@ -241,6 +241,17 @@ pub(super) const GROUPS: &[Group] = &[
     },
 ];
 
+/// What the first process of a command in a session needs until the command begins: another namespace of processes, and what
+/// shows them.
+pub(super) const NEEDED_TO_BEGIN: &[Call] = &[
+    call("move_mount", 429, 429),
+    call("fsopen", 430, 430),
+    call("fsconfig", 431, 431),
+    call("fsmount", 432, 432),
+    call("clone3", 435, 435),
+    call("openat2", 437, 437),
+];
+
 /// Beside these, without namespaces: what would reach the network, the sockets and the shared memory of everybody else.
 pub(super) const ALONE: &[Group] = &[
     Group {

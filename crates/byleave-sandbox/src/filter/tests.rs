@@ -163,3 +163,22 @@ fn without_namespaces_there_are_no_sockets_and_nothing_is_shared() {
         assert_ne!(pair(AF_UNIX, kind), ALLOWED, "but one for datagrams does");
     }
 }
+
+// req: E2
+#[test]
+fn in_two_parts_it_refuses_what_it_refuses_in_one() {
+    let arguments = [0, 1, 2, 16, 0o4755, 0x5412, 0o101, 0x1000_0011, 0xffff_ffff];
+    for arch in [Arch::X86_64, Arch::Aarch64] {
+        let (whole, parts) = (compile(arch).unwrap(), compile_shared(arch).unwrap());
+        let numbers = (0..NEWEST + 2).chain([0x4000_0000 | 39]);
+        for (number, of) in numbers.flat_map(|number| [(number, arch.audit()), (number, 0x4000_0003)]) {
+            for (one, other) in arguments.iter().flat_map(|one| arguments.map(|other| (*one, other))) {
+                let args = [one, other, other, one, 0, 0];
+                let [shared, rest] = parts.each_ref().map(|part| decide(part, of, number, args));
+                let both = if shared == ALLOWED { rest } else { shared };
+                assert_eq!(both, decide(&whole, of, number, args), "{arch:?} {number} {args:?}");
+            }
+        }
+        assert!(parts[1].instructions.len() <= 20, "{arch:?}: small enough to be worth it");
+    }
+}

@@ -75,6 +75,7 @@ fn live() -> Result<Never, Fault> {
         sys::default_signals().map_err(at(Step::Start))?;
     }
     let parked = plan.small().ok_or(GARBLED)?;
+    let shared_filter = plan.bytes().ok_or(GARBLED)?;
     identity(&mut plan, part)?;
     mount_all(&mut plan)?;
     // Of a session, for all of its commands; it keeps what it has, and they can get nothing back.
@@ -82,6 +83,8 @@ fn live() -> Result<Never, Fault> {
         bound().map_err(at(Step::Capabilities))?;
     }
     if part == Part::Session {
+        // The rest comes with each command: its first process still has something to mount.
+        sys::filter(shared_filter).map_err(at(Step::Filter))?;
         return if parked == 0 { session::serve() } else { session::park(&plan) };
     }
     let command = Command::read(&mut plan).ok_or(GARBLED)?;
@@ -289,13 +292,19 @@ fn start(command: &Command<'_>, mounts: i32) -> Result<Never, Fault> {
     // terminal, which the launcher waits for.
     sys::tell_with(LEASH, &message([REPORT_MOUNTS, 0, 0, 0], 0), mounts);
     close(mounts).map_err(&fault)?;
-    // Not in our memory, though that would be quicker: we would not see the launcher's end while the exec takes long.
-    let started = sys::fork().map_err(&fault)?;
-    if started == 0 {
-        let Err(errno) = become_command(command, terminal);
-        report([REPORT_NOT_STARTED, 0, 0, errno.0.cast_unsigned()], 0);
-        exit(127);
-    }
+    let mut stack = sys::Stack::uninit();
+    let mut beginning = Beginning { command, terminal };
+    // We do not wait for it, as after `vfork`: we would not see the launcher's end while the exec takes long.
+    // SAFETY: this function never returns once there is a child, and from here on only the child uses the stack and what it is
+    // told; the plan, which both read, is never written.
+    let started = unsafe { sys::fork_in_memory(&mut stack, begin_command, (&raw mut beginning).cast()) };
+    let Err(fault) = attend(started.map_err(&fault)?, terminal, children);
+    run_fault(&fault)
+}
+
+/// Waits for the command, and ends with it.
+fn attend(started: usize, terminal: Option<i32>, children: i32) -> Result<Never, Fault> {
+    let fault = at(Step::Start);
     if let Some(terminal) = terminal {
         close(terminal).map_err(&fault)?;
     }
@@ -319,6 +328,21 @@ fn start(command: &Command<'_>, mounts: i32) -> Result<Never, Fault> {
         }
         sys::drain(children);
     }
+}
+
+/// What the process of the command is told.
+struct Beginning<'a> {
+    command: &'a Command<'a>,
+    terminal: Option<i32>,
+}
+
+/// In the child, on its own stack and in our memory.
+extern "C" fn begin_command(told: *mut u8) -> ! {
+    // SAFETY: what `start` passed, which stays as long as its process.
+    let Beginning { command, terminal } = unsafe { &*told.cast::<Beginning<'_>>() };
+    let Err(errno) = become_command(command, *terminal);
+    report([REPORT_NOT_STARTED, 0, 0, errno.0.cast_unsigned()], 0);
+    exit(127)
 }
 
 /// Makes a terminal on the terminals of this place, hands its outer end out, and keeps the inner one.

@@ -130,7 +130,9 @@ fn wait_parked(mut plan: Reader<'static>, number: u64) -> Result<Never, Fault> {
 /// The command in a plan whose other parts have been done.
 fn command_of(plan: &mut Reader<'static>) -> Option<Command<'static>> {
     plan.part()?;
-    for _ in 0..3 {
+    plan.number()?;
+    plan.bytes()?;
+    for _ in 0..2 {
         plan.number()?;
     }
     for _ in 0..plan.small()? {

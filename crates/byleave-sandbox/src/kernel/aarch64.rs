@@ -19,14 +19,15 @@ pub(crate) unsafe fn syscall(nr: usize, args: [usize; 6]) -> isize {
     returned
 }
 
-/// `clone3`, after which the child runs `child(arg)` on the stack named in `clone_args`; returns in the parent alone.
+/// `clone3`, or `clone` with no flags that take further arguments, after which the child runs `child(arg)` on its own stack;
+/// returns in the parent alone.
 ///
 /// # Safety
-/// `clone_args` is a `clone_args` of `size` bytes with a stack that nothing else uses until the child has execed or ended;
+/// The two arguments are what this call takes, and name a stack that nothing else uses until the child has execed or ended;
 /// `child` is sound with `arg` in a child that may share the parent's memory.
 pub(crate) unsafe fn clone_and_run(
-    clone_args: *const u8,
-    size: usize,
+    nr: usize,
+    [first, second]: [usize; 2],
     child: extern "C" fn(*mut u8) -> !,
     arg: *mut u8,
 ) -> isize {
@@ -34,7 +35,7 @@ pub(crate) unsafe fn clone_and_run(
     // SAFETY: the child leaves this frame at once, by a call on its own stack that never returns.
     unsafe {
         asm!("svc 0", "cbnz x0, 2f", "mov x29, xzr", "mov x0, x21", "blr x20", "brk 1", "2:",
-            in("x8") number::CLONE3, inlateout("x0") clone_args as isize => returned, in("x1") size,
+            in("x8") nr, inlateout("x0") first as isize => returned, in("x1") second,
             in("x20") child, in("x21") arg, lateout("x30") _);
     }
     returned

@@ -19,14 +19,15 @@ pub(crate) unsafe fn syscall(nr: usize, args: [usize; 6]) -> isize {
     returned
 }
 
-/// `clone3`, after which the child runs `child(arg)` on the stack named in `clone_args`; returns in the parent alone.
+/// `clone3`, or `clone` with no flags that take further arguments, after which the child runs `child(arg)` on its own stack;
+/// returns in the parent alone.
 ///
 /// # Safety
-/// `clone_args` is a `clone_args` of `size` bytes with a stack that nothing else uses until the child has execed or ended;
+/// The two arguments are what this call takes, and name a stack that nothing else uses until the child has execed or ended;
 /// `child` is sound with `arg` in a child that may share the parent's memory.
 pub(crate) unsafe fn clone_and_run(
-    clone_args: *const u8,
-    size: usize,
+    nr: usize,
+    [first, second]: [usize; 2],
     child: extern "C" fn(*mut u8) -> !,
     arg: *mut u8,
 ) -> isize {
@@ -34,7 +35,7 @@ pub(crate) unsafe fn clone_and_run(
     // SAFETY: the child leaves this frame at once, by a call on its own stack that never returns.
     unsafe {
         asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "mov rdi, r13", "and rsp, -16", "call r12", "ud2", "2:",
-            inlateout("rax") number::CLONE3 as isize => returned, in("rdi") clone_args, in("rsi") size,
+            inlateout("rax") nr as isize => returned, in("rdi") first, in("rsi") second,
             in("r12") child, in("r13") arg, lateout("rcx") _, lateout("r11") _);
     }
     returned

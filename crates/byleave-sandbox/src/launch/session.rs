@@ -212,7 +212,7 @@ impl Place {
         if let Some(shared) = network {
             plan = plan.with_wiring(&shared.wiring, &confinement.files, &ThisHost)?;
         }
-        let plan = plan.for_session(parked);
+        let plan = plan.for_session(parked)?;
         let plan = if has_groups(run_as) { plan.in_group() } else { plan };
         let written = carried::sealed(c"byleave-plan", &plan.encode())?;
         let (requests, inner) = leash()?;

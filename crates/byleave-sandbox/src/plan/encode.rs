@@ -11,6 +11,7 @@ impl Plan {
         let mut bytes = Writer { bytes: Vec::with_capacity(8192) };
         bytes.number(self.part as u64);
         bytes.number(self.parked.into());
+        bytes.bytes(&self.shared_filter);
         bytes.number(self.identity.uid.into());
         bytes.number(self.identity.gid.into());
         bytes.count(self.mounts.len());

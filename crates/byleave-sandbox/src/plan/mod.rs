@@ -85,6 +85,8 @@ pub struct Plan {
     pub part: Part,
     /// In a session: how many first processes of commands wait ready.
     pub parked: u32,
+    /// In a session: what its first process takes of the system call filter, for all of its commands.
+    pub shared_filter: Vec<u8>,
     /// Who it is.
     pub identity: Identity,
     /// Whether it has a network of its own.
@@ -165,6 +167,7 @@ impl Plan {
         Ok(Self {
             part: Part::Whole,
             parked: 0,
+            shared_filter: Vec::new(),
             identity,
             network_apart,
             mounts,
@@ -189,16 +192,18 @@ impl Plan {
     }
 
     /// Of this plan, what makes the place that a session's commands run in.
-    pub(crate) fn for_session(mut self, parked: u32) -> Self {
+    pub(crate) fn for_session(mut self, parked: u32) -> Result<Self, PlanError> {
         self.part = Part::Session;
         self.parked = parked;
-        self
+        [self.shared_filter, self.filter] = filter::compile_shared(Arch::HERE)?.map(|part| part.bytes());
+        Ok(self)
     }
 
     /// Of this plan, what is left to do for a command where the place stands: the processes and terminals that it sees are its
     /// own.
     pub(crate) fn for_command(mut self) -> Self {
         self.part = Part::Command;
+        self.shared_filter.clear();
         self.mounts = mounts::of_a_command();
         self
     }

@@ -226,6 +226,7 @@ fn what_is_written_is_what_is_read() {
     let bytes = plan.encode();
     let mut reader = Reader::new(&bytes);
     assert_eq!((reader.part(), reader.number()), (Some(Part::Whole), Some(0)));
+    assert_eq!(reader.bytes(), Some(&[][..]), "no session");
     assert_eq!((reader.number(), reader.number()), (Some(1000), Some(100)));
     let count = reader.small().unwrap();
     let read: Vec<Op<&CStr>> = (0..count).map(|_| reader.op().unwrap()).collect();
