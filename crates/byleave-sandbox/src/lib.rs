@@ -28,7 +28,7 @@ pub mod limits;
 pub mod marked;
 pub mod net;
 pub mod plan;
-pub mod preset;
+mod preset;
 pub mod probe;
 mod sys;
 pub mod told;

@@ -5,7 +5,6 @@
 //! follows no symbolic link, and deletes nothing.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -117,31 +116,4 @@ fn quarantine(path: &Path) -> io::Result<Option<PathBuf>> {
         }
     }
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "there are too many of them already"))
-}
-
-pub(crate) enum Look {
-    Into,
-    Past,
-}
-
-/// Visits everything beneath a directory, with its name. What has gone meanwhile, or cannot be read, is passed over: it was the
-/// command's own, since what was there before could be read then.
-pub(crate) fn each_beneath(root: &Path, visit: &mut impl FnMut(&Path, &str) -> Look) -> io::Result<()> {
-    let mut left = vec![root.to_path_buf()];
-    while let Some(directory) = left.pop() {
-        let entries = match fs::read_dir(&directory) {
-            Ok(entries) => entries,
-            Err(error) if directory == root => return Err(error),
-            Err(_) => continue,
-        };
-        for entry in entries.flatten() {
-            let path = entry.path();
-            let look = visit(&path, &entry.file_name().to_string_lossy());
-            let directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if directory && matches!(look, Look::Into) {
-                left.push(path);
-            }
-        }
-    }
-    Ok(())
 }

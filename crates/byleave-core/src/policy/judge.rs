@@ -86,6 +86,14 @@ impl Policy {
         self.names(Verdict::Ask, effect)
     }
 
+    /// The stricter of both: a deny, or an ask.
+    pub fn guarded(&self, effect: &Effect) -> Option<Verdict> {
+        let mut scratch = Scratch::default();
+        let guards = |ready: &Ready| ready.rule.verdict != Verdict::Allow && !ready.rule.patterns.is_empty();
+        self.find(guards, effect, &mut scratch);
+        scratch.found.iter().filter_map(|no| self.ready(*no)).map(|ready| ready.rule.verdict).max()
+    }
+
     fn names(&self, verdict: Verdict, effect: &Effect) -> bool {
         let mut scratch = Scratch::default();
         let names_it = |ready: &Ready| ready.rule.verdict == verdict && !ready.rule.patterns.is_empty();

@@ -399,6 +399,9 @@ fn what_a_rule_denies_in_some_call_may_be_denied() {
     }
     assert!(policy.may_ask(&write("/w/.github/workflows/ci.yml")));
     assert!(!policy.may_ask(&write("/w/a")), "no rule covers it: that is not meant");
+    assert_eq!(policy.guarded(&write("/w/.github/workflows/ci.yml")), Some(Ask));
+    assert_eq!(policy.guarded(&write("/w/.git/config")), Some(Deny), "asked about, and denied");
+    assert_eq!(policy.guarded(&write("/w/a")), None);
     let mut of_ours = policy.reads(Deny).filter(|(place, _)| place == "/home/u/.local/state/byleave");
     assert!(of_ours.any(|(_, guard)| guard.fits(&read("/home/u/.local/state/byleave/book"))));
 }

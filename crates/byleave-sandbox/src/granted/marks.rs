@@ -92,7 +92,11 @@ impl Marker for One<'_> {
 impl Marker for Marks {
     fn hides(&self, path: &str) -> bool {
         let effect = Effect::Read { path: path.to_owned() };
-        let guarded = self.policy.may_deny(&effect) || self.asks_to_read && self.policy.may_ask(&effect);
+        let guarded = match self.policy.guarded(&effect) {
+            Some(Verdict::Deny) => true,
+            Some(_) => self.asks_to_read,
+            None => false,
+        };
         guarded && !self.holds_granted(Path::new(path))
     }
 
@@ -100,8 +104,10 @@ impl Marker for Marks {
         if self.granted.changes(Path::new(path)) {
             return false;
         }
-        let guarded = |effect: Effect| {
-            self.policy.may_deny(&effect) || self.asks_to_write && self.policy.may_ask(&effect)
+        let guarded = |effect: Effect| match self.policy.guarded(&effect) {
+            Some(Verdict::Deny) => true,
+            Some(_) => self.asks_to_write,
+            None => false,
         };
         let removed = Effect::Delete { path: path.to_owned() };
         if guarded(Effect::Write { path: something_new(Path::new(path)) })

@@ -3,8 +3,8 @@
 use core::ffi::CStr;
 
 use crate::kernel::{
-    AT_EMPTY_PATH, EINVAL, ENOENT, Errno, O_NOFOLLOW, answer, clone_and_run, close, fd_arg, fd_of, number, numbers, syscall,
-    text_arg,
+    AT_EMPTY_PATH, EINVAL, ENOENT, Errno, O_NOFOLLOW, answer, clone_and_run, close, fd_arg, fd_of, number,
+    numbers, syscall, text_arg,
 };
 use crate::wire::{Access, Depth, Missing, REQUESTED};
 

@@ -24,7 +24,9 @@ pub(super) fn index(
 
 /// For one command: its confinement with all that has to be hidden or held, and the tripwire for afterwards.
 pub(super) fn once(confinement: &Confinement) -> Result<(Confinement, Tripwire), LaunchError> {
-    let mut index = index(&confinement.files, Index::cold);
+    // Kept warm where somebody is asked: afterwards only what has changed is asked about again.
+    let make = if confinement.files.asked.is_some() { Index::new } else { Index::cold };
+    let mut index = index(&confinement.files, make);
     let confinement = with_marked(confinement, &*index.marked()?);
     Ok((confinement, Tripwire::on(&Arc::new(Mutex::new(index)))?))
 }
