@@ -6,10 +6,9 @@
 use std::fmt;
 
 use crate::confinement::{Confinement, Network};
-use crate::guarantee::{Given, Guarantee, Unenforceable};
-use crate::launch::{self, Bwrap, LaunchError, Outcome, RunAs, Running, Unserved};
+use crate::guarantee::{Given, Guarantee};
+use crate::launch::{self, Bwrap, LaunchError, RunAs, Running, Unserved};
 use crate::plan::Command;
-use crate::probe::Probe;
 
 /// The version of Landlock that keeps signals and abstract sockets within.
 const SCOPES_SINCE: u32 = 6;
@@ -121,44 +120,6 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
         | Guarantee::EnvironmentClean
         | Guarantee::TreeKilled => Given::Fully,
     }
-}
-
-impl Probe {
-    /// The highest rung that gives all that this confinement asks for. Otherwise what the highest one that stands lacks.
-    pub fn choose(&self, confinement: &Confinement) -> Result<Rung, LaunchError> {
-        let mut lacking: Option<Unenforceable> = None;
-        for rung in self.standing() {
-            match confinement.held_against(|guarantee| rung.given(self.landlock, confinement, guarantee)) {
-                Ok(()) => return Ok(rung),
-                Err(lacks) => lacking = lacking.or(Some(lacks)),
-            }
-        }
-        Err(lacking.map_or_else(|| self.nothing(), LaunchError::Unenforceable))
-    }
-
-    fn nothing(&self) -> LaunchError {
-        let obstacles = self.rungs.iter().filter_map(|tried| {
-            let obstacle = tried.took.as_ref().err()?;
-            Some(format!("{}: {}", tried.rung, obstacle.why))
-        });
-        LaunchError::NoRung { obstacles: obstacles.collect::<Vec<_>>().join("; ") }
-    }
-}
-
-/// Runs a command to its end on the highest rung that gives all that was asked for.
-pub fn run(probe: &Probe, confinement: &Confinement, command: &Command) -> Result<Outcome, LaunchError> {
-    start(probe, confinement, command, RunAs::Caller)?.1.finish()
-}
-
-/// Starts a command on the highest rung that gives all that was asked for; which one it is.
-pub fn start(
-    probe: &Probe,
-    confinement: &Confinement,
-    command: &Command,
-    run_as: RunAs,
-) -> Result<(Rung, Running), LaunchError> {
-    let rung = probe.choose(confinement)?;
-    Ok((rung, start_on(rung, confinement, command, run_as)?))
 }
 
 /// Starts a command on this rung, if it gives all that was asked for.

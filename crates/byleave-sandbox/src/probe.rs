@@ -13,7 +13,7 @@ use std::time::Duration;
 pub use surroundings::{Container, Failed, Surroundings, Wsl, remedies};
 
 use crate::confinement::{Confinement, Files, Network, Readable};
-use crate::guarantee::{Given, Guarantee};
+use crate::guarantee::{Given, Guarantee, Unenforceable};
 use crate::ladder::{self, Rung};
 use crate::launch::{LaunchError, Outcome, RunAs, Scratch, Status, identity};
 use crate::limits::Limits;
@@ -69,6 +69,31 @@ impl Probe {
     /// The rungs that stand, the strongest first.
     pub fn standing(&self) -> impl Iterator<Item = Rung> {
         self.rungs.iter().filter(|tried| tried.took.is_ok()).map(|tried| tried.rung)
+    }
+
+    /// The highest rung that gives all that this confinement asks for. Otherwise what the highest one that stands lacks.
+    pub fn choose(&self, confinement: &Confinement) -> Result<Rung, LaunchError> {
+        let mut lacking: Option<Unenforceable> = None;
+        for rung in self.standing() {
+            match confinement.held_against(|guarantee| rung.given(self.landlock, confinement, guarantee)) {
+                Ok(()) => return Ok(rung),
+                Err(lacks) => lacking = lacking.or(Some(lacks)),
+            }
+        }
+        Err(lacking.map_or_else(|| self.nothing(), LaunchError::Unenforceable))
+    }
+
+    fn nothing(&self) -> LaunchError {
+        let obstacles = self.rungs.iter().filter_map(|tried| {
+            let obstacle = tried.took.as_ref().err()?;
+            Some(format!("{}: {}", tried.rung, obstacle.why))
+        });
+        LaunchError::NoRung { obstacles: obstacles.collect::<Vec<_>>().join("; ") }
+    }
+
+    /// Runs a command to its end on the highest rung that gives all that was asked for.
+    pub fn run(&self, confinement: &Confinement, command: &Command) -> Result<Outcome, LaunchError> {
+        ladder::start_on(self.choose(confinement)?, confinement, command, RunAs::Caller)?.finish()
     }
 }
 

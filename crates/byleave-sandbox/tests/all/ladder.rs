@@ -187,7 +187,7 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
     assert!(refused.contains("`network-confined`") && !refused.contains("writes"), "{refused}");
     asked.network = Network::Off;
     fall(&mut probe, 1);
-    let refused = ladder::run(&probe, &asked, &bash("true")).unwrap_err();
+    let refused = probe.run(&asked, &bash("true")).unwrap_err();
     let LaunchError::Unenforceable(lacking) = &refused else { panic!("{refused}") };
     let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
     let expected = [
@@ -199,9 +199,9 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
     ];
     assert_eq!(names, expected);
     asked.waived.extend(lacking.missing.iter().map(|(guarantee, _)| *guarantee));
-    assert_eq!(ladder::run(&probe, &asked, &bash("exit 3")).unwrap().status, Status::Exited(3));
+    assert_eq!(probe.run(&asked, &bash("exit 3")).unwrap().status, Status::Exited(3));
     fall(&mut probe, 2);
-    let refused = ladder::run(&probe, &asked, &bash("true")).unwrap_err();
+    let refused = probe.run(&asked, &bash("true")).unwrap_err();
     assert!(
         matches!(refused, LaunchError::NoRung { .. }) && refused.to_string().contains("not today"),
         "{refused}"
