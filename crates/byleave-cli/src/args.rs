@@ -7,6 +7,7 @@ use byleave::core::call::Mode;
 use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::policy::Layer;
 use byleave::forms::Form;
+use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
@@ -179,7 +180,7 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "NAME")]
     pub(crate) env: Vec<String>,
     /// A guarantee that it runs without; stands in the book
-    #[arg(long, value_name = "GUARANTEE", value_parser = crate::command::guarantee)]
+    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee)]
     pub(crate) waive: Vec<String>,
     /// Why it runs without, for the book
     #[arg(long, value_name = "TEXT", requires = "waive")]
@@ -190,6 +191,12 @@ pub(crate) struct Exec {
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// The guarantee of a name that was typed.
+fn guarantee(name: &str) -> Result<String, String> {
+    let all = || Guarantee::ALL.map(Guarantee::name).join(", ");
+    Guarantee::named(name).map(|found| found.name().to_owned()).ok_or_else(|| format!("there are: {}", all()))
 }
 
 /// What a confined command is for.

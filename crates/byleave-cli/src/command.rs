@@ -15,8 +15,6 @@ mod tools;
 
 use anyhow::Result;
 
-pub(crate) use self::sandbox::guarantee;
-
 use crate::args::Command;
 use crate::options::Options;
 use crate::screen::Screen;

@@ -19,7 +19,6 @@ use byleave::core::ruling::Verdict;
 use byleave::settings::Settings;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::granted::{self, Keeper, Place};
-use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::{self, Rung};
 use byleave_sandbox::launch::{LaunchError, Outcome, RunAs, Running, Uplink, start_through};
 use byleave_sandbox::net::policy::Door;
@@ -186,10 +185,4 @@ fn not_run(error: &LaunchError) -> Complaint {
         _ => "`byleave doctor` says what this machine can do".to_owned(),
     };
     Complaint::not_run(one_line(&format!("it was not run: {error}"))).hint(hint)
-}
-
-/// The guarantee of a name that was typed.
-pub(crate) fn guarantee(name: &str) -> Result<String, String> {
-    let all = || Guarantee::ALL.map(Guarantee::name).join(", ");
-    Guarantee::named(name).map(|found| found.name().to_owned()).ok_or_else(|| format!("there are: {}", all()))
 }

@@ -6,6 +6,7 @@
 mod alone;
 mod bwrap;
 mod carried;
+mod error;
 mod inside;
 mod looked;
 mod oci;
@@ -28,6 +29,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 pub(crate) use alone::{Scratch, start as start_alone};
 pub use bwrap::Bwrap;
+pub use error::LaunchError;
 pub use inside::Inside;
 pub use oci::Oci;
 pub use session::Session;
@@ -36,15 +38,15 @@ pub use uplink::{Reached, Unserved, Uplink};
 
 use crate::cgroup::{self, Account, Group};
 use crate::confinement::Confinement;
-use crate::guarantee::{Given, Guarantee, Unenforceable};
+use crate::guarantee::{Given, Guarantee};
 use crate::limits::{Limit, Limits};
-use crate::marked::MarkFault;
 use crate::net::doors::Doors;
 use crate::net::policy::Door;
-use crate::plan::{Command, Host, Identity, Kind, Plan, PlanError};
+use crate::plan::{Command, Host, Identity, Kind, Plan};
 use crate::sys::{self, Stage};
-use crate::tripwire::{Planted, TripFault, Tripwire};
+use crate::tripwire::{Planted, Tripwire};
 use crate::wire::REPORT_TERMINAL;
+use error::ours;
 use inside::Heard;
 use streams::Streams;
 use uplink::Joined;
@@ -91,97 +93,6 @@ pub struct Outcome {
     pub cpu: Duration,
     /// What it wanted of a network that is served.
     pub network: Reached,
-}
-
-/// Why a command was not run, or not to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    /// The launcher is root, and was not told whom to run the command as.
-    #[error(
-        "cannot confine a command as root: what is root outside is root for the kernel's own files; run as another user"
-    )]
-    Root,
-    /// A guarantee cannot be given.
-    #[error(transparent)]
-    Unenforceable(#[from] Unenforceable),
-    /// There is no plan.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// What has to be hidden is not known.
-    #[error(transparent)]
-    Marked(#[from] MarkFault),
-    /// What was planted is not known, or still in action.
-    #[error(transparent)]
-    Tripwire(#[from] TripFault),
-    /// The kernel gives no namespaces.
-    #[error(
-        "cannot make a sandbox: {0}; unprivileged user namespaces may be switched off, `byleave doctor` says how to get them"
-    )]
-    Namespaces(#[source] io::Error),
-    /// The child could not become the first process inside.
-    #[error("cannot start the sandbox: {doing}: {error}")]
-    Child {
-        /// What it was doing.
-        doing: &'static str,
-        /// The kernel's answer.
-        #[source]
-        error: io::Error,
-    },
-    /// The first process inside could not build the place.
-    #[error("cannot build the sandbox: {inside}: {error}")]
-    Inside {
-        /// What it was doing.
-        inside: Inside,
-        /// The kernel's answer.
-        #[source]
-        error: io::Error,
-    },
-    /// Nobody serves its network.
-    #[error("cannot start the command: its network is not served: {0}")]
-    Unserved(#[from] Unserved),
-    /// The terminal did not come out of the sandbox.
-    #[error("cannot start the command: its terminal did not come out of the sandbox")]
-    NoTerminal,
-    /// The system's bwrap could not make the place.
-    #[error("cannot build the sandbox with bwrap: {said}")]
-    Bwrap {
-        /// What it said.
-        said: String,
-    },
-    /// The container engine could not run the command.
-    #[error("cannot run the command in a container: {said}")]
-    Oci {
-        /// What it said.
-        said: String,
-    },
-    /// The kernel has no Landlock, which this rung stands on.
-    #[error("cannot confine the command by Landlock: this kernel has none")]
-    NoLandlock,
-    /// No rung of the ladder stands here.
-    #[error("cannot confine a command on this machine ({obstacles}); `byleave doctor` says what would help")]
-    NoRung {
-        /// Why not, rung by rung.
-        obstacles: String,
-    },
-    /// A session does not answer.
-    #[error("cannot start the command: its session does not answer; open another")]
-    Silent,
-    /// What the first process inside reports makes no sense.
-    #[error("cannot tell how the command ended: the sandbox's report is garbled")]
-    Garbled,
-    /// A pipe, a file in memory or a thread of ours.
-    #[error("cannot run the sandbox: {doing}: {error}")]
-    Ours {
-        /// What we were doing.
-        doing: &'static str,
-        /// The kernel's answer.
-        #[source]
-        error: io::Error,
-    },
-}
-
-fn ours<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> LaunchError {
-    move |error| LaunchError::Ours { doing, error: error.into() }
 }
 
 /// Who runs the command.
