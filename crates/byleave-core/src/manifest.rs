@@ -120,6 +120,13 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// A tool that runs shell commands, and says of itself that it is not sensitive: what it does is judged by its effects.
+    pub fn of_commands(name: impl Into<String>) -> Self {
+        let schema = serde_json::json!({ "type": "object" });
+        let manifest = Self::new(name, "Runs a shell command.", schema);
+        Self { permission_class: Class::Bash, sensitive: Some(false), ..manifest }
+    }
+
     /// A manifest with nothing declared beyond the name, the description and the schema.
     pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Self {
         Self {

@@ -80,8 +80,8 @@ fn as_somebody_else() {
          is of two threads on one session each. Looking again is compared with looking for the first time.\n\
          \n\
          What limits it: every command has namespaces of processes, mounts and interprocess communication of its own and a `/proc`,\n\
-         which the kernel makes and undoes under locks that all processors share; so two threads gain less than twice. Alone, the\n\
-         network namespace is a third of it, and every mask is a mount. What would lift it: one namespace of interprocess\n\
+         which the kernel makes and undoes under locks that all processors share; so two threads gain less than twice. Alone, a\n\
+         network namespace is made as well, and every mask is a mount. What would lift it: one namespace of interprocess\n\
          communication for a session, which would let a command leave something behind for the next, so we do not.\n",
     );
     page::write("launch", &table);

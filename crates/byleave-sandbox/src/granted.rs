@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! plan (permitted) ─┐                 ┌─ files: what can be written, read, not seen, not changed
-//! rules in force  ──┼─▶ Granted::new ─┼─ network: none, or through the proxy by name
+//! rules in force  ──┼─▶ confinement  ─┼─ network: none, or through the proxy by name
 //! this machine    ──┘                 └─ waived: what the plan says is unconfined
 //! ```
 //!

@@ -12,7 +12,27 @@ mod arch;
 #[path = "kernel/x86_64.rs"]
 mod arch;
 
-pub(crate) use arch::{O_NOFOLLOW, clone_and_run, number, syscall};
+pub(crate) use arch::{O_NOFOLLOW, clone_and_run, syscall};
+
+/// The numbers of system calls.
+pub(crate) mod number {
+    pub(crate) use super::arch::number::*;
+
+    // From 424 on, every architecture has the same.
+    pub(crate) const OPEN_TREE: usize = 428;
+    pub(crate) const MOVE_MOUNT: usize = 429;
+    pub(crate) const FSOPEN: usize = 430;
+    pub(crate) const FSCONFIG: usize = 431;
+    pub(crate) const FSMOUNT: usize = 432;
+    pub(crate) const PIDFD_OPEN: usize = 434;
+    pub(crate) const CLONE3: usize = 435;
+    pub(crate) const CLOSE_RANGE: usize = 436;
+    pub(crate) const OPENAT2: usize = 437;
+    pub(crate) const MOUNT_SETATTR: usize = 442;
+    pub(crate) const LANDLOCK_CREATE_RULESET: usize = 444;
+    pub(crate) const LANDLOCK_ADD_RULE: usize = 445;
+    pub(crate) const LANDLOCK_RESTRICT_SELF: usize = 446;
+}
 
 /// What the kernel answered when it refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,6 +83,21 @@ impl Probe {
         Err(lacking.map_or_else(|| self.nothing(), LaunchError::Unenforceable))
     }
 
+    /// The same as climbing every rung and choosing, but for climbing those beneath the one that is chosen.
+    pub fn first(confinement: &Confinement, run_as: RunAs) -> Result<Rung, LaunchError> {
+        identity(run_as)?;
+        let landlock = sys::landlock_version();
+        let gives = |rung: &Rung| {
+            confinement.held_against(|guarantee| rung.given(landlock, confinement, guarantee)).is_ok()
+        };
+        let stands =
+            |rung: &Rung| attempt(*rung, run_as).is_ok_and(|outcome| outcome.status == Status::Exited(0));
+        match Rung::ALL.into_iter().filter(gives).find(stands) {
+            Some(rung) => Ok(rung),
+            None => Self::here(run_as).choose(confinement),
+        }
+    }
+
     fn nothing(&self) -> LaunchError {
         let obstacles = self.rungs.iter().filter_map(|tried| {
             let obstacle = tried.took.as_ref().err()?;

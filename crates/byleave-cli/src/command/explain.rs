@@ -10,7 +10,7 @@ mod words;
 
 use anyhow::Result;
 use byleave::core::id::{AgentId, SessionId};
-use byleave::core::manifest::{Class, Manifest};
+use byleave::core::manifest::Manifest;
 use byleave::core::policy::{Policy, Request};
 use byleave::plan;
 use byleave::policy_files::USER;
@@ -84,12 +84,7 @@ fn policy(typed: &args::Explain, options: &Options) -> Result<Policy> {
 /// The tool and the arguments that are asked about; a command is that of any tool of the class `bash`.
 fn subject(typed: &args::Explain) -> Result<(Manifest, Value)> {
     match (&typed.command, &typed.tool) {
-        (Some(command), _) => {
-            let mut manifest = Manifest::new("bash", "Runs a shell command.", json!({"type": "object"}));
-            manifest.permission_class = Class::Bash;
-            manifest.sensitive = Some(false);
-            Ok((manifest, json!({ "command": command })))
-        }
+        (Some(command), _) => Ok((Manifest::of_commands("bash"), json!({ "command": command }))),
         (None, Some(tool)) => {
             let catalog = tools::catalog()?;
             let entry = catalog.get(tool)?;

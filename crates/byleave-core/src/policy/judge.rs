@@ -77,28 +77,26 @@ impl Policy {
 
     /// Whether some rule denies the effect, in whatever call: what a sandbox must make impossible.
     pub fn may_deny(&self, effect: &Effect) -> bool {
-        self.names(Verdict::Deny, effect)
+        self.guarded(effect) == Some(Verdict::Deny)
     }
 
     /// Whether some rule asks about the effect, in whatever call: what a sandbox must make impossible until a person has
     /// said yes to that very effect. What is asked about because no rule covers it is not meant.
     pub fn may_ask(&self, effect: &Effect) -> bool {
-        self.names(Verdict::Ask, effect)
+        self.guards(effect).contains(&Verdict::Ask)
     }
 
     /// The stricter of both: a deny, or an ask.
     pub fn guarded(&self, effect: &Effect) -> Option<Verdict> {
+        self.guards(effect).into_iter().max()
+    }
+
+    /// The verdicts, but for allows, of rules that are about the effect by a pattern.
+    fn guards(&self, effect: &Effect) -> Vec<Verdict> {
         let mut scratch = Scratch::default();
         let guards = |ready: &Ready| ready.rule.verdict != Verdict::Allow && !ready.rule.patterns.is_empty();
         self.find(guards, effect, &mut scratch);
-        scratch.found.iter().filter_map(|no| self.ready(*no)).map(|ready| ready.rule.verdict).max()
-    }
-
-    fn names(&self, verdict: Verdict, effect: &Effect) -> bool {
-        let mut scratch = Scratch::default();
-        let names_it = |ready: &Ready| ready.rule.verdict == verdict && !ready.rule.patterns.is_empty();
-        self.find(names_it, effect, &mut scratch);
-        !scratch.found.is_empty()
+        scratch.found.iter().filter_map(|no| self.ready(*no)).map(|ready| ready.rule.verdict).collect()
     }
 
     /// What rules of this verdict say of reading, each with the deepest path that holds all of it, where it says so.

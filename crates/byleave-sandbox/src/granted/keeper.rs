@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::{AgentId, SessionId};
-use byleave_core::manifest::{Class, Manifest};
+use byleave_core::manifest::Manifest;
 use byleave_core::pattern::Pattern;
 use byleave_core::policy::{Layer, Policy, Request};
 use byleave_core::ruling::Verdict;
@@ -30,12 +30,7 @@ impl Keeper {
             _ => None,
         });
         let granted = granted.collect();
-        let manifest = Manifest {
-            permission_class: Class::Bash,
-            sensitive: Some(false),
-            ..Manifest::new("command", "", serde_json::json!({}))
-        };
-        Self { policy, granted, manifest, session, agent }
+        Self { policy, granted, manifest: Manifest::of_commands("command"), session, agent }
     }
 
     /// Whether somebody wrote a rule that allows a host. What comes with us allows none that a command needs.

@@ -5,12 +5,12 @@
 //! it may kill is killing what the command started, and nobody else.
 
 use super::{
-    Command, EXIT_FAULT, Fault, GARBLED, LEASH, Never, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL,
-    PR_CAPBSET_DROP, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECUREBITS, SECUREBITS, at, become_command,
-    harden, report, run_fault, start, sys,
+    Command, Fault, GARBLED, Never, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAPBSET_DROP,
+    PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECUREBITS, SECUREBITS, at, attend, become_command, harden,
+    report, run_fault, start, sys,
 };
-use crate::kernel::{EINVAL, Errno, close_from, drop_capabilities, dup3, exit, prctl, signals_blocked};
-use crate::wire::{REPORT_ENDED, REPORT_NOT_STARTED, REPORT_READY, REQUESTED, Reader, Step};
+use crate::kernel::{EINVAL, Errno, close_from, drop_capabilities, exit, prctl, signals_blocked};
+use crate::wire::{REPORT_NOT_STARTED, REPORT_READY, REQUESTED, Reader, Step};
 
 const EPERM: Errno = Errno(1);
 const PR_SET_CHILD_SUBREAPER: usize = 36;
@@ -47,27 +47,7 @@ pub(super) fn alone(plan: &mut Reader<'_>, command: &Command<'_>) -> Result<Neve
         exit(127);
     }
     prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(Step::Dumpable))?;
-    let null = sys::null().map_err(&fault)?;
-    for standard in 0..3 {
-        dup3(null, standard, 0).map_err(&fault)?;
-    }
-    let mut micros = 0u64;
-    loop {
-        while let Some((pid, status, used)) = sys::reap() {
-            micros = micros.saturating_add(used);
-            if pid == started {
-                end_all(apart);
-                report([REPORT_ENDED, 0, 0, status.cast_unsigned()], micros);
-                exit(0);
-            }
-        }
-        // The launcher never writes: whatever happens on the leash is its end.
-        if sys::wait_for_either(children, LEASH).map_err(&fault)? {
-            end_all(apart);
-            exit(EXIT_FAULT);
-        }
-        sys::drain(children);
-    }
+    attend(started, None, children, || end_all(apart))
 }
 
 /// Goes behind a lock that keeps signals within, if this kernel has it; whether it has.

@@ -298,12 +298,13 @@ fn start(command: &Command<'_>, mounts: i32) -> Result<Never, Fault> {
     // SAFETY: this function never returns once there is a child, and from here on only the child uses the stack and what it is
     // told; the plan, which both read, is never written.
     let started = unsafe { sys::fork_in_memory(&mut stack, begin_command, (&raw mut beginning).cast()) };
-    let Err(fault) = attend(started.map_err(&fault)?, terminal, children);
+    // The namespace ends with us, and with it everything in it.
+    let Err(fault) = attend(started.map_err(&fault)?, terminal, children, || ());
     run_fault(&fault)
 }
 
-/// Waits for the command, and ends with it.
-fn attend(started: usize, terminal: Option<i32>, children: i32) -> Result<Never, Fault> {
+/// Waits for the command, and ends with it, or with the launcher; before that, what it started is ended by this.
+fn attend(started: usize, terminal: Option<i32>, children: i32, end_all: impl Fn()) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     if let Some(terminal) = terminal {
         close(terminal).map_err(&fault)?;
@@ -318,12 +319,14 @@ fn attend(started: usize, terminal: Option<i32>, children: i32) -> Result<Never,
         while let Some((pid, status, used)) = sys::reap() {
             micros = micros.saturating_add(used);
             if pid == started {
+                end_all();
                 report([REPORT_ENDED, 0, 0, status.cast_unsigned()], micros);
                 exit(0);
             }
         }
         // The launcher never writes: whatever happens on the leash is its end.
         if sys::wait_for_either(children, LEASH).map_err(&fault)? {
+            end_all();
             exit(EXIT_FAULT);
         }
         sys::drain(children);

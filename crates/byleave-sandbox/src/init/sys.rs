@@ -298,6 +298,14 @@ struct Message {
     flags: usize,
 }
 
+impl Message {
+    /// Of one part, with this many bytes of control at this address.
+    fn of(part: &Part, control: usize, control_length: usize) -> Self {
+        let parts = (&raw const *part) as usize;
+        Self { name: 0, name_length: 0, parts, part_count: 1, control, control_length, flags: 0 }
+    }
+}
+
 /// One part of a message.
 #[repr(C)]
 struct Part {
@@ -321,15 +329,7 @@ pub(super) fn receive(socket: i32) -> Option<Received> {
     const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
     let (mut number, mut control) = (0u64, [0u64; 8]);
     let part = Part { at: (&raw mut number) as usize, length: size_of::<u64>() };
-    let mut message = Message {
-        name: 0,
-        name_length: 0,
-        parts: (&raw const part) as usize,
-        part_count: 1,
-        control: control.as_mut_ptr() as usize,
-        control_length: size_of_val(&control),
-        flags: 0,
-    };
+    let mut message = Message::of(&part, control.as_mut_ptr() as usize, size_of_val(&control));
     let at = (&raw mut message) as usize;
     if ask!(number::RECVMSG, [fd_arg(socket), at, MSG_CMSG_CLOEXEC, 0, 0, 0]) != Ok(size_of::<u64>()) {
         return None;
@@ -354,15 +354,7 @@ pub(super) fn tell_with(socket: i32, bytes: &[u8], descriptor: i32) {
     const MSG_NOSIGNAL: usize = 0x4000;
     let part = Part { at: bytes.as_ptr() as usize, length: bytes.len() };
     let control = [(CONTROL_HEADER + 4) as u64, SOL_SOCKET_SCM_RIGHTS, u64::from(descriptor.cast_unsigned())];
-    let message = Message {
-        name: 0,
-        name_length: 0,
-        parts: (&raw const part) as usize,
-        part_count: 1,
-        control: control.as_ptr() as usize,
-        control_length: size_of_val(&control),
-        flags: 0,
-    };
+    let message = Message::of(&part, control.as_ptr() as usize, size_of_val(&control));
     let args = [fd_arg(socket), (&raw const message) as usize, MSG_NOSIGNAL, 0, 0, 0];
     // SAFETY: a live message whose one part and control bytes are live as well.
     unsafe { syscall(number::SENDMSG, args) };

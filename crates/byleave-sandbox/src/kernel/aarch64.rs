@@ -1,4 +1,4 @@
-//! aarch64: the instruction, the numbers, and the flags that differ between architectures. Written, not run here.
+//! aarch64: the instruction, the numbers, and the flags that differ between architectures. Compiled, not run here.
 
 use core::arch::asm;
 
@@ -41,6 +41,7 @@ pub(crate) unsafe fn clone_and_run(
     returned
 }
 
+/// Numbers from before they became the same everywhere.
 pub(crate) mod number {
     pub(crate) const READ: usize = 63;
     pub(crate) const WRITE: usize = 64;
@@ -77,21 +78,8 @@ pub(crate) mod number {
     pub(crate) const SYMLINKAT: usize = 36;
     pub(crate) const PPOLL: usize = 73;
     pub(crate) const SIGNALFD4: usize = 74;
-    pub(crate) const PIDFD_OPEN: usize = 434;
     pub(crate) const DUP3: usize = 24;
     pub(crate) const PRLIMIT64: usize = 261;
     pub(crate) const SECCOMP: usize = 277;
     pub(crate) const EXECVEAT: usize = 281;
-    pub(crate) const OPEN_TREE: usize = 428;
-    pub(crate) const MOVE_MOUNT: usize = 429;
-    pub(crate) const FSOPEN: usize = 430;
-    pub(crate) const FSCONFIG: usize = 431;
-    pub(crate) const FSMOUNT: usize = 432;
-    pub(crate) const CLONE3: usize = 435;
-    pub(crate) const CLOSE_RANGE: usize = 436;
-    pub(crate) const OPENAT2: usize = 437;
-    pub(crate) const MOUNT_SETATTR: usize = 442;
-    pub(crate) const LANDLOCK_CREATE_RULESET: usize = 444;
-    pub(crate) const LANDLOCK_ADD_RULE: usize = 445;
-    pub(crate) const LANDLOCK_RESTRICT_SELF: usize = 446;
 }

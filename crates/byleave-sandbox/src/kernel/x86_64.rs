@@ -41,6 +41,7 @@ pub(crate) unsafe fn clone_and_run(
     returned
 }
 
+/// Numbers from before they became the same everywhere.
 pub(crate) mod number {
     pub(crate) const READ: usize = 0;
     pub(crate) const WRITE: usize = 1;
@@ -77,21 +78,8 @@ pub(crate) mod number {
     pub(crate) const SYMLINKAT: usize = 266;
     pub(crate) const PPOLL: usize = 271;
     pub(crate) const SIGNALFD4: usize = 289;
-    pub(crate) const PIDFD_OPEN: usize = 434;
     pub(crate) const DUP3: usize = 292;
     pub(crate) const PRLIMIT64: usize = 302;
     pub(crate) const SECCOMP: usize = 317;
     pub(crate) const EXECVEAT: usize = 322;
-    pub(crate) const OPEN_TREE: usize = 428;
-    pub(crate) const MOVE_MOUNT: usize = 429;
-    pub(crate) const FSOPEN: usize = 430;
-    pub(crate) const FSCONFIG: usize = 431;
-    pub(crate) const FSMOUNT: usize = 432;
-    pub(crate) const CLONE3: usize = 435;
-    pub(crate) const CLOSE_RANGE: usize = 436;
-    pub(crate) const OPENAT2: usize = 437;
-    pub(crate) const MOUNT_SETATTR: usize = 442;
-    pub(crate) const LANDLOCK_CREATE_RULESET: usize = 444;
-    pub(crate) const LANDLOCK_ADD_RULE: usize = 445;
-    pub(crate) const LANDLOCK_RESTRICT_SELF: usize = 446;
 }

@@ -26,7 +26,7 @@ use byleave_sandbox::probe::Probe;
 
 use crate::net::world::{Keeper, door};
 use crate::scores::{CASES, NOT_ALWAYS_BY_BWRAP, NOT_BY_BWRAP, NOT_BY_LANDLOCK};
-use crate::user::UID;
+use crate::user::{UID, passes};
 
 const HOME: &str = "/home/sbxuser";
 const ROLE: &str = "BYLEAVE_TEST_ROLE";
@@ -346,11 +346,7 @@ fn on_a_machine(test: &str, rest: impl FnOnce()) {
     ]);
     unshare.arg(std::env::current_exe().unwrap());
     unshare.args(["--exact", test, "--nocapture", "--include-ignored", "--test-threads=1"]);
-    unshare.env(ROLE, "machine");
-    let ended = unshare.output().unwrap();
-    let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
-    println!("{told}");
-    assert!(ended.status.success() && told.contains("1 passed"), "{test}: {told}");
+    passes(unshare.env(ROLE, "machine"), test);
 }
 
 /// The fixture, and those whom nothing may happen to.

@@ -14,7 +14,7 @@ use byleave_sandbox::plan::{Command, Identity, Terminal};
 use crate::launch::{bash, confinement, text};
 use crate::net::world::{Keeper, Server, door};
 use crate::online::runtime;
-use crate::user::{UID, unprivileged};
+use crate::user::{UID, passes, unprivileged};
 
 fn finished(session: &Session, script: &str) -> Outcome {
     session.start(&bash(script)).unwrap().finish().unwrap_or_else(|error| panic!("{error}"))
@@ -309,10 +309,7 @@ fn apart(test: &str, rest: impl FnOnce()) {
     // By its process: where it lies may be covered by then.
     unshare.arg(format!("/proc/{}/exe", std::process::id()));
     unshare.args(["--exact", test, "--include-ignored", "--nocapture"]);
-    let ended = unshare.env(APART, "1").env("TMPDIR", "/tmp").output().unwrap();
-    let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
-    println!("{told}");
-    assert!(ended.status.success() && told.contains("1 passed"), "{told}");
+    passes(unshare.env(APART, "1").env("TMPDIR", "/tmp"), test);
 }
 
 // req: E2
