@@ -106,10 +106,7 @@ pub enum Given {
 
 /// Why a command cannot be confined as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "cannot confine the command: {}; `byleave doctor` says what would help, and `--waive NAME` does without one",
-    told(missing)
-)]
+#[error("cannot confine the command: {}", told(missing))]
 pub struct Unenforceable {
     /// What cannot be given, and why; never empty.
     pub missing: Vec<(Guarantee, String)>,

@@ -5,7 +5,6 @@
 
 mod carry;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, SessionId};
-use byleave::core::manifest::{Class, Manifest};
+use byleave::core::manifest::Manifest;
 use byleave::core::policy::{Policy, Request};
 use byleave::core::ruling::Verdict;
 use byleave::settings::Settings;
@@ -88,7 +87,11 @@ fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
         effects.push(Effect::Write { path: at(path)? });
     }
     for path in &typed.read {
-        effects.push(Effect::Read { path: at(path)? });
+        let path = at(path)?;
+        if !Path::new(&path).exists() {
+            return Err(Complaint::new(format!("there is no `{path}` to be read")).into());
+        }
+        effects.push(Effect::Read { path });
     }
     for host in &typed.reach {
         let (host, port) = match host.rsplit_once(':') {
@@ -109,11 +112,7 @@ fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
 
 /// Why a rule denies it, if one does. What a rule asks about has been answered by typing it.
 fn denied(policy: &Policy, plan: &Plan, session: &SessionId, agent: &AgentId) -> Option<String> {
-    let manifest = Manifest {
-        permission_class: Class::Bash,
-        sensitive: Some(false),
-        ..Manifest::new("sandbox", "Runs a command confined.", json!({}))
-    };
+    let manifest = Manifest::of_commands("sandbox");
     let ruling = policy.rule(&Request::plain(&manifest, plan, session, agent));
     let why = || ruling.reasons.first().map_or("no reason is given", |reason| reason.why.as_str()).to_owned();
     (ruling.verdict == Verdict::Deny).then(why)
@@ -134,9 +133,10 @@ fn confinement(
         read_only: typed.profile == Profile::Look,
     };
     let mut confinement = granted::confinement(plan, policy, &place)?;
-    let passed: BTreeMap<String, String> =
-        typed.env.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
-    confinement.environment.extend(passed);
+    for name in &typed.env {
+        let unset = |_| Complaint::new(format!("the variable `{name}` is not set here"));
+        confinement.environment.insert(name.clone(), std::env::var(name).map_err(unset)?);
+    }
     if typed.profile == Profile::Agent {
         (confinement.limits.wall, confinement.limits.cpu) = (NO_END, NO_END);
         confinement.limits.memory = confinement.limits.memory.saturating_mul(4);
@@ -164,7 +164,7 @@ fn started(
 ) -> Result<Running, LaunchError> {
     let rung = match on {
         Some(rung) => rung,
-        None => Probe::here(RunAs::Caller).choose(confinement)?,
+        None => Probe::first(confinement, RunAs::Caller)?,
     };
     if rung == Rung::Native && confinement.network == Network::Proxied {
         let door = Door::new(Arc::new(keeper));
@@ -174,15 +174,12 @@ fn started(
 }
 
 fn not_run(error: &LaunchError) -> Complaint {
-    let hint = match error {
-        LaunchError::Unenforceable(lacking) => {
-            let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
-            format!(
-                "`byleave doctor` says how to get it; `--waive {}` does without, and stands in the book",
-                names.join(" --waive ")
-            )
-        }
-        _ => "`byleave doctor` says what this machine can do".to_owned(),
-    };
-    Complaint::not_run(one_line(&format!("it was not run: {error}"))).hint(hint)
+    let complaint = Complaint::not_run(one_line(&format!("it was not run: {error}")));
+    // The others say themselves what to do.
+    let LaunchError::Unenforceable(lacking) = error else { return complaint };
+    let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
+    complaint.hint(format!(
+        "`byleave doctor` says how to get it; `--waive {}` does without, and stands in the book",
+        names.join(" --waive ")
+    ))
 }

@@ -111,6 +111,12 @@ fn what_cannot_be_given_refuses_and_what_is_waived_stands_in_the_book() {
     let (code, _, err) = said(&desk.exec(&["--waive", "everything"], "touch made", ""));
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("there are: writes-confined"), "{err}");
+    // What would be left out in silence is said.
+    for (option, value, wanted) in [("--read", "nowhere", "to be read"), ("--env", "NOPE", "not set here")] {
+        let (code, _, err) = said(&desk.exec(&[option, value], "touch made", ""));
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains(value) && err.contains(wanted), "{err}");
+    }
     assert!(!desk.world.workspace().join("made").exists());
     let why = ["--waive", "memory-limited", "--waive", "tmp-limited", "--why", "a small machine"];
     let (code, _, err) = said(&desk.exec(&why, "touch made", ""));
