@@ -8,6 +8,7 @@ pub mod admit;
 pub mod call;
 pub mod chain;
 pub mod challenge;
+pub mod change;
 pub mod digest;
 pub mod effect;
 pub mod entry;
