@@ -121,7 +121,9 @@ fn admit(record: &Record, entry: &Entry) -> Result<(), Misplaced> {
     let fact = &entry.fact;
     match (&next, fact) {
         (Next::Do(task), _) if answers(record, task, entry)? => Ok(()),
-        (Next::Wait(question), Fact::Answered(answered)) => admit_answer(question, answered, entry.at),
+        (Next::Wait(question), Fact::Answered(answered)) => {
+            admit_answer(record, question, answered, entry.at)
+        }
         (Next::Wait(question), Fact::Expired { question: id }) => {
             if *id != question.id || entry.at < question.expires_at {
                 Err(Misplaced::OtherQuestion)
@@ -164,8 +166,15 @@ fn answers(record: &Record, task: &Task, entry: &Entry) -> Result<bool, Misplace
         | (Task::ReviewInput, Fact::Reviewed(_))
         | (Task::Challenge, Fact::Challenged(_))
         | (Task::ReviewOutput, Fact::OutputReviewed(_))
+        | (Task::Rehearse, Fact::Rehearsed(_))
         | (Task::Ask(_), Fact::Asked(Err(_)))
         | (Task::Begin(_), Fact::Begun(Err(_))) => true,
+        (Task::OpenRehearsal(binding), Fact::Rehearsing { binding: written }) => binding == written,
+        // Only before anything was committed: from then on the copy is the journal's business.
+        (Task::Begin(_), Fact::RehearsalLost { rehearsal }) => {
+            let lost = record.draft().and_then(|draft| draft.rehearsal());
+            record.attempts() == 0 && lost.is_some_and(|head| head.digest() == *rehearsal)
+        }
         (Task::Ask(asking), Fact::Asked(Ok(question))) => {
             if question.kind != asking.kind || question.binding != asking.binding {
                 return Err(Misplaced::OtherQuestion);
@@ -190,7 +199,12 @@ fn answers(record: &Record, task: &Task, entry: &Entry) -> Result<bool, Misplace
     })
 }
 
-fn admit_answer(question: &Question, answered: &Answered, at: Millis) -> Result<(), Misplaced> {
+fn admit_answer(
+    record: &Record,
+    question: &Question,
+    answered: &Answered,
+    at: Millis,
+) -> Result<(), Misplaced> {
     if answered.question != question.id || answered.digest != question.digest() {
         return Err(Misplaced::OtherQuestion);
     }
@@ -200,6 +214,11 @@ fn admit_answer(question: &Question, answered: &Answered, at: Millis) -> Result<
     let fits = match (&answered.answer, question.kind) {
         (Answer::Yes { .. } | Answer::No { .. } | Answer::Edit { .. } | Answer::Abort, _) => true,
         (Answer::Leave(_), kind) => kind == QuestionKind::Approval,
+        // Only of what was really seen can a part be chosen.
+        (Answer::Part { .. }, kind) => {
+            let rehearsal = record.draft().and_then(|draft| draft.rehearsal());
+            kind == QuestionKind::Approval && rehearsal.is_some_and(|head| head.stands)
+        }
     };
     if fits { Ok(()) } else { Err(Misplaced::WrongAnswer) }
 }

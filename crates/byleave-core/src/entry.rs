@@ -11,6 +11,7 @@ use crate::id::{AgentId, AttemptId, QuestionId, SessionId, TenantId};
 use crate::outcome::{End, Outcome};
 use crate::question::{Answered, Question};
 use crate::refusal::{Refusal, Step};
+use crate::rehearsal::{RehearsalTerms, Rehearsed};
 use crate::review::Review;
 use crate::ruling::Ruling;
 use crate::session::{Opening, caller};
@@ -54,6 +55,18 @@ pub enum Fact {
     Reviewed(Step<Review>),
     /// The case against it.
     Challenged(Step<ChallengeHead>),
+    /// It is about to run on a copy, under this binding and no other.
+    Rehearsing {
+        /// The exact plan.
+        binding: Digest,
+    },
+    /// What came of the run on a copy.
+    Rehearsed(Rehearsed),
+    /// The copy is gone: everything about this draft is found out again.
+    RehearsalLost {
+        /// The rehearsal that it was.
+        rehearsal: Digest,
+    },
     /// A person is asked.
     Asked(Step<Question>),
     /// A person answered; an edit is a new draft.
@@ -106,6 +119,9 @@ impl Fact {
             Self::Permitted(_) => "permitted",
             Self::Reviewed(_) => "reviewed",
             Self::Challenged(_) => "challenged",
+            Self::Rehearsing { .. } => "rehearsing",
+            Self::Rehearsed(_) => "rehearsed",
+            Self::RehearsalLost { .. } => "rehearsal_lost",
             Self::Asked(_) => "asked",
             Self::Answered(_) => "answered",
             Self::Expired { .. } => "expired",
@@ -191,6 +207,9 @@ pub struct Terms {
     /// Must be challenged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub challenge: Option<ChallengeTerms>,
+    /// Is run on a copy first, where a person would be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rehearsal: Option<RehearsalTerms>,
     /// Bounds on how often and how long.
     pub limits: Limits,
 }

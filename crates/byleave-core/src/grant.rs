@@ -16,6 +16,8 @@ pub enum GrantedBy {
     Leave(LeaveId),
     /// A person answered this question.
     Answer(QuestionId),
+    /// It was merely not understood, and on a copy it did nothing.
+    Rehearsal,
 }
 
 /// Proof that one exact plan may run once.

@@ -24,6 +24,7 @@ pub mod policy;
 pub mod question;
 pub mod record;
 pub mod refusal;
+pub mod rehearsal;
 pub mod render;
 pub mod review;
 pub mod ruling;

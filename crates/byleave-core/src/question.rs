@@ -91,6 +91,14 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
+    /// Go ahead with a part of what the rehearsal changed.
+    Part {
+        /// The paths that are committed, with everything beneath them; kept under the record's key.
+        paths: Held,
+        /// Something for the model to know.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
     /// Go ahead, now and in future within this scope.
     Leave(Leave),
     /// Stop everything.

@@ -13,6 +13,7 @@ use crate::id::{AttemptId, CallId, QuestionId};
 use crate::outcome::{End, Outcome};
 use crate::question::{Answer, Answered, Question, QuestionKind};
 use crate::refusal::{Refusal, Step};
+use crate::rehearsal::{RehearsalHead, Rehearsed};
 use crate::review::Review;
 use crate::ruling::Ruling;
 
@@ -94,6 +95,7 @@ impl Record {
     pub fn draft(&self) -> Option<Draft<'_>> {
         let mut draft = None;
         let mut number = 0;
+        let mut latest = None;
         let mut rest = self.entries.as_slice();
         while let Some((entry, after)) = rest.split_first() {
             let begun_here = match &entry.fact {
@@ -106,10 +108,13 @@ impl Record {
                 {
                     Some((*content, DraftBy::Person { question: *question, at: entry.at }))
                 }
+                // The same arguments once more: whose they are has not changed, but what was said of them no longer holds.
+                Fact::RehearsalLost { .. } => latest.map(|content| (content, DraftBy::Model)),
                 _ => None,
             };
             if let Some((content, by)) = begun_here {
                 number += 1;
+                latest = Some(content);
                 draft = Some(Draft { number, content, by, since: after });
             }
             rest = after;
@@ -275,6 +280,30 @@ impl<'a> Draft<'a> {
         challenged, Challenged, ChallengeHead;
         /// The question about it.
         asked, Asked, Question;
+    }
+
+    /// The binding under which it is run on a copy.
+    pub fn rehearsing(&self) -> Option<Digest> {
+        self.since.iter().find_map(|entry| match &entry.fact {
+            Fact::Rehearsing { binding } => Some(*binding),
+            _ => None,
+        })
+    }
+
+    /// What came of the run on a copy.
+    pub fn rehearsed(&self) -> Option<&'a Rehearsed> {
+        find(self.since, |fact| match fact {
+            Fact::Rehearsed(rehearsed) => Some(rehearsed),
+            _ => None,
+        })
+    }
+
+    /// The run on a copy, if there was one.
+    pub fn rehearsal(&self) -> Option<&'a RehearsalHead> {
+        match self.rehearsed()? {
+            Rehearsed::Ran(head) => Some(head),
+            Rehearsed::Not { .. } => None,
+        }
     }
 }
 

@@ -12,9 +12,29 @@ use crate::entry::Terms;
 use crate::id::{AgentId, CallId, SessionId};
 use crate::outcome::Output;
 use crate::question::Question;
+use crate::rehearsal::Rehearsal;
 use crate::review::ReviewNote;
 use crate::ruling::Ruling;
 use crate::session::Opening;
+
+/// What was seen of a call before a person was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(clippy::large_enum_variant, reason = "there is one on a sheet")]
+pub enum Seen {
+    /// It ran on a copy.
+    Ran {
+        /// What came of it.
+        rehearsal: Rehearsal,
+        /// What the rules say of what it did.
+        ruling: Option<Ruling>,
+    },
+    /// It could not be run on a copy.
+    Not {
+        /// Why.
+        why: String,
+    },
+}
 
 /// Everything a person must see to answer a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +72,9 @@ pub struct Sheet {
     pub notes: Vec<ReviewNote>,
     /// The case against it.
     pub challenge: Option<Challenge>,
+    /// What it really did, on a copy; absent where it is not run on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
     /// The held result, where the question is whether to release it.
     pub output: Option<Output>,
 }

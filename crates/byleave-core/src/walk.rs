@@ -15,6 +15,7 @@ use crate::outcome::{End, EndStatus, Outcome};
 use crate::question::{Answer, Answered, Question, QuestionKind};
 use crate::record::{Attempt, Closing, Draft, DraftBy, Record};
 use crate::refusal::{Code, Refusal, Step};
+use crate::rehearsal::{RehearsalHead, Rehearsed};
 use crate::review::Review;
 use crate::ruling::{Ruling, Verdict};
 
@@ -47,6 +48,10 @@ pub enum Task {
     ReviewInput,
     /// Have the case made against it.
     Challenge,
+    /// Write down that it is about to be run on a copy.
+    OpenRehearsal(Digest),
+    /// Run it on a copy, and have what it did judged.
+    Rehearse,
     /// Open a question.
     Ask(Asking),
     /// Check that everything is still as granted, and claim the attempt.
@@ -131,7 +136,8 @@ fn walk(record: &Record) -> Result<Outcome, Halt> {
     if heading.dry_run {
         return Ok(Outcome::Rehearsed { plan: plan.plan });
     }
-    let stage = Stage { record, heading, terms, draft, plan, ruling, review };
+    let mut stage = Stage { record, heading, terms, draft, plan, ruling, review, rehearsal: None };
+    stage.rehearsal = rehearsed(&stage)?;
     let grant = consent(&stage)?;
     challenged(terms, &draft, ChallengeWhen::AfterAnswer)?;
 
@@ -159,6 +165,7 @@ struct Stage<'a> {
     plan: &'a PlanHead,
     ruling: &'a Ruling,
     review: &'a Review,
+    rehearsal: Option<&'a RehearsalHead>,
 }
 
 /// Reads one stage back, or says what to do about its absence.
@@ -183,6 +190,25 @@ fn challenged(terms: &Terms, draft: &Draft<'_>, place: ChallengeWhen) -> Result<
     }
 }
 
+/// Has it run on a copy, if a person would be asked and its terms say that it can be.
+fn rehearsed<'a>(stage: &Stage<'a>) -> Result<Option<&'a RehearsalHead>, Halt> {
+    if stage.terms.rehearsal.is_none() || ceremony(stage).is_none() {
+        return Ok(None);
+    }
+    if stage.draft.rehearsing().is_none() {
+        return Err(Halt::Do(Task::OpenRehearsal(binding(stage))));
+    }
+    let head = match stage.draft.rehearsed() {
+        None => return Err(Halt::Do(Task::Rehearse)),
+        Some(Rehearsed::Not { .. }) => return Ok(None),
+        Some(Rehearsed::Ran(head)) => head,
+    };
+    match &head.ruling {
+        Some(ruling) if ruling.verdict == Verdict::Deny => Err(Halt::Refuse(denied(ruling))),
+        _ => Ok(Some(head)),
+    }
+}
+
 /// Turns what was ruled and reviewed into a grant, or into the question a person must answer.
 fn consent(stage: &Stage<'_>) -> Result<Grant, Halt> {
     let binding = binding(stage);
@@ -190,7 +216,12 @@ fn consent(stage: &Stage<'_>) -> Result<Grant, Halt> {
         let by = stage.ruling.leave.map_or(GrantedBy::Rule, GrantedBy::Leave);
         return Ok(Grant::new(binding, by, None));
     };
-    let good_for = |at: Millis| Some(at.saturating_add(stage.terms.limits.grant_ms));
+    if is_spared(stage, kind) {
+        return Ok(Grant::new(binding, GrantedBy::Rehearsal, None));
+    }
+    // A commit that was begun is finished, however late it is.
+    let is_begun = stage.commits() && stage.record.attempts() > 0;
+    let good_for = |at: Millis| (!is_begun).then(|| at.saturating_add(stage.terms.limits.grant_ms));
     if let Some((question, at)) = edit_stands(stage, kind) {
         return Ok(Grant::new(binding, GrantedBy::Answer(question), good_for(at)));
     }
@@ -205,6 +236,11 @@ fn consent(stage: &Stage<'_>) -> Result<Grant, Halt> {
         Answer::Yes { .. } | Answer::Leave(_) => {
             Ok(Grant::new(binding, GrantedBy::Answer(question.id), good_for(at)))
         }
+        Answer::Part { paths, .. } if stage.commits() => {
+            let part = Digest::of_parts("byleave.part", &[binding.as_bytes(), paths.digest.as_bytes()]);
+            Ok(Grant::new(part, GrantedBy::Answer(question.id), good_for(at)))
+        }
+        Answer::Part { .. } => Err(refuse(Code::RecordBroken, "a part of a rehearsal that does not stand")),
         Answer::No { feedback } => Err(refuse(declined_code(kind), declined(answered, feedback.as_deref()))),
         Answer::Abort => Err(refuse(Code::Aborted, format!("{} stopped everything", answered.by.name))),
         // An edit begins a new draft, so it is never the closing of the draft that counts.
@@ -221,10 +257,24 @@ fn ceremony(stage: &Stage<'_>) -> Option<QuestionKind> {
     (stage.ruling.verdict == Verdict::Ask || stage.review.holds()).then_some(QuestionKind::Approval)
 }
 
+/// Whether the rehearsal makes the question unnecessary: it was merely not understood, and on the copy it did nothing.
+fn is_spared(stage: &Stage<'_>, kind: QuestionKind) -> bool {
+    let Some((head, terms)) = stage.rehearsal.zip(stage.terms.rehearsal) else { return false };
+    kind == QuestionKind::Approval
+        && !stage.terms.checkpoint
+        && !stage.review.holds()
+        && !stage.plan.irreversible
+        && head.spares(terms, stage.heading.mode, stage.ruling)
+}
+
 /// A person's own edit is consent to what it plans, if that shows nothing the person did not see. Otherwise the
 /// person is asked again.
 fn edit_stands(stage: &Stage<'_>, kind: QuestionKind) -> Option<(QuestionId, Millis)> {
     let DraftBy::Person { question, at } = stage.draft.by else { return None };
+    // What the edited one really does, the person has not seen.
+    if stage.rehearsal.is_some() {
+        return None;
+    }
     let (seen_plan, seen_ruling) = stage.record.shown(question)?;
     let seen_causes = seen_ruling.causes();
     let no_news = kind == QuestionKind::Approval
@@ -237,22 +287,34 @@ fn edit_stands(stage: &Stage<'_>, kind: QuestionKind) -> Option<(QuestionId, Mil
 /// The digest of everything that must still be so when the call runs.
 fn binding(stage: &Stage<'_>) -> Digest {
     let Stage { record, heading, terms, draft, plan, .. } = stage;
-    Digest::of_parts(
-        "byleave.binding",
-        &[
-            record.call().as_bytes(),
-            heading.tenant.as_str().as_bytes(),
-            heading.session.as_str().as_bytes(),
-            heading.agent.as_str().as_bytes(),
-            heading.cwd.as_bytes(),
-            terms.manifest.as_bytes(),
-            draft.content.digest.as_bytes(),
-            plan.plan.digest.as_bytes(),
-        ],
-    )
+    let (call, rehearsal) = (record.call(), stage.rehearsal.map(RehearsalHead::digest));
+    let parts: [&[u8]; 8] = [
+        call.as_bytes(),
+        heading.tenant.as_str().as_bytes(),
+        heading.session.as_str().as_bytes(),
+        heading.agent.as_str().as_bytes(),
+        heading.cwd.as_bytes(),
+        terms.manifest.as_bytes(),
+        draft.content.digest.as_bytes(),
+        plan.plan.digest.as_bytes(),
+    ];
+    let mut parts = parts.to_vec();
+    parts.extend(rehearsal.as_ref().map(|digest| digest.as_bytes().as_slice()));
+    Digest::of_parts("byleave.binding", &parts)
 }
 
+impl Stage<'_> {
+    /// Whether executing is the commit of a rehearsal.
+    fn commits(&self) -> bool {
+        self.rehearsal.is_some_and(|head| head.stands)
+    }
+}
+
+/// Whether an attempt that was interrupted may be begun again. A commit is journaled: it is finished, however often that takes.
 fn may_begin_again(stage: &Stage<'_>) -> bool {
+    if stage.commits() {
+        return stage.record.begin_refused().is_none();
+    }
     stage.terms.repeatable
         && stage.record.attempts() < usize::from(stage.terms.limits.attempts)
         && stage.record.cancelled().is_none()
@@ -303,7 +365,9 @@ fn released(record: &Record, end: &End) -> Result<Outcome, Halt> {
         Answer::Edit { content, .. } => Ok(finish(*content)),
         Answer::No { feedback } => withheld(Code::OutputDeclined, declined(answered, feedback.as_deref())),
         Answer::Abort => withheld(Code::Aborted, format!("{} stopped everything", answered.by.name)),
-        Answer::Leave(_) => withheld(Code::RecordBroken, "a leave cannot release a result".into()),
+        Answer::Leave(_) | Answer::Part { .. } => {
+            withheld(Code::RecordBroken, "neither a leave nor a part can release a result".into())
+        }
     }
 }
 
@@ -356,6 +420,10 @@ fn unrun(record: &Record, refusal: Refusal) -> Outcome {
 /// Executing is the only thing that cannot be taken back, so only it insists. Pure permitted reads by a repeatable
 /// tool may run first and be written down once, before their output is released.
 pub fn durable_before(record: &Record, task: &Task) -> bool {
+    // A copy that nobody knows of would be in nobody's book.
+    if matches!(task, Task::Rehearse) {
+        return true;
+    }
     let Task::Execute { grant, .. } = task else { return false };
     let Some(Ok(terms)) = record.resolved() else { return true };
     let Some(Ok(plan)) = record.draft().and_then(|draft| draft.planned()) else { return true };
@@ -372,6 +440,8 @@ impl Task {
             Self::Permit => "permit",
             Self::ReviewInput => "review input",
             Self::Challenge => "challenge",
+            Self::OpenRehearsal(_) => "open rehearsal",
+            Self::Rehearse => "rehearse",
             Self::Ask(_) => "ask",
             Self::Begin(_) => "begin",
             Self::Execute { .. } => "execute",

@@ -52,6 +52,13 @@ pub enum Reply {
         /// Something for the model to know.
         note: Option<String>,
     },
+    /// Go ahead with a part of what the rehearsal changed.
+    Part {
+        /// The paths that are committed, absolute, with everything beneath them.
+        paths: Vec<String>,
+        /// Something for the model to know.
+        note: Option<String>,
+    },
     /// Go ahead, now and in future within this scope.
     Leave(Leave),
     /// Stop everything.

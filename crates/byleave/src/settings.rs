@@ -39,6 +39,10 @@ pub struct Settings {
     pub challenge_when: ChallengeWhen,
     /// Tools, by name, whose challenge stands in for their checkpoint (R9).
     pub challenge_stands_in: BTreeSet<String>,
+    /// A call that a person would be asked about is run on a copy first, where its tool can.
+    pub rehearse: bool,
+    /// A command that was merely not understood, and that did nothing on the copy, is not asked about.
+    pub rehearsal_spares: bool,
     /// How many questions a session may open in a minute.
     pub questions_per_minute: u32,
     /// How many rulings are remembered (P9). None by default: judging takes less time than looking a ruling up.
@@ -62,6 +66,8 @@ impl Default for Settings {
             unattended: Unattended::Refuse,
             challenge_when: ChallengeWhen::BeforeQuestion,
             challenge_stands_in: BTreeSet::new(),
+            rehearse: true,
+            rehearsal_spares: true,
             questions_per_minute: 120,
             cached_rulings: 0,
             cached_opinions: 4_096,

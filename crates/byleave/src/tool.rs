@@ -4,10 +4,13 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use byleave_core::call::Mode;
 use byleave_core::effect::Plan;
 use byleave_core::id::{AgentId, CallId, SessionId};
 use byleave_core::manifest::Manifest;
 use byleave_core::outcome::Output;
+use byleave_core::policy::Policy;
+use byleave_core::rehearsal::Rehearsal;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -47,8 +50,46 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// How the tool runs on a copy first, where a person would be asked. `None`: it cannot.
+    fn rehearser(&self) -> Option<&dyn Rehearse> {
+        None
+    }
+
     /// Does it. Never fails outward: a failure is an output that the model can read (T3).
     fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output>;
+}
+
+/// A tool's way to run on a copy first, and to make that very run final afterwards.
+///
+/// Where the copy is and how it is made is the tool's business; a copy is known by its call, and a call has at most one.
+pub trait Rehearse: Send + Sync {
+    /// Runs a draft on a copy and on nothing else. A copy that an earlier draft of the call left is dropped.
+    ///
+    /// Nothing may come of it but the copy: no change elsewhere, no word to anyone.
+    fn rehearse(&self, arguments: Value, run: Run) -> Pending<'_, Result<Rehearsal, Unrehearsed>>;
+
+    /// Whether the copy is still there, just as it was seen.
+    fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> Pending<'a, bool>;
+
+    /// Makes what was seen final, or the part of it beneath these paths.
+    ///
+    /// All or nothing, also when the process ends in the middle: called again, it finishes what it began, and what is finished it
+    /// only reports.
+    fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: Run) -> Pending<'_, Output>;
+
+    /// Drops the copy. Best effort: one that cannot be dropped now is dropped when its time is over.
+    fn discard(&self, call: CallId) -> Pending<'_, ()>;
+}
+
+/// Why there was no rehearsal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unrehearsed {
+    /// It cannot be had here, or not for this call. For people, and for the record: without contents of the call.
+    #[error("{0}")]
+    Not(String),
+    /// Another process is at it.
+    #[error("another process rehearses it")]
+    Elsewhere,
 }
 
 /// Something a tool could not work out.
@@ -78,6 +119,10 @@ pub struct Run {
     pub plan: Arc<Plan>,
     /// Told when the work must stop.
     pub cancel: CancellationToken,
+    /// The rules in force, for a tool that makes what they deny impossible. Where nobody said, such a tool does nothing.
+    pub rules: Option<Arc<Policy>>,
+    /// How much is asked in the session.
+    pub mode: Mode,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
 }
 
@@ -99,7 +144,13 @@ impl Run {
         cancel: CancellationToken,
         progress: Arc<dyn Fn(Progress) + Send + Sync>,
     ) -> Self {
-        Self { call, site, plan, cancel, progress }
+        Self { call, site, plan, cancel, rules: None, mode: Mode::default(), progress }
+    }
+
+    /// The same under these rules, in this mode.
+    #[must_use]
+    pub fn under(self, rules: Arc<Policy>, mode: Mode) -> Self {
+        Self { rules: Some(rules), mode, ..self }
     }
 
     /// Says how far the work has come.

@@ -9,7 +9,7 @@ use crate::question::QuestionKind;
 use crate::review::Said;
 use crate::ruling::{Cause, Reason, Verdict};
 use crate::session::{Met, Opening};
-use crate::sheet::Sheet;
+use crate::sheet::{Seen, Sheet};
 
 use super::effect;
 use super::line::LineRole;
@@ -45,6 +45,9 @@ pub(super) fn title(page: &mut Page, sheet: &Sheet) {
 pub(super) fn effects(page: &mut Page, sheet: &Sheet) {
     let verb = match sheet.question.kind {
         QuestionKind::Release => "What it was planned to do",
+        QuestionKind::Approval | QuestionKind::Checkpoint if sheet.seen.is_some() => {
+            "What it would do, as far as its text tells"
+        }
         QuestionKind::Approval | QuestionKind::Checkpoint => "What it would do",
     };
     effect::write(page, verb, &sheet.plan.effects);
@@ -53,7 +56,9 @@ pub(super) fn effects(page: &mut Page, sheet: &Sheet) {
     } else if sheet.plan.reads_only {
         page.line(LineRole::Effect, "  ", "only reads: there is nothing to undo");
     } else {
-        page.line(LineRole::Effect, "  ", "not marked as impossible to undo");
+        let stands = matches!(&sheet.seen, Some(Seen::Ran { rehearsal, .. }) if rehearsal.stands());
+        let undo = if stands { "can be undone" } else { "not marked as impossible to undo" };
+        page.line(LineRole::Effect, "  ", undo);
     }
     if sheet.terms.destructive {
         page.line(LineRole::Warning, WARNING_GUTTER, "the tool says of itself that it destroys");

@@ -3,17 +3,20 @@
 
 use byleave_core::call::Mode;
 use byleave_core::challenge::{Challenge, ChallengeVerdict};
+use byleave_core::change::{Change, Changes, Node, NodeKind, Rename, Standing};
 use byleave_core::digest::Digest;
 use byleave_core::effect::{Bound, BoundState, Effect, Plan};
 use byleave_core::entry::{Limits, Terms};
 use byleave_core::escape::{Care, is_mark, is_printable, visible};
 use byleave_core::id::{AgentId, CallId, QuestionId, SessionId};
+use byleave_core::outcome::EndStatus;
 use byleave_core::outcome::Output;
 use byleave_core::question::{Question, QuestionKind};
+use byleave_core::rehearsal::{Rehearsal, Want};
 use byleave_core::render::{LineRole, Rendering, render};
 use byleave_core::review::{ReviewNote, Said};
 use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
-use byleave_core::sheet::Sheet;
+use byleave_core::sheet::{Seen, Sheet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory as _};
@@ -54,6 +57,7 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> Sheet {
             concurrency_safe: false,
             repeatable: false,
             checkpoint: false,
+            rehearsal: None,
             challenge: None,
             limits: Limits::default(),
         },
@@ -72,6 +76,7 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> Sheet {
         },
         notes: vec![],
         challenge: None,
+        seen: None,
         output: None,
     }
 }
@@ -519,4 +524,78 @@ proptest! {
         let text = |value: &Value| render(&sheet("x", value.clone(), vec![])).to_text();
         prop_assert_ne!(text(&a), text(&b));
     }
+}
+
+fn seen(list: Vec<Change>) -> Rehearsal {
+    Rehearsal {
+        changes: Changes { list, ..Changes::default() },
+        scratch: 2,
+        wanted: vec![],
+        left_running: 0,
+        weaker: vec![],
+        status: EndStatus::Done,
+        output: Output::text("formatted 1 file\n"),
+    }
+}
+
+fn text_of(size: u64, mode: u32) -> Option<Node> {
+    let digest = Some(Digest::of(&size.to_le_bytes()));
+    Some(Node { kind: NodeKind::File { size, digest }, mode, modified: 0 })
+}
+
+// req: E5
+#[test]
+fn what_it_did_on_a_copy_is_shown_first() {
+    let directory = Some(Node { kind: NodeKind::Directory, mode: 0o755, modified: 0 });
+    let change = |path: &str, before, after, standing, diff: Option<&str>| Change {
+        path: path.into(),
+        before,
+        after,
+        standing,
+        diff: diff.map(str::to_owned),
+    };
+    let mut list = vec![
+        change(
+            "/ws/a\u{202e}b",
+            None,
+            text_of(3, 0o755),
+            Standing::Untracked,
+            Some("@@ -0,0 +1 @@\n+x\u{1b}[2J"),
+        ),
+        change("/ws/build", directory, None, Standing::Ignored, None),
+    ];
+    list.extend(
+        (0..40)
+            .map(|n| change(&format!("/ws/build/{n:02}"), text_of(n, 0o644), None, Standing::Ignored, None)),
+    );
+    list.push(change("/ws/src/new.rs", None, text_of(9, 0o644), Standing::Untracked, None));
+    list.push(change("/ws/src/old.rs", text_of(9, 0o644), None, Standing::Tracked, None));
+    list.push(change(
+        "/ws/src/lib.rs",
+        text_of(4, 0o644),
+        text_of(5, 0o644),
+        Standing::Tracked,
+        Some("@@ -1 +1 @@\n-old\n+newer"),
+    ));
+    let mut rehearsal = seen(list);
+    rehearsal.changes.renames = vec![Rename { from: "/ws/src/old.rs".into(), to: "/ws/src/new.rs".into() }];
+    rehearsal.changes.limits = vec!["`/ws/h` was a hard link".into()];
+    let mut page = bash("./fmt.sh");
+    page.seen = Some(Seen::Ran { rehearsal: rehearsal.clone(), ruling: None });
+    let rendering = render(&page);
+    check(&rendering);
+    insta::assert_snapshot!(rendering.to_text());
+
+    rehearsal.wanted = vec![Want { host: Some("h.example".into()), port: 443 }, Want { host: None, port: 0 }];
+    rehearsal.left_running = 2;
+    page.seen = Some(Seen::Ran { rehearsal, ruling: None });
+    let text = render(&page).to_text();
+    for wanted in
+        ["wanted the network: “h.example”, port 443", "left 2 processes running", "cannot be undone"]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    page.seen = Some(Seen::Not { why: "there is no overlay here".into() });
+    let text = render(&page).to_text();
+    assert!(text.contains("not run on a copy") && text.contains("there is no overlay here"), "{text}");
 }

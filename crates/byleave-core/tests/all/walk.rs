@@ -215,3 +215,80 @@ fn a_record_of_another_walk_is_not_guessed_at() {
     let read = Record::read(CALL, &[first, Line::found(1, body, link)]);
     assert_eq!(said(&next(&read)), "unknown record-broken");
 }
+
+const REHEARSED: &str = "received resolved:rehearsed validated planned:a permitted:ask reviewed rehearsing";
+
+// req: E5
+#[test]
+fn a_rehearsal_comes_where_a_question_is_due_and_nowhere_else() {
+    let judged = "received resolved:rehearsed validated planned:a";
+    check(&format!("{judged} permitted:allow reviewed"), "begin");
+    check(&format!("{judged} permitted:leave reviewed"), "begin");
+    check(&format!("{judged} permitted:deny"), "refused denied");
+    check(&format!("{judged} permitted:ask reviewed"), "open rehearsal");
+    check(&format!("{judged} permitted:allow reviewed:hold"), "open rehearsal");
+    check(REHEARSED, "rehearse");
+    check(&format!("{REHEARSED} rehearsed"), "ask approval");
+    check(&format!("{REHEARSED} rehearsed:not"), "ask approval");
+    check(&format!("{REHEARSED} rehearsed:wants"), "ask approval");
+    check(&format!("{REHEARSED} rehearsed:deny"), "refused denied");
+    check(&format!("{REHEARSED} rehearsed asked answered:no"), "refused declined");
+    check(&format!("{REHEARSED} cancelled"), "refused cancelled");
+}
+
+// req: E5
+#[test]
+fn what_did_nothing_is_spared_unless_it_could_do_harm() {
+    check(&format!("{REHEARSED} rehearsed:quiet"), "begin");
+    let judged = "received resolved:rehearsed validated planned:a";
+    check(&format!("{judged} permitted:danger reviewed rehearsing rehearsed:quiet"), "ask approval");
+    check(&format!("{judged} permitted:ask reviewed:hold rehearsing rehearsed:quiet"), "ask approval");
+    check(&format!("{judged} permitted:allow reviewed:hold rehearsing rehearsed:quiet"), "ask approval");
+}
+
+// req: E6
+#[test]
+fn a_commit_is_finished_and_never_unknown() {
+    let begun = format!("{REHEARSED} rehearsed asked answered:yes begun");
+    check(&begun, "execute");
+    check(&format!("{begun} interrupted"), "begin");
+    check(&format!("{begun} interrupted begun interrupted begun interrupted"), "begin");
+    check(&format!("{begun} cancelled interrupted"), "begin");
+    check(&format!("{REHEARSED} rehearsed:quiet begun interrupted"), "begin");
+    check(&format!("{REHEARSED} rehearsed asked answered:part begun interrupted"), "begin");
+    // What is run again with a network is no commit.
+    check(
+        &format!("{REHEARSED} rehearsed:wants asked answered:yes begun interrupted"),
+        "unknown interrupted",
+    );
+}
+
+// req: E5
+#[test]
+fn a_copy_that_is_gone_is_asked_about_again() {
+    let lost = format!("{REHEARSED} rehearsed asked answered:yes lost");
+    check(&lost, "validate");
+    let again = format!("{lost} validated planned:a permitted:ask reviewed rehearsing rehearsed");
+    check(&again, "ask approval");
+    check(&format!("{again} asked answered:yes begun"), "execute");
+    // Once it was begun there is no going back.
+    let begun = record(&format!("{REHEARSED} rehearsed asked answered:yes begun interrupted"));
+    assert!(begun.admits(&entry(&begun, "lost")).is_err());
+    // Only a rehearsal that stands has parts.
+    for words in ["rehearsed:wants asked", "rehearsed:not asked"] {
+        let record = record(&format!("{REHEARSED} {words}"));
+        assert!(record.admits(&entry(&record, "answered:part")).is_err(), "{words}");
+    }
+}
+
+// req: E5, R2
+#[test]
+fn a_grant_binds_what_was_seen() {
+    let bound = |words: &str| match next(&record(&format!("{REHEARSED} {words}"))) {
+        Next::Do(byleave_core::walk::Task::Begin(grant)) => grant.binding(),
+        other => panic!("{}", said(&other)),
+    };
+    let (whole, part) = (bound("rehearsed asked answered:yes"), bound("rehearsed asked answered:part"));
+    assert_ne!(whole, part);
+    assert_ne!(whole, bound("rehearsed:not asked answered:yes"));
+}

@@ -16,6 +16,7 @@ use byleave_core::pattern::Pattern;
 use byleave_core::question::{Answer, Answered, Approver, Grade, Question, QuestionKind};
 use byleave_core::record::Record;
 use byleave_core::refusal::{Code, Refusal};
+use byleave_core::rehearsal::{RehearsalHead, RehearsalTerms, Rehearsed};
 use byleave_core::review::{Review, ReviewNote, Said};
 use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
 use byleave_core::walk::{Asking, Next, Task, WALK, next};
@@ -34,6 +35,7 @@ pub(crate) const WORDS: &[&str] = &[
     "resolved:before",
     "resolved:after",
     "resolved:stands-in",
+    "resolved:rehearsed",
     "resolved:no",
     "validated",
     "validated:no",
@@ -53,12 +55,20 @@ pub(crate) const WORDS: &[&str] = &[
     "challenged:proceed",
     "challenged:stop",
     "challenged:no",
+    "rehearsing",
+    "rehearsed",
+    "rehearsed:quiet",
+    "rehearsed:wants",
+    "rehearsed:deny",
+    "rehearsed:not",
+    "lost",
     "asked",
     "asked:no",
     "answered:yes",
     "answered:no",
     "answered:edit",
     "answered:leave",
+    "answered:part",
     "answered:abort",
     "expired",
     "unasked",
@@ -103,6 +113,7 @@ fn terms(word: &str) -> Terms {
             "stands-in" => challenge(ChallengeWhen::BeforeQuestion, true),
             _ => None,
         },
+        rehearsal: (flavour == "rehearsed").then_some(RehearsalTerms { spares: true }),
         limits: Limits { drafts, attempts: 2, ..Limits::default() },
     }
 }
@@ -190,6 +201,23 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
             verdict: if word.ends_with("stop") { ChallengeVerdict::Stop } else { ChallengeVerdict::Proceed },
         })),
         "challenged:no" => Fact::Challenged(Err(no(Code::ChallengeFailed))),
+        "rehearsing" => Fact::Rehearsing {
+            binding: match next {
+                Next::Do(Task::OpenRehearsal(binding)) => *binding,
+                _ => Digest::of(b"foreign"),
+            },
+        },
+        "rehearsed:not" => Fact::Rehearsed(Rehearsed::Not { why: "why".into() }),
+        _ if word.starts_with("rehearsed") => {
+            let (quiet, stands) = (word.ends_with(":quiet"), !word.ends_with(":wants"));
+            let ruling = word.ends_with(":deny").then(|| ruling(Verdict::Deny, None, None));
+            let rehearsal = held(&format!("rehearsal {serial}"));
+            Fact::Rehearsed(Rehearsed::Ran(RehearsalHead { rehearsal, ruling, stands, quiet, unclear: true }))
+        }
+        "lost" => {
+            let head = record.draft().and_then(|draft| draft.rehearsal());
+            Fact::RehearsalLost { rehearsal: head.map_or(Digest::of(b"foreign"), RehearsalHead::digest) }
+        }
         "asked" => {
             let asking = match next {
                 Next::Do(Task::Ask(asking)) => *asking,
@@ -213,6 +241,7 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
                     until: None,
                     uses_max: None,
                 }),
+                "part" => Answer::Part { paths: held("paths"), note: None },
                 "abort" => Answer::Abort,
                 other => panic!("no answer `{other}`"),
             };

@@ -83,6 +83,7 @@ enum WireReply {
     Yes { note: Option<String> },
     No { feedback: Option<String> },
     Edit { value: Value, note: Option<String> },
+    Part { paths: Vec<String>, note: Option<String> },
     Leave { leave: Leave },
     Abort {},
 }
@@ -93,6 +94,7 @@ impl From<WireReply> for Reply {
             WireReply::Yes { note } => Self::Yes { note },
             WireReply::No { feedback } => Self::No { feedback },
             WireReply::Edit { value, note } => Self::Edit { value, note },
+            WireReply::Part { paths, note } => Self::Part { paths, note },
             WireReply::Leave { leave } => Self::Leave(leave),
             WireReply::Abort {} => Self::Abort,
         }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use byleave_core::chain::Line;
 use byleave_core::entry::{Entry, Fact};
 use byleave_core::id::CallId;
+use byleave_core::rehearsal::Rehearsed;
 use futures::stream::{self, Stream};
 use serde_json::{Value, json};
 
@@ -186,6 +187,13 @@ pub fn remark(entry: &Entry) -> String {
         Fact::Challenged(step) => {
             step.as_ref().map_or_else(refused, |head| format!("{:?}", head.verdict).to_lowercase())
         }
+        Fact::Rehearsing { .. } | Fact::RehearsalLost { .. } => String::new(),
+        Fact::Rehearsed(Rehearsed::Not { why }) => format!("not: {why}"),
+        Fact::Rehearsed(Rehearsed::Ran(head)) => match (head.quiet, head.stands) {
+            (true, _) => "did nothing".to_owned(),
+            (false, true) => "did something".to_owned(),
+            (false, false) => "wanted the network".to_owned(),
+        },
         Fact::Asked(step) => step.as_ref().map_or_else(refused, |question| question.id.to_string()),
         Fact::Answered(answered) => format!("by {}", answered.by.name),
         Fact::Expired { question } => question.to_string(),

@@ -12,8 +12,9 @@ use byleave_core::outcome::Output;
 use byleave_core::question::{Answer, Answered, Approver as By, Grade, Question, QuestionKind};
 use byleave_core::record::Closing;
 use byleave_core::refusal::{Code, Refusal, Step};
+use byleave_core::rehearsal::{Rehearsal, Rehearsed};
 use byleave_core::render::{Rendering, render};
-use byleave_core::sheet::Sheet;
+use byleave_core::sheet::{Seen, Sheet};
 use byleave_core::walk::Asking;
 use serde_json::Value;
 
@@ -106,6 +107,14 @@ pub(crate) async fn sheet(
     let ruling =
         draft.permitted().and_then(|step| step.as_ref().ok()).cloned().ok_or(ContentFault::Missing)?;
     let notes = notes(desk, question.kind);
+    let seen = match draft.rehearsed().cloned() {
+        None => None,
+        Some(Rehearsed::Not { why }) => Some(Seen::Not { why }),
+        Some(Rehearsed::Ran(head)) => {
+            let rehearsal: Arc<Rehearsal> = desk.read(&*parts.ledger, head.rehearsal).await?;
+            Some(Seen::Ran { rehearsal: (*rehearsal).clone(), ruling: head.ruling })
+        }
+    };
     let first_arguments = if number > 1 {
         let first: Arc<Value> = desk.read(&*parts.ledger, heading.arguments).await?;
         Some((*first).clone())
@@ -129,6 +138,7 @@ pub(crate) async fn sheet(
         ruling,
         notes,
         challenge: challenge.map(|challenge| (*challenge).clone()),
+        seen: seen.filter(|_| question.kind != QuestionKind::Release),
         output,
     })
 }
@@ -291,6 +301,12 @@ pub(crate) fn answer(desk: &mut Desk, question: &Question, reply: Reply) -> Resu
             }
             Answer::Edit { content: desk.hold_json(&value), note }
         }
+        Reply::Part { paths, note } => {
+            if paths.is_empty() {
+                return unusable("a part names at least one path; to keep nothing, say no");
+            }
+            Answer::Part { paths: desk.hold(&paths), note }
+        }
         Reply::Leave(leave) => {
             if question.kind != QuestionKind::Approval {
                 return unusable("no leave can answer a checkpoint or release a result");
@@ -334,7 +350,10 @@ pub(crate) async fn approval_event(parts: &Parts, desk: &mut Desk, facts: &[Fact
     }
     let approved = match desk.record.closing(question)? {
         Closing::Answered { answered, .. } => {
-            matches!(answered.answer, Answer::Yes { .. } | Answer::Leave(_) | Answer::Edit { .. })
+            matches!(
+                answered.answer,
+                Answer::Yes { .. } | Answer::Part { .. } | Answer::Leave(_) | Answer::Edit { .. }
+            )
         }
         Closing::Expired | Closing::Unasked(_) => false,
     };

@@ -1,5 +1,6 @@
 //! The last look before something happens: is everything still as it was granted?
 
+use byleave_core::entry::Fact;
 use byleave_core::grant::{Claim, Grant, GrantedBy};
 use byleave_core::manifest::NeedsApproval;
 use byleave_core::policy::is_stricter;
@@ -8,13 +9,20 @@ use byleave_core::ruling::Ruling;
 use byleave_core::walk::{Task, durable_before};
 
 use crate::bound::still_bound;
+use crate::catalog::Entry as CatalogEntry;
 use crate::gate::desk::Desk;
 use crate::gate::footing::{just_seen, pinned, unreadable};
 use crate::gate::judge::rule;
 use crate::gate::parts::{Parts, fresh_attempt};
+use crate::gate::rehearse::{self, Seen};
 
-/// Claims an attempt under a grant, if the tool, the arguments, the world and the policy are still what was granted.
-pub(crate) async fn begin(parts: &Parts, desk: &mut Desk, grant: &Grant) -> Step<Claim> {
+/// Claims an attempt under a grant, if the tool, the arguments, the world and the policy are still what was granted; or says that
+/// the copy that was granted is gone.
+pub(crate) async fn begin(parts: &Parts, desk: &mut Desk, grant: &Grant) -> Step<Fact> {
+    // A commit that was begun is finished: nothing that has changed since makes half of it better.
+    if desk.record.attempts() > 0 && is_commit(desk) {
+        return Ok(Fact::Begun(Ok(claimed(parts, desk, grant))));
+    }
     if grant.is_expired(parts.now()) {
         return Err(Refusal::new(Code::GrantExpired, "the approval is too old; make the call again"));
     }
@@ -23,6 +31,9 @@ pub(crate) async fn begin(parts: &Parts, desk: &mut Desk, grant: &Grant) -> Step
     desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
     let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
     still_bound(&plan)?;
+    if let Some(lost) = rehearse::lost(parts, desk).await? {
+        return Ok(lost);
+    }
 
     let then = ruled(desk)?;
     if grant.by() != GrantedBy::Rule || then.policy != parts.policy.load().digest() {
@@ -32,16 +43,40 @@ pub(crate) async fn begin(parts: &Parts, desk: &mut Desk, grant: &Grant) -> Step
         if is_stricter(&now, &then) {
             return Err(stricter(grant, &now));
         }
+        observed_again(parts, desk, grant, &entry).await?;
     }
 
-    let attempt = fresh_attempt();
-    let claim = grant.claim(attempt, parts.ledger.owner());
+    let claim = claimed(parts, desk, grant);
+    let attempt = claim.attempt;
     // What is written down first is checked by the ledger in the same step. What runs first must be checked here.
     if !durable_before(&desk.record, &Task::Execute { attempt, grant: grant.clone() }) {
         not_halted(parts, desk).await?;
     }
-    desk.mine = Some(attempt);
-    Ok(claim)
+    Ok(Fact::Begun(Ok(claim)))
+}
+
+fn claimed(parts: &Parts, desk: &mut Desk, grant: &Grant) -> Claim {
+    let claim = grant.claim(fresh_attempt(), parts.ledger.owner());
+    desk.mine = Some(claim.attempt);
+    claim
+}
+
+fn is_commit(desk: &Desk) -> bool {
+    desk.record.draft().and_then(|draft| draft.rehearsal()).is_some_and(|head| head.stands)
+}
+
+/// What was seen on the copy, or the part of it that a person chose, is judged once more before it counts.
+async fn observed_again(parts: &Parts, desk: &mut Desk, grant: &Grant, entry: &CatalogEntry) -> Step<()> {
+    let Some(Seen { rehearsal, only }) = rehearse::seen(parts, desk).await? else { return Ok(()) };
+    let then = desk.record.draft().and_then(|draft| draft.rehearsal()).and_then(|head| head.ruling.clone());
+    let mut chosen = (*rehearsal).clone();
+    if let Some(paths) = only {
+        chosen.changes = chosen.changes.only(&paths);
+    }
+    let observed = chosen.observed();
+    let Some(then) = then.filter(|_| !observed.effects.is_empty()) else { return Ok(()) };
+    let now = rule(parts, desk, entry, &observed, false).await?;
+    if is_stricter(&now, &then) { Err(stricter(grant, &now)) } else { Ok(()) }
 }
 
 fn ruled(desk: &Desk) -> Step<Ruling> {

@@ -418,7 +418,7 @@ impl Desk {
         // How often it may be used is said where it was given; the ledger looks there.
         let leave = match attempt.by {
             GrantedBy::Leave(leave) => Some((leave, None)),
-            GrantedBy::Rule | GrantedBy::Answer(_) => None,
+            GrantedBy::Rule | GrantedBy::Answer(_) | GrantedBy::Rehearsal => None,
         };
         let exclusive = !self.terms().is_some_and(|terms| terms.concurrency_safe);
         Some(Begins { attempt: attempt.attempt, exclusive, leave })

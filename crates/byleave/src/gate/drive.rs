@@ -17,8 +17,8 @@ use crate::gate::desk::Desk;
 use crate::gate::footing::Performed;
 use crate::gate::parts::{Driving, Parts};
 use crate::gate::perform::perform;
-use crate::gate::report;
 use crate::gate::schedule::Spot;
+use crate::gate::{rehearse, report};
 use crate::ledger::{AppendFault, Hindrance, Interruption, LedgerFault};
 use crate::result::{CallResult, Ending, Standing};
 
@@ -153,6 +153,7 @@ async fn settle(parts: &Parts, desk: &mut Desk, outcome: Outcome) -> Result<(), 
             return Ok(());
         }
     }
+    rehearse::drop_copy(parts, desk).await;
     Err(Standing::Settled(report::report(parts, desk, &outcome).await).into())
 }
 

@@ -4,21 +4,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use byleave_core::entry::Fact;
-use byleave_core::id::{AttemptId, CallId};
+use byleave_core::id::AttemptId;
 use byleave_core::outcome::{End, EndStatus, Output};
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::event::Event;
 use crate::gate::desk::Desk;
 use crate::gate::footing::{Performed, pinned, unreadable};
-use crate::gate::parts::{Parts, site};
-use crate::guard::{Caged, Panic, first_poll, message, payload};
+use crate::gate::given::given;
+use crate::gate::leash::{Ended, at_work};
+use crate::gate::parts::Parts;
+use crate::gate::rehearse::{self, Seen};
+use crate::guard::{Caged, Panic, message, payload};
 use crate::ledger::{Interruption, LedgerFault};
-use crate::pending::step_aside;
-use crate::tool::{Progress, Run};
+use crate::tool::{Run, Tool};
 
 /// Runs the attempt if it is this drive's own; else finds out what has become of it.
 pub(crate) async fn execute(parts: &Parts, desk: &mut Desk, attempt: AttemptId) -> Performed {
@@ -64,132 +63,49 @@ fn not_started(desk: &mut Desk, attempt: AttemptId, fault: &LedgerFault) -> Fact
 async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
     let unable = |why: String| (EndStatus::Failed, Output::failure(why));
     // All of this was read back when the attempt was claimed, so it is at hand.
-    let (entry, site) = match (pinned(parts, desk), site(&desk.record)) {
-        (Ok(entry), Some(site)) => (entry, site),
-        (Err(refusal), _) => return unable(refusal.to_string()),
-        (_, None) => return unable("the record does not begin with a call".into()),
+    let entry = match pinned(parts, desk) {
+        Ok(entry) => entry,
+        Err(refusal) => return unable(refusal.to_string()),
     };
     let arguments = match desk.arguments(&*parts.ledger).await {
         Ok(arguments) => arguments,
         Err(fault) => return unable(unreadable(fault).to_string()),
     };
-    let plan = match desk.plan(&*parts.ledger).await {
-        Ok(plan) => plan,
-        Err(fault) => return unable(unreadable(fault).to_string()),
+    let rehearsal = match rehearse::seen(parts, desk).await {
+        Ok(rehearsal) => rehearsal,
+        Err(refusal) => return unable(refusal.to_string()),
     };
-    let call = desk.call();
-    let driving = parts.bustle.enter(call);
-    // Told by us alone, once it is decided that the call is off: what a tool then has to say is no success.
-    let stop = CancellationToken::new();
-    let called_off = async {
-        tokio::select! {
-            () = driving.cancel.cancelled() => {}
-            () = called_off_elsewhere(parts, call) => {}
-        }
+    let given = match given(parts, desk, rehearsal.as_ref().map(|seen| &*seen.rehearsal)).await {
+        Ok(given) => given,
+        Err(refusal) => return unable(refusal.to_string()),
     };
-    let events = parts.events.clone();
-    let progress = Arc::new(move |progress: Progress| events.emit([Event::Progress { call, progress }]));
-    let run = Run::new(call, site, plan, stop.clone(), progress);
     let tool = entry.tool().clone();
+    if let Some(seen) = rehearsal.filter(|seen| seen.rehearsal.stands()) {
+        return commit(tool, seen, given.run(CancellationToken::new())).await;
+    }
     let timeout = Duration::from_millis(desk.terms().map_or(0, |terms| terms.limits.timeout_ms));
-    let is_prompt = tool.is_prompt();
-    let mut work = Caged::new(async move { tool.execute((*arguments).clone(), run).await });
-    if is_prompt && let Some(ended) = first_poll(&mut work).await {
-        return judge(ended);
-    }
-    let leash =
-        Leash { task: Some(tokio::spawn(work.in_current_span())), stop, grace: parts.settings.stop_grace };
-    watch(leash, called_off, timeout).await
-}
-
-/// Waits until another process has written on the record that the call is off.
-async fn called_off_elsewhere(parts: &Parts, call: CallId) {
-    loop {
-        parts.pause().await;
-        match parts.ledger.load(call).await {
-            Ok(Some(loaded)) if loaded.record.cancelled().is_some() => return,
-            Ok(_) => {}
-            Err(fault) => tracing::warn!(%call, %fault, "cannot see whether a running call was cancelled"),
+    let ended = at_work(parts, desk.call(), timeout, tool.is_prompt(), move |stop| async move {
+        tool.execute((*arguments).clone(), given.run(stop)).await
+    });
+    match ended.await {
+        Ended::Itself(ended) => judge(ended),
+        Ended::Stopped { status, why, said } => {
+            let silent = || Output::text("[byleave] it does not stop; it may still be at work");
+            let said = said.map_or_else(silent, Result::unwrap_or_default);
+            (status, Output { is_error: true, error: Some(why), ..said })
         }
     }
 }
 
-/// A tool at work. Whoever lets go of it before it is done stops it.
-struct Leash {
-    task: Option<JoinHandle<Result<Output, Panic>>>,
-    stop: CancellationToken,
-    grace: Duration,
-}
-
-impl Leash {
-    async fn ended(&mut self) -> Result<Output, Panic> {
-        match &mut self.task {
-            Some(task) => {
-                let ended = task.await;
-                self.task = None;
-                ended.unwrap_or_else(|error| Err(payload(error)))
-            }
-            None => std::future::pending().await,
-        }
-    }
-
-    /// A tool that listens ends its own children first; one that does not is dropped where it stands.
-    async fn pull(mut self) -> Output {
-        self.stop.cancel();
-        if let Ok(ended) = tokio::time::timeout(self.grace, self.ended()).await {
-            return ended.unwrap_or_default();
-        }
-        if let Some(task) = &self.task {
-            task.abort();
-        }
-        // It is gone as soon as it lets go of its thread. One that blocks cannot be made to.
-        match tokio::time::timeout(self.grace, self.ended()).await {
-            Ok(ended) => ended.unwrap_or_default(),
-            Err(_) => Output::text("[byleave] it does not stop; it may still be at work"),
-        }
-    }
-}
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        let Some(mut task) = self.task.take() else { return };
-        self.stop.cancel();
-        let grace = self.grace;
-        match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(async move {
-                if tokio::time::timeout(grace, &mut task).await.is_err() {
-                    task.abort();
-                }
-            })),
-            Err(_) => task.abort(),
-        }
-    }
-}
-
-/// Waits for the tool, its time limit or a cancellation; and sees to it that the tool then really stops.
-async fn watch(
-    mut leash: Leash,
-    called_off: impl Future<Output = ()>,
-    timeout: Duration,
-) -> (EndStatus, Output) {
-    let stopped = async {
-        // A tool that is done at once costs no timer.
-        step_aside().await;
-        tokio::select! {
-            biased;
-            () = called_off => (EndStatus::Stopped, "cancelled while it ran".to_owned()),
-            () = tokio::time::sleep(timeout) => {
-                (EndStatus::TimedOut, format!("timed out after {} ms and was stopped", timeout.as_millis()))
-            }
+/// Commits what was rehearsed. Without a limit and not to be called off: it is all or nothing, and it is short.
+async fn commit(tool: Arc<dyn Tool>, seen: Seen, run: Run) -> (EndStatus, Output) {
+    let work = async move {
+        match tool.rehearser() {
+            Some(rehearser) => rehearser.commit((*seen.rehearsal).clone(), seen.only, run).await,
+            None => Output::failure("the tool can no longer commit what it rehearsed"),
         }
     };
-    let (status, why) = tokio::select! {
-        biased;
-        ended = leash.ended() => return judge(ended),
-        stopped = stopped => stopped,
-    };
-    let said = leash.pull().await;
-    (status, Output { is_error: true, error: Some(why), ..said })
+    judge(tokio::spawn(Caged::new(work).in_current_span()).await.unwrap_or_else(|error| Err(payload(error))))
 }
 
 fn judge(ended: Result<Output, Panic>) -> (EndStatus, Output) {

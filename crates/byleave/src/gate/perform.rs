@@ -7,6 +7,7 @@ use byleave_core::effect::Plan;
 use byleave_core::entry::{ChallengeTerms, Fact, Limits, Terms, Valid};
 use byleave_core::manifest::NeedsApproval;
 use byleave_core::refusal::{Code, Refusal, Step};
+use byleave_core::rehearsal::RehearsalTerms;
 use byleave_core::review::Review;
 use byleave_core::ruling::Ruling;
 use byleave_core::walk::Task;
@@ -18,7 +19,7 @@ use crate::gate::desk::Desk;
 use crate::gate::footing::{Performed, just_seen, pinned, unreadable};
 use crate::gate::judge::{predicate, rule};
 use crate::gate::parts::{Parts, site};
-use crate::gate::{ask, begin, execute};
+use crate::gate::{ask, begin, execute, rehearse};
 use crate::guard::{Broken, guard};
 use crate::plan;
 use crate::review::{OwnedInput, OwnedOutput};
@@ -42,8 +43,13 @@ pub(crate) async fn perform(parts: &Parts, desk: &mut Desk, task: Task) -> Perfo
         Task::Permit => Fact::Permitted(permit(parts, desk).await),
         Task::ReviewInput => Fact::Reviewed(review_input(parts, desk).await),
         Task::Challenge => Fact::Challenged(challenge(parts, desk).await),
+        Task::OpenRehearsal(binding) => Fact::Rehearsing { binding },
+        Task::Rehearse => return rehearse::rehearse(parts, desk).await,
         Task::Ask(asking) => Fact::Asked(ask::open(parts, desk, asking).await),
-        Task::Begin(grant) => Fact::Begun(begin::begin(parts, desk, &grant).await),
+        Task::Begin(grant) => match begin::begin(parts, desk, &grant).await {
+            Ok(fact) => fact,
+            Err(refusal) => Fact::Begun(Err(refusal)),
+        },
         Task::Execute { attempt, grant: _ } => return execute::execute(parts, desk, attempt).await,
         Task::ReviewOutput => Fact::OutputReviewed(review_output(parts, desk).await),
     };
@@ -74,6 +80,8 @@ fn terms(parts: &Parts, entry: &CatalogEntry) -> Terms {
             when: settings.challenge_when,
             stands_in: settings.challenge_stands_in.contains(&manifest.name),
         }),
+        rehearsal: (settings.rehearse && entry.tool().rehearser().is_some())
+            .then_some(RehearsalTerms { spares: settings.rehearsal_spares }),
         limits: Limits { timeout_ms, ..settings.limits },
     }
 }

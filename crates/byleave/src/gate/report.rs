@@ -78,7 +78,9 @@ fn changes(record: &Record) -> Vec<Change> {
                 let edited = if release { Changed::Output } else { Changed::Arguments };
                 let (what, why) = match &answered.answer {
                     Answer::Edit { note, .. } => (edited, note.clone()),
-                    Answer::Yes { note: Some(note) } => (Changed::Nothing, Some(note.clone())),
+                    Answer::Yes { note: Some(note) } | Answer::Part { note: Some(note), .. } => {
+                        (Changed::Nothing, Some(note.clone()))
+                    }
                     _ => continue,
                 };
                 changes.push(Change { what, by: answered.by.name.clone(), why });

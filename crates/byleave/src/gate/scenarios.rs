@@ -10,11 +10,14 @@ mod between;
 mod binding;
 mod breaking;
 mod ceremonies;
+mod copies;
+mod copyist;
 mod crash;
 mod families;
 mod leaves;
 mod order;
 mod owners;
+mod rehearsals;
 mod reviews;
 mod rules;
 mod seen;
@@ -124,6 +127,12 @@ scenarios! { ($)
     asking::approvals_are_told_to_whoever_listens,
     asking::nobody_there_refuses_unless_said_otherwise,
     asking::permitted_reads_never_ask,
+    rehearsals::a_rehearsal_is_shown_and_a_yes_commits_that_very_run,
+    rehearsals::what_was_seen_is_judged_by_the_same_rules,
+    rehearsals::what_did_nothing_on_the_copy_is_not_asked_about,
+    rehearsals::what_wanted_the_network_is_run_again_with_those_hosts,
+    rehearsals::a_part_of_a_rehearsal_can_be_chosen,
+    rehearsals::a_copy_that_is_gone_is_made_and_asked_about_again,
     ceremonies::a_checkpoint_holds_in_every_mode,
     ceremonies::no_leave_answers_a_checkpoint,
     ceremonies::challenges_are_made_only_where_they_are_asked_for,

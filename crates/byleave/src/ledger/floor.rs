@@ -113,6 +113,7 @@ fn move_one<'a>(
         }
         Fact::Asked(Err(_)) | Fact::Begun(Err(_)) => {}
         Fact::Resolved(_) | Fact::Validated(_) | Fact::Planned(_) | Fact::Permitted(_) => {}
+        Fact::Rehearsing { .. } | Fact::Rehearsed(_) | Fact::RehearsalLost { .. } => {}
         Fact::Reviewed(_) | Fact::Challenged(_) | Fact::OutputReviewed(_) => {}
     }
     Ok(())

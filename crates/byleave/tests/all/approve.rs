@@ -55,6 +55,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> Sheet {
             concurrency_safe: false,
             repeatable: false,
             checkpoint: kind == QuestionKind::Checkpoint,
+            rehearsal: None,
             challenge: None,
             limits: Limits::default(),
         },
@@ -73,6 +74,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> Sheet {
         },
         notes: vec![],
         challenge: None,
+        seen: None,
         output: None,
     }
 }

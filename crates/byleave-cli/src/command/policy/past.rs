@@ -147,7 +147,10 @@ fn questions(found: &Exported, record: &Record) -> Result<Vec<Asked>, String> {
             Some(Closing::Answered { answered, .. }) if question.kind == QuestionKind::Approval => {
                 match answered.answer {
                     Answer::Yes { .. } | Answer::Leave(_) => Said::Yes,
-                    Answer::No { .. } | Answer::Edit { .. } | Answer::Abort => Said::NotYes,
+                    // A part of it is no yes to the whole.
+                    Answer::Part { .. } | Answer::No { .. } | Answer::Edit { .. } | Answer::Abort => {
+                        Said::NotYes
+                    }
                 }
             }
             None if record.settled().is_none() => Said::Nothing,

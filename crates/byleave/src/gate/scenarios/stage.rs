@@ -21,6 +21,7 @@ use byleave_core::ruling::Verdict;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+use super::copies::Copies;
 use crate::approve::Reply;
 use crate::clock::{HandClock, fresh_id};
 use crate::event::Event;
@@ -43,6 +44,7 @@ pub(super) struct Stage<'a> {
     pub(super) folder: Folder,
     pub(super) clock: HandClock,
     pub(super) runs: Runs,
+    pub(super) copies: Copies,
 }
 
 impl<'a> Stage<'a> {
@@ -52,7 +54,13 @@ impl<'a> Stage<'a> {
         fs::create_dir(folder.path("closed"))?;
         fs::write(folder.path("f"), "old f")?;
         fs::write(folder.path("g"), "old g")?;
-        Ok(Self { bench, folder, clock: HandClock::at(NOW), runs: Runs::default() })
+        Ok(Self {
+            bench,
+            folder,
+            clock: HandClock::at(NOW),
+            runs: Runs::default(),
+            copies: Copies::default(),
+        })
     }
 
     /// Another owner on the store.
@@ -227,7 +235,7 @@ impl Drop for Folder {
 pub(super) struct Runs(Arc<Mutex<Vec<(String, Value)>>>);
 
 impl Runs {
-    fn note(&self, tool: &str, arguments: &Value) {
+    pub(super) fn note(&self, tool: &str, arguments: &Value) {
         locked(&self.0).push((tool.to_owned(), arguments.clone()));
     }
 

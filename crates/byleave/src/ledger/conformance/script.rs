@@ -336,6 +336,7 @@ impl Script {
             concurrency_safe: !self.setting.exclusive,
             repeatable: self.setting.repeatable,
             checkpoint: self.setting.checkpoint,
+            rehearsal: None,
             challenge: None,
             limits: Limits::default(),
         }

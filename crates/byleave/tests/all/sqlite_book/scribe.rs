@@ -135,6 +135,7 @@ impl Scribe {
             concurrency_safe: self.concurrency_safe,
             repeatable: true,
             checkpoint: false,
+            rehearsal: None,
             challenge: None,
             limits: Limits::default(),
         })));

@@ -1,0 +1,243 @@
+//! What the call really did, on a copy: every path, and how the texts differ.
+//!
+//! A directory that is new or gone as a whole is one line with what it holds. Beyond a bound the texts are not shown one by one:
+//! then it is said where they are. No path is ever left out without a count.
+
+use std::collections::BTreeMap;
+
+use crate::change::{Change, Changes, NodeKind, Standing, What};
+use crate::escape::Care;
+use crate::rehearsal::Rehearsal;
+use crate::sheet::{Seen, Sheet};
+
+use super::line::LineRole;
+use super::page::{Page, WARNING_GUTTER, counted};
+use super::value::{self, GUTTER};
+
+/// What is new or gone as a whole is one line if it holds more than this.
+const FOLD_MIN: usize = 12;
+/// How many lines of differing text are shown in all.
+const DIFF_LINES_MAX: usize = 4_000;
+
+/// What was seen on the copy, or why nothing was.
+pub(super) fn write(page: &mut Page, sheet: &Sheet) {
+    match &sheet.seen {
+        None => {}
+        Some(Seen::Not { why }) => {
+            page.heading(LineRole::Heading, "What it really does is not known: it was not run on a copy");
+            value::write_text(page, LineRole::Effect, why);
+        }
+        Some(Seen::Ran { rehearsal, ruling }) => {
+            page.heading(LineRole::Heading, "What it really did, on a copy");
+            ran(page, rehearsal, sheet);
+            if let Some(ruling) = ruling {
+                for reason in ruling.reasons.iter().filter(|reason| !reason.why.is_empty()) {
+                    let why = page.quoted(&reason.why);
+                    let word = format!("{:?}", reason.verdict).to_lowercase();
+                    page.line(LineRole::Reason, "  ", &format!("the rules on what it did: {word}, {why}"));
+                }
+            }
+        }
+    }
+}
+
+fn ran(page: &mut Page, rehearsal: &Rehearsal, sheet: &Sheet) {
+    page.line(LineRole::Effect, "  ", &summary(&rehearsal.changes));
+    if rehearsal.scratch > 0 {
+        let files = usize::try_from(rehearsal.scratch).unwrap_or(usize::MAX);
+        let files = counted(files, "file", "files");
+        page.line(LineRole::Effect, "  ", &format!("{files} in scratch, which is the session's own"));
+    }
+    for want in &rehearsal.wanted {
+        let host = match &want.host {
+            Some(host) => page.quoted(host),
+            None => "an address".to_owned(),
+        };
+        let port = if want.port == 0 { String::new() } else { format!(", port {}", want.port) };
+        page.line(
+            LineRole::Warning,
+            WARNING_GUTTER,
+            &format!("wanted the network: {host}{port}; it had none"),
+        );
+    }
+    if rehearsal.left_running > 0 {
+        let left = usize::try_from(rehearsal.left_running).unwrap_or(usize::MAX);
+        let left = counted(left, "process", "processes");
+        page.line(LineRole::Warning, WARNING_GUTTER, &format!("left {left} running, which were ended"));
+    }
+    let limits = rehearsal.changes.limits.iter().map(|limit| ("differs from a run without a copy", limit));
+    let weaker =
+        rehearsal.weaker.iter().map(|weaker| ("was confined less than a rehearsal should be", weaker));
+    for (what, why) in limits.chain(weaker) {
+        let why = page.quoted(why);
+        page.line(LineRole::Warning, WARNING_GUTTER, &format!("{what}: {why}"));
+    }
+    changes(page, &rehearsal.changes);
+    page.line(LineRole::Content, "  ", &format!("it printed {}", value::measure(&rehearsal.output.text)));
+    value::write_text(page, LineRole::Content, &rehearsal.output.text);
+    if let Some(error) = &rehearsal.output.error {
+        let error = page.quoted(error);
+        page.line(LineRole::Warning, WARNING_GUTTER, &format!("it failed: {error}"));
+    }
+    let yes = if rehearsal.stands() {
+        format!(
+            "a yes makes exactly this final and runs nothing again; `byleave undo {}` takes it back",
+            sheet.call
+        )
+    } else {
+        "a yes runs it again, on another copy, with these hosts alone, and makes final what it changes then; what it does \
+         over the network cannot be undone"
+            .to_owned()
+    };
+    page.line(LineRole::Effect, "  ", &yes);
+}
+
+/// The changes in one line: what was done to how many, and how many of them only the disk has.
+pub fn summary(changes: &Changes) -> String {
+    if changes.is_empty() {
+        return "changed nothing".to_owned();
+    }
+    let mut by_what: BTreeMap<What, usize> = BTreeMap::new();
+    let mut lost = 0;
+    for change in &changes.list {
+        *by_what.entry(change.what()).or_default() += 1;
+        let is_file = matches!(change.before.as_ref().map(|node| &node.kind), Some(NodeKind::File { .. }));
+        let is_gone = matches!(change.what(), What::Deleted | What::Changed) && is_file;
+        lost += usize::from(is_gone && change.standing == Standing::Untracked);
+    }
+    let mut words: Vec<String> = by_what.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    if !changes.renames.is_empty() {
+        words.push(format!("{} of them renamed", changes.renames.len()));
+    }
+    if lost > 0 {
+        words.push(format!("{lost} that no repository has"));
+    }
+    words.join(", ")
+}
+
+fn changes(page: &mut Page, changes: &Changes) {
+    let from: BTreeMap<&str, &str> =
+        changes.renames.iter().map(|rename| (rename.to.as_str(), rename.from.as_str())).collect();
+    let gone: BTreeMap<&str, &str> =
+        changes.renames.iter().map(|rename| (rename.from.as_str(), rename.to.as_str())).collect();
+    let (mut lines, mut unshown) = (0, 0);
+    let mut rest = changes.list.as_slice();
+    while let Some((change, after)) = rest.split_first() {
+        if !page.is_open() {
+            return;
+        }
+        let beneath = after.iter().take_while(|inner| is_beneath(&inner.path, &change.path)).count();
+        let whole = is_directory(change) && matches!(change.what(), What::Created | What::Deleted);
+        if whole && beneath > FOLD_MIN {
+            let inner = after.get(..beneath).unwrap_or_default();
+            folded(page, change, inner);
+            rest = after.get(beneath..).unwrap_or_default();
+            continue;
+        }
+        rest = after;
+        let path = page.quoted(&change.path);
+        let what = match (from.get(change.path.as_str()), gone.get(change.path.as_str())) {
+            (Some(from), _) => format!("renamed from {}", page.quoted(from)),
+            (_, Some(to)) => format!("renamed to {}", page.quoted(to)),
+            _ => change.what().to_string(),
+        };
+        page.line(LineRole::Effect, "  ", &format!("{what}  {path}  {}", told(change)));
+        let Some(diff) = &change.diff else { continue };
+        let count = diff.lines().count();
+        if lines + count > DIFF_LINES_MAX {
+            unshown += 1;
+            continue;
+        }
+        lines += count;
+        for line in diff.lines() {
+            let shown = page.escaped(line, Care::Text);
+            page.line(LineRole::Change, GUTTER, &format!("┃ {shown}"));
+        }
+    }
+    if unshown > 0 {
+        let texts = counted(unshown, "text is", "texts are");
+        page.line(
+            LineRole::Warning,
+            WARNING_GUTTER,
+            &format!("{texts} too long to be compared here; `byleave diff` shows them"),
+        );
+    }
+}
+
+/// One line for a directory that is new or gone with all that it holds.
+fn folded(page: &mut Page, directory: &Change, inner: &[Change]) {
+    let path = page.quoted(&directory.path);
+    let node =
+        |change: &Change| change.after.as_ref().or(change.before.as_ref()).map(|node| node.kind.clone());
+    let bytes: u64 = inner
+        .iter()
+        .filter_map(|change| match node(change)? {
+            NodeKind::File { size, .. } => Some(size),
+            _ => None,
+        })
+        .sum();
+    let untracked = inner.iter().filter(|change| change.standing == Standing::Untracked).count();
+    let tracked = inner.iter().filter(|change| change.standing == Standing::Tracked).count();
+    let things = counted(inner.len(), "thing", "things");
+    page.line(
+        LineRole::Effect,
+        "  ",
+        &format!(
+            "{}  {path}  with all in it: {things}, {bytes} bytes, {tracked} tracked, {untracked} that no repository has",
+            directory.what()
+        ),
+    );
+}
+
+fn is_beneath(inner: &str, outer: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn is_directory(change: &Change) -> bool {
+    let node = change.after.as_ref().or(change.before.as_ref());
+    node.is_some_and(|node| node.kind == NodeKind::Directory)
+}
+
+/// What it was and is, and who else has it.
+fn told(change: &Change) -> String {
+    let node = |kind: &NodeKind| match kind {
+        NodeKind::File { size, .. } => format!("{size} bytes"),
+        NodeKind::Directory => "directory".to_owned(),
+        NodeKind::Link { .. } => "link".to_owned(),
+        NodeKind::Special { what } => what.escape_default().to_string(),
+    };
+    let mut words = match (&change.before, &change.after) {
+        (Some(before), Some(after)) if before.kind == after.kind && before.mode != after.mode => {
+            vec![format!("mode {:o} → {:o}", before.mode, after.mode)]
+        }
+        (Some(before), Some(after)) if before.kind == after.kind => {
+            let time = if before.modified == after.modified { "" } else { ", its time" };
+            vec![format!("{}{time}", node(&after.kind))]
+        }
+        (Some(before), Some(after)) => {
+            let mut words = vec![format!("{} → {}", node(&before.kind), node(&after.kind))];
+            if before.mode != after.mode {
+                words.push(format!("mode {:o} → {:o}", before.mode, after.mode));
+            }
+            words
+        }
+        (None, Some(one)) | (Some(one), None) => vec![node(&one.kind)],
+        (None, None) => Vec::new(),
+    };
+    let executable = |node: &Option<crate::change::Node>| {
+        node.as_ref().is_some_and(|node| matches!(node.kind, NodeKind::File { .. }) && node.mode & 0o111 != 0)
+    };
+    if change.before.is_none() && executable(&change.after) {
+        words.push("can be run".to_owned());
+    }
+    words.push(
+        match change.standing {
+            Standing::Tracked => "tracked",
+            Standing::Untracked => "untracked",
+            Standing::Ignored => "ignored",
+            Standing::Repository => "of the repository itself",
+        }
+        .to_owned(),
+    );
+    words.join(", ")
+}

@@ -1,0 +1,49 @@
+//! What a tool is given to run with, put together from the record: the plan, the rules, the place, and whom to tell.
+
+use std::sync::Arc;
+
+use byleave_core::call::Mode;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::id::CallId;
+use byleave_core::policy::Policy;
+use byleave_core::refusal::{Code, Refusal, Step};
+use byleave_core::rehearsal::Rehearsal;
+use tokio_util::sync::CancellationToken;
+
+use crate::event::Event;
+use crate::gate::desk::Desk;
+use crate::gate::footing::unreadable;
+use crate::gate::parts::{Parts, site};
+use crate::tool::{Progress, Run, Site};
+
+/// What a tool is given, but for what tells it to stop.
+pub(crate) struct Given {
+    call: CallId,
+    site: Site,
+    plan: Arc<Plan>,
+    rules: Arc<Policy>,
+    mode: Mode,
+    progress: Arc<dyn Fn(Progress) + Send + Sync>,
+}
+
+impl Given {
+    pub(crate) fn run(self, stop: CancellationToken) -> Run {
+        let Self { call, site, plan, rules, mode, progress } = self;
+        Run::new(call, site, plan, stop, progress).under(rules, mode)
+    }
+}
+
+/// What a tool is given. Hosts that a rehearsal wanted, and that were granted with it, are part of the plan.
+pub(crate) async fn given(parts: &Parts, desk: &mut Desk, seen: Option<&Rehearsal>) -> Step<Given> {
+    let site = site(&desk.record)
+        .ok_or_else(|| Refusal::new(Code::RecordBroken, "the record does not begin with a call"))?;
+    let mut plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
+    if let Some(seen) = seen.filter(|seen| !seen.stands()) {
+        let reach = |(host, port): (&str, u16)| Effect::Reach { host: host.to_owned(), port };
+        Arc::make_mut(&mut plan).effects.extend(seen.wants().map(reach));
+    }
+    let (call, events) = (desk.call(), parts.events.clone());
+    let progress = Arc::new(move |progress: Progress| events.emit([Event::Progress { call, progress }]));
+    let mode = desk.record.heading().map(|heading| heading.mode).unwrap_or_default();
+    Ok(Given { call, site, plan, rules: parts.policy.load_full(), mode, progress })
+}
