@@ -6,6 +6,7 @@
 mod digits;
 mod lower;
 mod network;
+mod overlay;
 mod session;
 mod sys;
 mod terminal;
@@ -130,9 +131,19 @@ fn identity(plan: &mut Reader<'_>, part: Part) -> Result<(), Fault> {
 
 fn mount_all(plan: &mut Reader<'_>) -> Result<(), Fault> {
     let mut held = [-1i32; SLOTS];
+    let mut left_out = 0u32;
     for index in 0..plan.small().ok_or(GARBLED)? {
         let op = plan.op().ok_or(GARBLED)?;
-        mount(&op, &mut held).map_err(|errno| Fault { step: Step::Mount, index, errno })?;
+        let fault = |errno| Fault { step: Step::Mount, index, errno };
+        if left_out > 0 {
+            left_out -= 1;
+            continue;
+        }
+        match op {
+            Op::IfThere { path } if !sys::is_there(path).map_err(fault)? => left_out = 2,
+            Op::IfThere { .. } => {}
+            op => mount(&op, &mut held).map_err(fault)?,
+        }
     }
     Ok(())
 }
@@ -148,6 +159,17 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
     match *op {
         Op::Seclude => sys::make_private(),
         Op::Hold { slot, path, depth, access } => hold(slot, sys::clone_tree(path, depth, access)?),
+        Op::Layer { slot, path } => hold(slot, sys::open_path(path)?),
+        Op::Overlay { slot, first, lowers, .. } => {
+            let first = first as usize;
+            let layers = held.get(first..first + 2 + lowers as usize).ok_or(EINVAL)?;
+            let overlay = overlay::mount(layers)?;
+            layers.iter().try_for_each(|layer| close(*layer))?;
+            *held.get_mut(slot as usize).ok_or(EINVAL)? = overlay;
+            Ok(())
+        }
+        // What it is about has been left out or not.
+        Op::IfThere { .. } => Ok(()),
         Op::Seal => sys::seal(),
         Op::Scratch { slot, bytes, inodes, mode, access } => {
             let (mut size, mut count, mut octal) = (Digits::new(), Digits::new(), Digits::new());

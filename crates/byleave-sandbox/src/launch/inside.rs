@@ -1,10 +1,11 @@
 //! What the first process inside reports, and how it is told to people.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -48,6 +49,9 @@ fn mount_told(mount: Option<&Op<CString>>, f: &mut fmt::Formatter<'_>) -> fmt::R
         None => f.write_str("mounting"),
         Some(Op::Seclude) => f.write_str("making mounts private"),
         Some(Op::Hold { path, .. }) => write!(f, "taking `{}` in hand", path.to_string_lossy()),
+        Some(Op::Layer { path, .. }) => write!(f, "taking the layer `{}` in hand", path.to_string_lossy()),
+        Some(Op::Overlay { root, .. }) => write!(f, "making a copy of `{}`", root.to_string_lossy()),
+        Some(Op::IfThere { path }) => write!(f, "looking at `{}`", path.to_string_lossy()),
         Some(Op::Seal) => f.write_str("making everything read-only"),
         Some(Op::Scratch { .. }) => f.write_str("making an empty file system"),
         Some(Op::Terminals { .. }) => f.write_str("making terminals"),
@@ -144,7 +148,13 @@ fn next(leash: &OwnedFd) -> Result<Option<Heard>, LaunchError> {
 fn fault(step: u32, index: u32, errno: i32, plan: &Plan) -> LaunchError {
     let step = Step::ALL.get(step as usize).copied();
     let mount = plan.mounts.get(index as usize).filter(|_| step == Some(Step::Mount)).cloned();
-    LaunchError::Inside { inside: Inside { step, mount }, error: io::Error::from_raw_os_error(errno) }
+    let error = io::Error::from_raw_os_error(errno);
+    match mount {
+        Some(Op::Overlay { root: path, .. } | Op::Layer { path, .. }) => {
+            LaunchError::NotCopied { root: OsStr::from_bytes(path.to_bytes()).into(), error }
+        }
+        mount => LaunchError::Inside { inside: Inside { step, mount }, error },
+    }
 }
 
 fn words(message: &[u8; REPORT_BYTES]) -> [u32; 4] {

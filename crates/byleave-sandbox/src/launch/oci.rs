@@ -64,6 +64,9 @@ impl Oci {
         run_as: RunAs,
     ) -> Result<Outcome, LaunchError> {
         let identity = identity(run_as)?;
+        if !confinement.files.copied.is_empty() {
+            return Err(LaunchError::NoCopies("in a container, whose engine mounts none"));
+        }
         confinement.held_against(|guarantee| self.given(confinement, guarantee))?;
         let (confinement, tripwire) = &looked::once(confinement)?;
         let mut random = [0u8; 8];

@@ -11,6 +11,7 @@
 )]
 
 mod cgroup;
+mod copied;
 mod escapes;
 mod escapes_own;
 mod escapes_red;
