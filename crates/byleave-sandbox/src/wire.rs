@@ -195,7 +195,8 @@ pub const REPORT_BYTES: usize = 24;
 pub const REPORT_FAULT: u32 = 1;
 /// The command could not be started: the kernel's answer.
 pub const REPORT_NOT_STARTED: u32 = 2;
-/// The command is over: its status, and the processor time of everything that was waited for.
+/// The command is over: how many processes it left running, how often no way led out of its network and one more, or zero; its
+/// status, and the processor time of everything that was waited for.
 pub const REPORT_ENDED: u32 = 3;
 
 /// The command is about to be started: its mounts come along, for the launcher to let go of when nobody waits.

@@ -320,13 +320,35 @@ fn start(command: &Command<'_>, mounts: i32) -> Result<Never, Fault> {
     // SAFETY: this function never returns once there is a child, and from here on only the child uses the stack and what it is
     // told; the plan, which both read, is never written.
     let started = unsafe { sys::fork_in_memory(&mut stack, begin_command, (&raw mut beginning).cast()) };
-    // The namespace ends with us, and with it everything in it.
-    let Err(fault) = attend(started.map_err(&fault)?, terminal, children, || ());
+    // The namespace ends with us, and with it everything in it; but what is left by then is to be counted.
+    let Err(fault) = attend(started.map_err(&fault)?, terminal, children, end_namespace);
     run_fault(&fault)
 }
 
-/// Waits for the command, and ends with it, or with the launcher; before that, what it started is ended by this.
-fn attend(started: usize, terminal: Option<i32>, children: i32, end_all: impl Fn()) -> Result<Never, Fault> {
+/// Ends every other process of the namespace; how many there were.
+fn end_namespace() -> u32 {
+    let mut ended = 0u32;
+    // Who was killed can start nothing more, and becomes our child at the latest when its parent ends. Once more for who came
+    // from outside meanwhile, and no more than that: who has a parent there is not ours to wait for.
+    for _ in 0..2 {
+        if sys::kill(-1).is_err() {
+            break;
+        }
+        while sys::wait_for_a_child() {
+            ended = ended.saturating_add(1);
+        }
+    }
+    ended
+}
+
+/// Waits for the command, and ends with it, or with the launcher; before that, what it started is ended by this, which says how
+/// many processes that were.
+fn attend(
+    started: usize,
+    terminal: Option<i32>,
+    children: i32,
+    end_all: impl Fn() -> u32,
+) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     if let Some(terminal) = terminal {
         close(terminal).map_err(&fault)?;
@@ -336,15 +358,19 @@ fn attend(started: usize, terminal: Option<i32>, children: i32, end_all: impl Fn
     for standard in 0..3 {
         dup3(null, standard, 0).map_err(&fault)?;
     }
-    let mut micros = 0u64;
+    let (mut micros, mut over) = (0u64, None);
     loop {
+        // All that have ended by now, so that none of them counts as left behind.
         while let Some((pid, status, used)) = sys::reap() {
             micros = micros.saturating_add(used);
             if pid == started {
-                end_all();
-                report([REPORT_ENDED, 0, 0, status.cast_unsigned()], micros);
-                exit(0);
+                over = Some(status);
             }
+        }
+        if let Some(status) = over {
+            let survivors = end_all();
+            report([REPORT_ENDED, survivors, network::unrouted(), status.cast_unsigned()], micros);
+            exit(0);
         }
         // The launcher never writes: whatever happens on the leash is its end.
         if sys::wait_for_either(children, LEASH).map_err(&fault)? {

@@ -68,8 +68,17 @@ fn mount_told(mount: Option<&Op<CString>>, f: &mut fmt::Formatter<'_>) -> fmt::R
     }
 }
 
+/// How a command ended, as the first process inside has it.
+pub(super) struct Ended {
+    pub(super) status: Status,
+    pub(super) cpu: Duration,
+    pub(super) survivors: u32,
+    /// How often no way led to where something was to go, in all of the network that it is in; unless that is not known.
+    pub(super) unrouted: Option<u64>,
+}
+
 /// Reads what was reported. `None` when it was killed before it could report.
-pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Duration)>, LaunchError> {
+pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<Ended>, LaunchError> {
     let mut ended = None;
     loop {
         // All of it is there: who writes has ended.
@@ -78,11 +87,16 @@ pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Du
         let errno = errno.cast_signed();
         match kind {
             REPORT_FAULT => return Err(fault(step, index, errno, plan)),
-            REPORT_NOT_STARTED => ended = Some((Status::NotStarted(errno), Duration::ZERO)),
+            REPORT_NOT_STARTED => {
+                let status = Status::NotStarted(errno);
+                ended = Some(Ended { status, cpu: Duration::ZERO, survivors: 0, unrouted: None });
+            }
             REPORT_MOUNTS => heard.descriptor.into_iter().for_each(undertaker::take),
             // Said by a process that did not become the command, it adds nothing.
             REPORT_ENDED if ended.is_none() => {
-                ended = Some((status(errno), Duration::from_micros(heard.number)))
+                let cpu = Duration::from_micros(heard.number);
+                let unrouted = index.checked_sub(1).map(u64::from);
+                ended = Some(Ended { status: status(errno), cpu, survivors: step, unrouted });
             }
             _ => {}
         }

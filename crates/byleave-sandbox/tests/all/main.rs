@@ -24,6 +24,7 @@ mod limits;
 mod lived;
 mod net;
 mod oci;
+mod observed;
 mod online;
 mod scores;
 mod session;
