@@ -64,6 +64,19 @@ pub enum LaunchError {
         #[source]
         error: io::Error,
     },
+    /// Too little is free where copies are kept; the command has not run.
+    #[error(
+        "cannot run the command on a copy: {free} bytes are free where `{kept_in}` is, and {reserve} have to stay free; make room",
+        kept_in = kept_in.display()
+    )]
+    NoRoom {
+        /// Where one of them is kept.
+        kept_in: PathBuf,
+        /// How much is free.
+        free: u64,
+        /// How much has to stay free.
+        reserve: u64,
+    },
     /// Copies are for commands that are started by themselves on the native rung.
     #[error("cannot run the command on a copy {0}; start it by itself, on the native rung")]
     NoCopies(&'static str),

@@ -212,6 +212,10 @@ fn begin(
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
     let clock = Clock::start(confinement);
+    if let Some((kept_in, free)) = clock.watch.short_of_room() {
+        let reserve = confinement.limits.reserve;
+        return Err(LaunchError::NoRoom { kept_in: kept_in.to_path_buf(), free, reserve });
+    }
     let pidfd = spawn(program, ends.given(), plan.network_apart, run_as, group.as_ref())?;
     let process = Process { pidfd, child: true, leash: None };
     Ok(ends.running(process, group, plan, clock, tripwire))
@@ -286,7 +290,7 @@ struct Clock {
 impl Clock {
     fn start(confinement: &Confinement) -> Self {
         let (limits, began) = (confinement.limits, Instant::now());
-        Self { began, limits, watch: Watch::new(&limits, &confinement.files.writable, began) }
+        Self { began, limits, watch: Watch::new(&limits, &confinement.files, began) }
     }
 }
 
@@ -498,13 +502,10 @@ impl Running {
             _ => None,
         };
         let [stdout, stderr] = self.streams.printed();
-        let reached = [
-            (pids, Limit::Pids),
-            (killed_for != Some(Limit::Growth) && self.clock.watch.grew(), Limit::Growth),
-            (stdout.dropped + stderr.dropped > 0, Limit::Output),
-        ];
-        let reached =
-            reached.into_iter().filter_map(|(is_reached, limit)| is_reached.then_some(limit)).collect();
+        let told = |is_reached: bool, limit| is_reached.then_some(limit).into_iter();
+        let grew = self.clock.watch.grew().filter(|limit| killed_for != Some(*limit));
+        let reached = told(pids, Limit::Pids).chain(grew);
+        let reached = reached.chain(told(stdout.dropped + stderr.dropped > 0, Limit::Output)).collect();
         Ok(Outcome {
             status,
             ended_by,

@@ -3,10 +3,12 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use byleave_sandbox::confinement::{Confinement, Copied, Source};
 use byleave_sandbox::ladder::{self, Rung};
 use byleave_sandbox::launch::{self, LaunchError, Oci, Outcome, RunAs, Session, Status};
+use byleave_sandbox::limits::Limit;
 use byleave_sandbox::plan::PlanError;
 
 use crate::launch::{bash, confinement, text};
@@ -257,4 +259,60 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
     let mut waived = confined;
     waived.waived.extend(byleave_sandbox::guarantee::Guarantee::ALL);
     is_refused(engine.run(&waived, &bash("true"), RunAs::Caller).unwrap_err());
+}
+
+// req: E5
+#[test]
+fn a_copy_does_not_fill_the_disk() {
+    if !unprivileged("copied::a_copy_does_not_fill_the_disk") {
+        return;
+    }
+    let world = World::new();
+    fs::write(world.at("w/large"), vec![1; 20 << 20]).unwrap();
+    fs::create_dir(world.at("store/tree")).unwrap();
+    let tree = Copied { root: world.at("w"), source: Source::Tree { at: world.at("store/tree") } };
+    for (at, (script, ended_by, reached)) in [
+        ("for i in $(seq 20); do head -c 1M /dev/zero > $i; done; sleep 1000", Some(Limit::Copy), &[][..]),
+        // Of a large file a single byte.
+        ("echo >> large; sleep 1000", Some(Limit::Copy), &[]),
+        ("exec 7>x; rm x; head -c 20M /dev/zero >&7; sleep 1000", Some(Limit::Copy), &[]),
+        ("mkdir d; head -c 20M /dev/zero > d/x; chmod 0 d; sleep 1000", Some(Limit::Copy), &[]),
+        ("head -c 20M /dev/zero > target/x; sleep 1000", Some(Limit::Copy), &[]),
+        ("fallocate -l 20M quick", None, &[Limit::Copy]),
+        ("head -c 2M /dev/zero > small; rm large; head -c 20M /dev/zero > /tmp/other; sleep 0.3", None, &[]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let layered = vec![
+            world.overlay("w", &format!("w{at}"), &[]),
+            world.overlay("w/target", &format!("t{at}"), &[]),
+        ];
+        for copied in [layered, vec![tree.clone()]] {
+            if matches!(&copied[..], [one] if *one == tree)
+                && (script.contains("target") || script.contains("large"))
+            {
+                continue;
+            }
+            let mut confined = world.confined(copied);
+            (confined.limits.copy, confined.limits.wall) = (8 << 20, Duration::from_secs(20));
+            let outcome = run(&confined, script);
+            assert_eq!(
+                (outcome.ended_by, &outcome.reached[..]),
+                (ended_by, reached),
+                "{script}: {outcome:?}"
+            );
+        }
+    }
+    // Whatever fills it, some of it stays free.
+    let mut confined = world.confined(vec![world.overlay("w", "room", &[])]);
+    confined.limits.reserve = u64::MAX;
+    let refused = launch::run(&confined, &bash("true")).unwrap_err();
+    assert!(matches!(refused, LaunchError::NoRoom { .. }), "{refused}");
+    let told = rustix::fs::statvfs(&world.at("store")).unwrap();
+    // Others write to that disk as well, though not so much at a time.
+    confined.limits.reserve = (told.f_bavail * told.f_frsize).saturating_sub(1 << 30);
+    confined.limits.wall = Duration::from_secs(20);
+    let outcome = run(&confined, "for i in 1 2 3; do fallocate -l 900M $i; done; sleep 1000");
+    assert_eq!(outcome.ended_by, Some(Limit::Reserve), "{outcome:?}");
 }

@@ -23,7 +23,10 @@ fn who_is_left_running_is_counted_and_killed() {
         ("sleep 5151 & exit 3", 1),
         ("for i in 1 2 3; do setsid sleep 5151 >/dev/null 2>&1 & done", 3),
         // Its parent is gone, and it has a child of its own.
-        ("(setsid bash -c 'trap \"\" TERM HUP; sleep 5151 & touch up; wait' &); until [ -e up ]; do :; done; rm up", 2),
+        (
+            "(setsid bash -c 'trap \"\" TERM HUP; sleep 5151 & touch up; wait' &); until [ -e up ]; do :; done; rm up",
+            2,
+        ),
         // It writes as long as it lives.
         ("bash -c 'while :; do echo >> late; done' & until [ -s late ]; do :; done", 1),
     ] {
@@ -83,7 +86,11 @@ fn what_goes_where_no_way_leads_is_counted() {
         };
         for own in OWN {
             let outcome = run(own);
-            assert_eq!((outcome.unrouted, outcome.status), (Some(0), Status::Exited(0)), "{own}: {outcome:?}");
+            assert_eq!(
+                (outcome.unrouted, outcome.status),
+                (Some(0), Status::Exited(0)),
+                "{own}: {outcome:?}"
+            );
             assert!(outcome.network.decisions.is_empty(), "{own}: {outcome:?}");
         }
         for raw in RAW {
