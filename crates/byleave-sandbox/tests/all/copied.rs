@@ -10,6 +10,7 @@ use byleave_sandbox::ladder::{self, Rung};
 use byleave_sandbox::launch::{self, LaunchError, Oci, Outcome, RunAs, Session, Status};
 use byleave_sandbox::limits::Limit;
 use byleave_sandbox::plan::PlanError;
+use byleave_sandbox::probe;
 
 use crate::launch::{bash, confinement, text};
 use crate::user::unprivileged;
@@ -315,4 +316,18 @@ fn a_copy_does_not_fill_the_disk() {
     confined.limits.wall = Duration::from_secs(20);
     let outcome = run(&confined, "for i in 1 2 3; do fallocate -l 900M $i; done; sleep 1000");
     assert_eq!(outcome.ended_by, Some(Limit::Reserve), "{outcome:?}");
+}
+
+// req: E5
+#[test]
+fn whether_copies_can_be_had_is_found_by_trying() {
+    if !unprivileged("copied::whether_copies_can_be_had_is_found_by_trying") {
+        return;
+    }
+    let world = World::new();
+    assert_eq!(probe::copies(&world.at("store"), RunAs::Caller), Ok(()));
+    assert_eq!(probe::copies(&world.at("store/not/yet"), RunAs::Caller), Ok(()));
+    assert_eq!(fs::read_dir(world.at("store")).unwrap().count(), 0, "nothing is left");
+    // Only root makes anything there.
+    assert!(probe::copies(std::path::Path::new("/usr"), RunAs::Caller).is_err());
 }
