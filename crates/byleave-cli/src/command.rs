@@ -32,7 +32,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Policy { command } => policy::run(command, options, screen).await,
         Command::Resume(typed) => resume::run(&typed, options, screen).await,
         Command::Halt(typed) => halt::run(typed, options, screen).await,
-        Command::Doctor => doctor::run(screen),
+        Command::Doctor => doctor::run(options, screen),
         Command::Sandbox { command } => sandbox::run(command, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,
     }

@@ -44,6 +44,50 @@ pub struct Files {
     pub protected: Vec<PathBuf>,
     /// Who is asked, path by path, what else is to be hidden or protected, before every command.
     pub asked: Option<Asked>,
+    /// What the command finds a copy of, at the same path. Only for a command that is started by itself on the native rung.
+    pub copied: Vec<Copied>,
+}
+
+/// Something that the command finds a copy of: what it changes there, it changes in the copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// What there is a copy of, which is where the copy is found: a writable path, or something beneath one. What is writable
+    /// beneath it is in the copy as well. A directory that is not there is made in the copy that it lies in, where it is left as
+    /// an empty directory.
+    pub root: PathBuf,
+    /// Where the copy is.
+    pub source: Source,
+}
+
+/// Where a copy is. Nothing of it can be seen inside but at the place of what it is a copy of, or there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The directory itself, which stays as it is, under layers with what has changed. All of them are on file systems of this
+    /// machine, and belong to whom the command runs as.
+    Overlay {
+        /// Layers that lie between, as uppers of earlier commands left them, the topmost first.
+        lowers: Vec<PathBuf>,
+        /// Where changes go: a directory that was never used before.
+        upper: PathBuf,
+        /// Where the kernel prepares them: another one, beside it.
+        work: PathBuf,
+    },
+    /// A copy that is there already, whole.
+    Tree {
+        /// Where.
+        at: PathBuf,
+    },
+}
+
+impl Source {
+    /// Every directory or file that it is made of.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &PathBuf> {
+        let (lowers, others) = match self {
+            Self::Overlay { lowers, upper, work } => (lowers.as_slice(), vec![upper, work]),
+            Self::Tree { at } => (&[][..], vec![at]),
+        };
+        lowers.iter().chain(others)
+    }
 }
 
 /// Somebody who is asked about everything in some directories, before every command and after it.

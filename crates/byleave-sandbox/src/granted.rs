@@ -51,6 +51,8 @@ pub struct Place {
     pub environment: BTreeMap<String, String>,
     /// Nothing may be changed: the call was made in the mode `read-only`.
     pub read_only: bool,
+    /// The command runs on copies, and what it does there is judged before it counts: see [`confinement`].
+    pub rehearsing: bool,
 }
 
 /// Why what was granted cannot be made possible by itself.
@@ -76,6 +78,11 @@ pub enum GrantFault {
 }
 
 /// The confinement of what was granted.
+///
+/// In a rehearsal, what a rule merely asks about can be written: it is a copy that is written, and the rule is asked about what
+/// came of it. What a rule denies stays impossible, and what must not be read stays hidden, as in every run. Whatever the plan
+/// reaches or gives up, the network is [`Network::Proxied`], so that what is wanted is written down; the door to start it through
+/// is [`Door::closed`](crate::net::policy::Door::closed), which lets nothing out.
 pub fn confinement(plan: &Plan, policy: &Arc<Policy>, place: &Place) -> Result<Confinement, GrantFault> {
     let mut granted = Granted::of(plan);
     let mut files = Files {
@@ -93,7 +100,10 @@ pub fn confinement(plan: &Plan, policy: &Arc<Policy>, place: &Place) -> Result<C
     cover_the_rest(Path::new("/"), place, &mut files);
     let unconfined = std::mem::take(&mut granted.unconfined);
     let reaches = granted.reaches;
-    let marks = Marks::new(Arc::clone(policy), granted, &place.workspace);
+    let mut marks = Marks::new(Arc::clone(policy), granted, &place.workspace);
+    if place.rehearsing {
+        marks = marks.on_a_copy();
+    }
     files.hidden.extend(marks.elsewhere(&roots)?);
     files.asked = Some(Asked { roots, marker: Arc::new(marks) });
 
@@ -101,7 +111,11 @@ pub fn confinement(plan: &Plan, policy: &Arc<Policy>, place: &Place) -> Result<C
     for name in unconfined {
         waived.insert(Guarantee::named(&name).ok_or(GrantFault::NoSuchGuarantee(name))?);
     }
+    if place.rehearsing {
+        waived.remove(&Guarantee::NetworkConfined);
+    }
     let network = match () {
+        () if place.rehearsing => Network::Proxied,
         () if waived.contains(&Guarantee::NetworkConfined) => Network::Host,
         () if reaches || Keeper::may_open(policy) => Network::Proxied,
         () => Network::Off,

@@ -136,6 +136,9 @@ pub fn start_on(
     if rung != Rung::Native && command.terminal.is_some() {
         return Err(LaunchError::NoTerminal);
     }
+    if rung != Rung::Native && !confinement.files.copied.is_empty() {
+        return Err(LaunchError::NoCopies("on a lower rung of the ladder, which cannot mount one"));
+    }
     if rung != Rung::Native && confinement.network == Network::Proxied {
         return Err(Unserved::NoUplink.into());
     }

@@ -21,6 +21,11 @@ pub struct Limits {
     /// Bytes by which what it can write may grow. Looked at in intervals, from outside: it ends a command that fills a disk, and is
     /// no quota.
     pub growth: u64,
+    /// Bytes by which copies that it runs on may grow. As with `growth`, no quota.
+    pub copy: u64,
+    /// Bytes that stay free where copies are kept: with less, a command on one is not started, and one that runs is ended. It is
+    /// looked at in intervals as well, and whatever else fills the disk counts.
+    pub reserve: u64,
     /// Bytes that are kept of what it prints; the rest is counted and dropped.
     pub output: u64,
 }
@@ -35,6 +40,8 @@ impl Default for Limits {
             file: 1 << 30,
             tmp: 1 << 30,
             growth: 8 << 30,
+            copy: 4 << 30,
+            reserve: 512 << 20,
             output: 1 << 20,
         }
     }
@@ -53,6 +60,10 @@ pub enum Limit {
     Pids,
     /// Growth of what can be written.
     Growth,
+    /// Growth of copies that it runs on.
+    Copy,
+    /// What stays free where copies are kept.
+    Reserve,
     /// What is kept of what it prints.
     Output,
 }

@@ -3,6 +3,7 @@
 //! A setting of the kernel says what is configured and not what works: a rung stands when a command has run on it. Settings are
 //! looked at only to say what would help. The command is `true`, in a temporary directory that goes with it.
 
+mod copies;
 mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::time::Duration;
 
+pub use copies::copies;
 pub use surroundings::{Container, Failed, Surroundings, Wsl, remedies};
 
 use crate::confinement::{Confinement, Files, Network, Readable};
@@ -22,6 +24,7 @@ use crate::sys;
 use crate::wire::{Op, Step};
 
 const WALL: Duration = Duration::from_secs(3);
+const PATH: &str = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin";
 
 /// What was found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,10 +170,7 @@ fn usual(folder: &std::path::Path) -> Confinement {
             ..Files::default()
         },
         network: Network::Off,
-        environment: BTreeMap::from([(
-            "PATH".into(),
-            "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin".into(),
-        )]),
+        environment: BTreeMap::from([("PATH".into(), PATH.into())]),
         limits: Limits { wall: WALL, ..Limits::default() },
         waived: BTreeSet::new(),
     }

@@ -78,6 +78,10 @@ fn limited(limit: Limit, limits: &Limits) -> String {
         Limit::Memory => format!("{} of memory (memory)", bytes(limits.memory)),
         Limit::Pids => format!("{} processes at a time (pids)", limits.pids),
         Limit::Growth => format!("{} more in what it can write (growth)", bytes(limits.growth)),
+        Limit::Copy => format!("{} more in the copy that it ran on (copy)", bytes(limits.copy)),
+        Limit::Reserve => {
+            format!("{} that stay free where its copy is kept (reserve)", bytes(limits.reserve))
+        }
         Limit::Output => format!("{} of output that is kept (output)", bytes(limits.output)),
     }
 }

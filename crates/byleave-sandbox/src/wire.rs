@@ -64,6 +64,30 @@ pub enum Op<P> {
         /// What may be done through the clone.
         access: Access,
     },
+    /// Takes a directory in hand as it is, to be a layer.
+    Layer {
+        /// The hand.
+        slot: u32,
+        /// The directory; symbolic links on the way are refused.
+        path: P,
+    },
+    /// Takes layers that are in hand as one new file system, and lets go of them.
+    Overlay {
+        /// The hand.
+        slot: u32,
+        /// What it takes the place of; to be told.
+        root: P,
+        /// The hand with the layer that is written; in the next one is where that is prepared, then come the others, the topmost
+        /// first.
+        first: u32,
+        /// How many others.
+        lowers: u32,
+    },
+    /// Leaves out the two steps that follow where there is nothing at a path.
+    IfThere {
+        /// The path.
+        path: P,
+    },
     /// Everything that is mounted now can be read and not written.
     Seal,
     /// Takes a new, empty file system in memory in hand.
@@ -159,7 +183,10 @@ pub enum Part {
 pub const REQUESTED: usize = 5;
 
 /// How many hands there are.
-pub const SLOTS: usize = 256;
+pub const SLOTS: usize = 320;
+
+/// How many hands are for layers: what an overlay is written to, where that is prepared, and the rest.
+pub const LAYERS: usize = 62;
 
 /// One message about what happened, from inside: a kind and four numbers.
 pub const REPORT_BYTES: usize = 24;
@@ -168,7 +195,8 @@ pub const REPORT_BYTES: usize = 24;
 pub const REPORT_FAULT: u32 = 1;
 /// The command could not be started: the kernel's answer.
 pub const REPORT_NOT_STARTED: u32 = 2;
-/// The command is over: its status, and the processor time of everything that was waited for.
+/// The command is over: how many processes it left running, how often no way led out of its network and one more, or zero; its
+/// status, and the processor time of everything that was waited for.
 pub const REPORT_ENDED: u32 = 3;
 
 /// The command is about to be started: its mounts come along, for the launcher to let go of when nobody waits.
@@ -294,6 +322,14 @@ impl<'a> Reader<'a> {
             13 => Op::Route,
             14 => Op::Offer { socket: self.socket()?, port: u16::try_from(self.number()?).ok()? },
             15 => Op::Await,
+            16 => Op::Layer { slot: self.small()?, path: self.text()? },
+            17 => Op::Overlay {
+                slot: self.small()?,
+                root: self.text()?,
+                first: self.small()?,
+                lowers: self.small()?,
+            },
+            18 => Op::IfThere { path: self.text()? },
             _ => return None,
         })
     }

@@ -4,23 +4,35 @@ use anyhow::Result;
 use byleave_sandbox::guarantee::{Given, Guarantee};
 use byleave_sandbox::ladder::Rung;
 use byleave_sandbox::launch::RunAs;
-use byleave_sandbox::probe::{Probe, Tried};
+use byleave_sandbox::probe::{Probe, Tried, copies};
 use serde_json::{Map, Value, json};
 
+use crate::options::Options;
 use crate::screen::{Screen, Tone, one_line};
 use crate::show::table;
 use crate::status::Status;
 
-pub(crate) fn run(screen: &mut Screen) -> Result<Status> {
+pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
     let probe = Probe::here(RunAs::Caller);
+    // Copies are the native rung's.
+    let native = probe.standing().any(|rung| rung == Rung::Native);
+    let copies = native.then(|| copies(&options.state, RunAs::Caller));
     if screen.json() {
-        screen.value(&value(&probe));
+        let mut value = value(&probe);
+        let why = copies.as_ref().and_then(|had| had.as_ref().err());
+        value["copies"] = json!({ "had": copies == Some(Ok(())), "why": why });
+        screen.value(&value);
         return Ok(status(&probe));
     }
     let report = Report::of(&probe);
     screen.title(&report.level);
     for line in &report.rungs {
         screen.line(line);
+    }
+    match &copies {
+        None => {}
+        Some(Ok(())) => screen.line("  copies    can be had: a command can be rehearsed on an overlay"),
+        Some(Err(why)) => screen.line(&one_line(&format!("  copies    only whole ones: {why}"))),
     }
     if !report.rows.is_empty() {
         screen.line("");

@@ -131,6 +131,7 @@ fn confinement(
         ours: options.state.canonicalize().into_iter().collect(),
         environment: std::env::vars().collect(),
         read_only: typed.profile == Profile::Look,
+        rehearsing: false,
     };
     let mut confinement = granted::confinement(plan, policy, &place)?;
     for name in &typed.env {

@@ -38,6 +38,8 @@ fn the_doctor_says_what_this_machine_can_confine_with_and_root_is_sent_away() {
     let standing = value["rungs"].as_array().unwrap().iter().find(|rung| rung["stands"] == true).unwrap();
     assert_eq!(standing["rung"], level);
     assert_eq!(standing["guarantees"]["environment-clean"]["given"], "full");
+    let copies = &value["copies"];
+    assert_eq!(copies["had"] == true, copies["why"].is_null() && level == "native", "{value:#}");
     let text = doctor(&world, &program, true, &[]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.starts_with(level) && text.contains("network-confined"), "{text}");

@@ -42,6 +42,11 @@ impl Marks {
         Self { policy, granted, kept, asks_to_read, asks_to_write }
     }
 
+    /// The same for a copy: what rules ask about may be written, and is asked about when it is known.
+    pub(super) fn on_a_copy(self) -> Self {
+        Self { asks_to_write: false, ..self }
+    }
+
     /// What rules deny to be read in places that they name, other than these.
     pub(super) fn elsewhere(&self, roots: &[PathBuf]) -> Result<Vec<PathBuf>, MarkFault> {
         let mut hidden = BTreeSet::new();

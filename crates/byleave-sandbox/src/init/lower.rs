@@ -68,8 +68,9 @@ fn stand_apart(mut plan: Reader<'_>) -> Result<bool, Fault> {
     Ok(true)
 }
 
-/// Kills everything that was started, and waits until nothing of it is left.
-fn end_all(apart: bool) {
+/// Kills everything that was started, and waits until nothing of it is left; how many processes that were.
+fn end_all(apart: bool) -> u32 {
+    let mut ended = 0u32;
     loop {
         let killed = match apart {
             true => match sys::kill(-1) {
@@ -81,8 +82,9 @@ fn end_all(apart: bool) {
         };
         // With nobody killed, waiting could take for ever.
         if killed.is_err() || !sys::wait_for_a_child() {
-            return;
+            return ended;
         }
+        ended = ended.saturating_add(1);
     }
 }
 

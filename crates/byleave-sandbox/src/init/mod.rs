@@ -6,6 +6,7 @@
 mod digits;
 mod lower;
 mod network;
+mod overlay;
 mod session;
 mod sys;
 mod terminal;
@@ -130,9 +131,19 @@ fn identity(plan: &mut Reader<'_>, part: Part) -> Result<(), Fault> {
 
 fn mount_all(plan: &mut Reader<'_>) -> Result<(), Fault> {
     let mut held = [-1i32; SLOTS];
+    let mut left_out = 0u32;
     for index in 0..plan.small().ok_or(GARBLED)? {
         let op = plan.op().ok_or(GARBLED)?;
-        mount(&op, &mut held).map_err(|errno| Fault { step: Step::Mount, index, errno })?;
+        let fault = |errno| Fault { step: Step::Mount, index, errno };
+        if left_out > 0 {
+            left_out -= 1;
+            continue;
+        }
+        match op {
+            Op::IfThere { path } if !sys::is_there(path).map_err(fault)? => left_out = 2,
+            Op::IfThere { .. } => {}
+            op => mount(&op, &mut held).map_err(fault)?,
+        }
     }
     Ok(())
 }
@@ -148,6 +159,17 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
     match *op {
         Op::Seclude => sys::make_private(),
         Op::Hold { slot, path, depth, access } => hold(slot, sys::clone_tree(path, depth, access)?),
+        Op::Layer { slot, path } => hold(slot, sys::open_path(path)?),
+        Op::Overlay { slot, first, lowers, .. } => {
+            let first = first as usize;
+            let layers = held.get(first..first + 2 + lowers as usize).ok_or(EINVAL)?;
+            let overlay = overlay::mount(layers)?;
+            layers.iter().try_for_each(|layer| close(*layer))?;
+            *held.get_mut(slot as usize).ok_or(EINVAL)? = overlay;
+            Ok(())
+        }
+        // What it is about has been left out or not.
+        Op::IfThere { .. } => Ok(()),
         Op::Seal => sys::seal(),
         Op::Scratch { slot, bytes, inodes, mode, access } => {
             let (mut size, mut count, mut octal) = (Digits::new(), Digits::new(), Digits::new());
@@ -298,13 +320,35 @@ fn start(command: &Command<'_>, mounts: i32) -> Result<Never, Fault> {
     // SAFETY: this function never returns once there is a child, and from here on only the child uses the stack and what it is
     // told; the plan, which both read, is never written.
     let started = unsafe { sys::fork_in_memory(&mut stack, begin_command, (&raw mut beginning).cast()) };
-    // The namespace ends with us, and with it everything in it.
-    let Err(fault) = attend(started.map_err(&fault)?, terminal, children, || ());
+    // The namespace ends with us, and with it everything in it; but what is left by then is to be counted.
+    let Err(fault) = attend(started.map_err(&fault)?, terminal, children, end_namespace);
     run_fault(&fault)
 }
 
-/// Waits for the command, and ends with it, or with the launcher; before that, what it started is ended by this.
-fn attend(started: usize, terminal: Option<i32>, children: i32, end_all: impl Fn()) -> Result<Never, Fault> {
+/// Ends every other process of the namespace; how many there were.
+fn end_namespace() -> u32 {
+    let mut ended = 0u32;
+    // Who was killed can start nothing more, and becomes our child at the latest when its parent ends. Once more for who came
+    // from outside meanwhile, and no more than that: who has a parent there is not ours to wait for.
+    for _ in 0..2 {
+        if sys::kill(-1).is_err() {
+            break;
+        }
+        while sys::wait_for_a_child() {
+            ended = ended.saturating_add(1);
+        }
+    }
+    ended
+}
+
+/// Waits for the command, and ends with it, or with the launcher; before that, what it started is ended by this, which says how
+/// many processes that were.
+fn attend(
+    started: usize,
+    terminal: Option<i32>,
+    children: i32,
+    end_all: impl Fn() -> u32,
+) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     if let Some(terminal) = terminal {
         close(terminal).map_err(&fault)?;
@@ -314,15 +358,19 @@ fn attend(started: usize, terminal: Option<i32>, children: i32, end_all: impl Fn
     for standard in 0..3 {
         dup3(null, standard, 0).map_err(&fault)?;
     }
-    let mut micros = 0u64;
+    let (mut micros, mut over) = (0u64, None);
     loop {
+        // All that have ended by now, so that none of them counts as left behind.
         while let Some((pid, status, used)) = sys::reap() {
             micros = micros.saturating_add(used);
             if pid == started {
-                end_all();
-                report([REPORT_ENDED, 0, 0, status.cast_unsigned()], micros);
-                exit(0);
+                over = Some(status);
             }
+        }
+        if let Some(status) = over {
+            let survivors = end_all();
+            report([REPORT_ENDED, survivors, network::unrouted(), status.cast_unsigned()], micros);
+            exit(0);
         }
         // The launcher never writes: whatever happens on the leash is its end.
         if sys::wait_for_either(children, LEASH).map_err(&fault)? {

@@ -1,7 +1,7 @@
 //! The network of the place: a loopback, addresses that stand for names, and sockets that are handed out.
 
-use super::sys::{O_CLOEXEC, ask};
-use crate::kernel::{EINVAL, Errno, answer, close, fd_arg, fd_of, number, numbers, syscall};
+use super::sys::{self, O_CLOEXEC, ask};
+use crate::kernel::{EINVAL, ENOENT, Errno, answer, close, fd_arg, fd_of, number, numbers, syscall};
 use crate::wire::Socket;
 
 pub(super) fn loopback_up() -> Result<(), Errno> {
@@ -84,5 +84,57 @@ pub(super) fn wait_for_word(socket: i32) -> Result<(), Errno> {
     match ask!(number::READ, [fd_arg(socket), word.as_mut_ptr() as usize, word.len(), 0, 0, 0])? {
         0 => Err(EPIPE),
         _ => Ok(()),
+    }
+}
+
+/// How often something in this network wanted to go where no way leads, plus one; zero when that is not known.
+pub(super) fn unrouted() -> u32 {
+    let mut room = [0u8; 16 << 10];
+    let Some(four) = sys::read_file(c"/proc/self/net/snmp", &mut room).ok().and_then(counted_in_table) else {
+        return 0;
+    };
+    let six = match sys::read_file(c"/proc/self/net/snmp6", &mut room) {
+        Ok(told) => counted_in_list(told),
+        // A kernel without it sends nothing by it.
+        Err(ENOENT) => Some(0),
+        Err(_) => None,
+    };
+    six.map_or(0, |six| four.saturating_add(six).saturating_add(1))
+}
+
+/// From a line of names and a line of numbers that begin with the same word.
+fn counted_in_table(told: &[u8]) -> Option<u32> {
+    let mut lines = told.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"Ip: "));
+    let (names, numbers) = (words(lines.next()?), words(lines.next()?));
+    names.zip(numbers).find(|(name, _)| *name == b"OutNoRoutes").and_then(|(_, number)| small(number))
+}
+
+/// From lines of a name and a number each.
+fn counted_in_list(told: &[u8]) -> Option<u32> {
+    let mut lines = told.split(|byte| *byte == b'\n');
+    let line = lines.find(|line| line.starts_with(b"Ip6OutNoRoutes"))?;
+    words(line).nth(1).and_then(small)
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty())
+}
+
+fn small(digits: &[u8]) -> Option<u32> {
+    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u32::from(*byte - b'0'));
+    digits.iter().try_fold(0u32, |number, byte| Some(number.saturating_mul(10).saturating_add(digit(byte)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_found_no_way_is_read_from_what_the_kernel_counts() {
+        let table = b"Ip: Forwarding OutDiscards OutNoRoutes ReasmTimeout\nIp: 2 7 12 0\nIcmp: OutNoRoutes\n";
+        assert_eq!(counted_in_table(table), Some(12));
+        assert_eq!(counted_in_table(b"Ip: Forwarding\nIp: 2\n"), None);
+        assert_eq!(counted_in_list(b"Ip6InReceives  \t1\nIp6OutNoRoutes      \t3\n"), Some(3));
+        assert_eq!((small(b"4294967296"), small(b"-1")), (Some(u32::MAX), None));
     }
 }

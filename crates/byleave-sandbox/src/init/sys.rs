@@ -47,11 +47,21 @@ fn attributes(access: Access) -> u64 {
 }
 
 /// Opens a path for being named, not for its content, and refuses symbolic links everywhere on the way.
-fn open_path(path: &CStr) -> Result<i32, Errno> {
+pub(super) fn open_path(path: &CStr) -> Result<i32, Errno> {
     let how: [u64; 3] = [(O_PATH | O_CLOEXEC | O_NOFOLLOW) as u64, 0, RESOLVE_NO_SYMLINKS];
     let fd =
         ask!(number::OPENAT2, [AT_FDCWD, text_arg(path), how.as_ptr() as usize, size_of_val(&how), 0, 0])?;
     fd_of(fd)
+}
+
+/// Whether there is anything at a path. That it cannot be told is an error.
+pub(super) fn is_there(path: &CStr) -> Result<bool, Errno> {
+    const ENOTDIR: Errno = Errno(20);
+    match open_path(path) {
+        Ok(there) => close(there).map(|()| true),
+        Err(ENOENT | ENOTDIR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn set_attributes(fd: usize, path: &CStr, flags: usize, set: u64, propagation: u64) -> Result<(), Errno> {

@@ -59,11 +59,16 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new(owner: Identity) -> Result<Self, LaunchError> {
+        Self::within(&std::env::temp_dir(), owner)
+    }
+
+    /// In this directory.
+    pub(crate) fn within(above: &Path, owner: Identity) -> Result<Self, LaunchError> {
         let making = "making a temporary directory";
         let mut random = [0u8; 8];
         getrandom::fill(&mut random).map_err(|error| ours(making)(std::io::Error::other(error)))?;
         let name = format!("byleave-{:016x}", u64::from_ne_bytes(random));
-        let above = std::env::temp_dir().canonicalize().map_err(ours(making))?;
+        let above = above.canonicalize().map_err(ours(making))?;
         let path = above.join(name);
         fs::DirBuilder::new().mode(0o700).create(&path).map_err(ours(making))?;
         let made = Self { path };

@@ -201,6 +201,8 @@ impl Words<'_> {
                 // the devices, and was told about further namespaces.
                 Op::Seclude | Op::Seal | Op::Loopback | Op::Link { .. } | Op::Write { .. } => {}
                 // Of a network that is served, which the ladder does not let it make.
+                // Or of a copy, likewise.
+                Op::Layer { .. } | Op::Overlay { .. } | Op::IfThere { .. } => {}
                 Op::File { .. } | Op::Route | Op::Offer { .. } | Op::Await => {}
             }
         }

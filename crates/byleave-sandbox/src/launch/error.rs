@@ -1,6 +1,7 @@
 //! Why a command was not run, or not to its end.
 
 use std::io;
+use std::path::PathBuf;
 
 use super::{Inside, Unserved};
 use crate::guarantee::Unenforceable;
@@ -51,6 +52,34 @@ pub enum LaunchError {
         #[source]
         error: io::Error,
     },
+    /// There is no copy to run the command on; it has not run. Found out when it was started, or when it was waited for.
+    #[error(
+        "cannot run the command on a copy of `{root}`: {error}; `byleave doctor` says whether overlays can be had, and what helps",
+        root = root.display()
+    )]
+    NotCopied {
+        /// What there was to be a copy of, or the layer that is not there.
+        root: PathBuf,
+        /// The kernel's answer.
+        #[source]
+        error: io::Error,
+    },
+    /// Too little is free where copies are kept; the command has not run.
+    #[error(
+        "cannot run the command on a copy: {free} bytes are free where `{kept_in}` is, and {reserve} have to stay free; make room",
+        kept_in = kept_in.display()
+    )]
+    NoRoom {
+        /// Where one of them is kept.
+        kept_in: PathBuf,
+        /// How much is free.
+        free: u64,
+        /// How much has to stay free.
+        reserve: u64,
+    },
+    /// Copies are for commands that are started by themselves on the native rung.
+    #[error("cannot run the command on a copy {0}; start it by itself, on the native rung")]
+    NoCopies(&'static str),
     /// Nobody serves its network.
     #[error("cannot start the command: its network is not served: {0}")]
     Unserved(#[from] Unserved),

@@ -1,10 +1,11 @@
 //! What the first process inside reports, and how it is told to people.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -48,6 +49,9 @@ fn mount_told(mount: Option<&Op<CString>>, f: &mut fmt::Formatter<'_>) -> fmt::R
         None => f.write_str("mounting"),
         Some(Op::Seclude) => f.write_str("making mounts private"),
         Some(Op::Hold { path, .. }) => write!(f, "taking `{}` in hand", path.to_string_lossy()),
+        Some(Op::Layer { path, .. }) => write!(f, "taking the layer `{}` in hand", path.to_string_lossy()),
+        Some(Op::Overlay { root, .. }) => write!(f, "making a copy of `{}`", root.to_string_lossy()),
+        Some(Op::IfThere { path }) => write!(f, "looking at `{}`", path.to_string_lossy()),
         Some(Op::Seal) => f.write_str("making everything read-only"),
         Some(Op::Scratch { .. }) => f.write_str("making an empty file system"),
         Some(Op::Terminals { .. }) => f.write_str("making terminals"),
@@ -64,8 +68,17 @@ fn mount_told(mount: Option<&Op<CString>>, f: &mut fmt::Formatter<'_>) -> fmt::R
     }
 }
 
+/// How a command ended, as the first process inside has it.
+pub(super) struct Ended {
+    pub(super) status: Status,
+    pub(super) cpu: Duration,
+    pub(super) survivors: u32,
+    /// How often no way led to where something was to go, in all of the network that it is in; unless that is not known.
+    pub(super) unrouted: Option<u64>,
+}
+
 /// Reads what was reported. `None` when it was killed before it could report.
-pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Duration)>, LaunchError> {
+pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<Ended>, LaunchError> {
     let mut ended = None;
     loop {
         // All of it is there: who writes has ended.
@@ -74,11 +87,16 @@ pub(super) fn reports(leash: &OwnedFd, plan: &Plan) -> Result<Option<(Status, Du
         let errno = errno.cast_signed();
         match kind {
             REPORT_FAULT => return Err(fault(step, index, errno, plan)),
-            REPORT_NOT_STARTED => ended = Some((Status::NotStarted(errno), Duration::ZERO)),
+            REPORT_NOT_STARTED => {
+                let status = Status::NotStarted(errno);
+                ended = Some(Ended { status, cpu: Duration::ZERO, survivors: 0, unrouted: None });
+            }
             REPORT_MOUNTS => heard.descriptor.into_iter().for_each(undertaker::take),
             // Said by a process that did not become the command, it adds nothing.
             REPORT_ENDED if ended.is_none() => {
-                ended = Some((status(errno), Duration::from_micros(heard.number)))
+                let cpu = Duration::from_micros(heard.number);
+                let unrouted = index.checked_sub(1).map(u64::from);
+                ended = Some(Ended { status: status(errno), cpu, survivors: step, unrouted });
             }
             _ => {}
         }
@@ -144,7 +162,13 @@ fn next(leash: &OwnedFd) -> Result<Option<Heard>, LaunchError> {
 fn fault(step: u32, index: u32, errno: i32, plan: &Plan) -> LaunchError {
     let step = Step::ALL.get(step as usize).copied();
     let mount = plan.mounts.get(index as usize).filter(|_| step == Some(Step::Mount)).cloned();
-    LaunchError::Inside { inside: Inside { step, mount }, error: io::Error::from_raw_os_error(errno) }
+    let error = io::Error::from_raw_os_error(errno);
+    match mount {
+        Some(Op::Overlay { root: path, .. } | Op::Layer { path, .. }) => {
+            LaunchError::NotCopied { root: OsStr::from_bytes(path.to_bytes()).into(), error }
+        }
+        mount => LaunchError::Inside { inside: Inside { step, mount }, error },
+    }
 }
 
 fn words(message: &[u8; REPORT_BYTES]) -> [u32; 4] {

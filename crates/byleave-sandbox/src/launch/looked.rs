@@ -26,9 +26,18 @@ pub(super) fn index(
 pub(super) fn once(confinement: &Confinement) -> Result<(Confinement, Tripwire), LaunchError> {
     // Kept warm where somebody is asked: afterwards only what has changed is asked about again.
     let make = if confinement.files.asked.is_some() { Index::new } else { Index::cold };
-    let mut index = index(&confinement.files, make);
-    let confinement = with_marked(confinement, &*index.marked()?);
-    Ok((confinement, Tripwire::on(&Arc::new(Mutex::new(index)))?))
+    let mut looked = index(&confinement.files, make);
+    let marked = with_marked(confinement, &*looked.marked()?);
+    let looked = if confinement.files.copied.is_empty() { looked } else { uncopied(&confinement.files) };
+    Ok((marked, Tripwire::on(&Arc::new(Mutex::new(looked)))?))
+}
+
+/// The index of what the command can write that is not a copy: what it plants there, it plants nowhere else. In what there is a
+/// copy of, whatever is new is somebody else's.
+fn uncopied(files: &Files) -> AnyIndex {
+    let is_copied = |path: &PathBuf| files.copied.iter().any(|copied| path.starts_with(&copied.root));
+    let writable = files.writable.iter().filter(|path| !is_copied(path)).cloned().collect();
+    Index::cold(writable, files.asked.as_ref().map(|asked| Arc::clone(&asked.marker)))
 }
 
 /// A confinement with what was marked besides.

@@ -45,9 +45,9 @@ use crate::net::policy::Door;
 use crate::plan::{Command, Host, Identity, Kind, Plan};
 use crate::sys::{self, Stage};
 use crate::tripwire::{Planted, Tripwire};
-use crate::wire::REPORT_TERMINAL;
+use crate::wire::{Part, REPORT_TERMINAL};
 use error::ours;
-use inside::Heard;
+use inside::{Ended, Heard};
 use streams::Streams;
 use uplink::Joined;
 use watch::Watch;
@@ -93,6 +93,13 @@ pub struct Outcome {
     pub cpu: Duration,
     /// What it wanted of a network that is served.
     pub network: Reached,
+    /// How often something wanted to go where no way leads, past what is served: a connection or a message to an address, by
+    /// either protocol of the internet. `None` where it is not known: in a session or on the network of this machine, and of a
+    /// command that was killed with everything around it. Only a number: the kernel does not say where.
+    pub unrouted: Option<u64>,
+    /// How many processes were still running when the command itself ended; they were killed then. Zero of a command that was
+    /// killed with everything around it.
+    pub survivors: u32,
 }
 
 /// Who runs the command.
@@ -205,6 +212,10 @@ fn begin(
     let program = carried::program()?;
     let ends = Ends::new(&plan, command, confinement.limits.output)?;
     let clock = Clock::start(confinement);
+    if let Some((kept_in, free)) = clock.watch.short_of_room() {
+        let reserve = confinement.limits.reserve;
+        return Err(LaunchError::NoRoom { kept_in: kept_in.to_path_buf(), free, reserve });
+    }
     let pidfd = spawn(program, ends.given(), plan.network_apart, run_as, group.as_ref())?;
     let process = Process { pidfd, child: true, leash: None };
     Ok(ends.running(process, group, plan, clock, tripwire))
@@ -279,7 +290,7 @@ struct Clock {
 impl Clock {
     fn start(confinement: &Confinement) -> Self {
         let (limits, began) = (confinement.limits, Instant::now());
-        Self { began, limits, watch: Watch::new(&limits, &confinement.files.writable, began) }
+        Self { began, limits, watch: Watch::new(&limits, &confinement.files, began) }
     }
 }
 
@@ -470,11 +481,14 @@ impl Running {
         let wall = self.clock.began.elapsed();
         let network = self.joined.take().map(Joined::close).unwrap_or_default();
         let account = self.group.take().map(Group::end).transpose().map_err(ours("ending a cgroup"))?;
-        let (status, waited_cpu) = match inside::reports(&self.leash, &self.plan)? {
-            Some(ended) => ended,
-            // Killed, by us or by somebody who may: the first process had no time to say so.
-            None => (Status::Signalled(Signal::KILL.as_raw()), Duration::ZERO),
-        };
+        let Ended { status, cpu: waited_cpu, survivors, unrouted } =
+            inside::reports(&self.leash, &self.plan)?.unwrap_or_else(|| {
+                // Killed, by us or by somebody who may: the first process had no time to say so.
+                let status = Status::Signalled(Signal::KILL.as_raw());
+                Ended { status, cpu: Duration::ZERO, survivors: 0, unrouted: None }
+            });
+        let has_own_network = self.plan.network_apart && self.plan.part == Part::Whole;
+        let unrouted = unrouted.filter(|_| has_own_network);
         let Account { memory, pids, cpu } =
             account.unwrap_or(Account { cpu: waited_cpu, ..Account::default() });
         let cpu = cpu.max(self.clock.watch.cpu_used());
@@ -488,14 +502,23 @@ impl Running {
             _ => None,
         };
         let [stdout, stderr] = self.streams.printed();
-        let reached = [
-            (pids, Limit::Pids),
-            (killed_for != Some(Limit::Growth) && self.clock.watch.grew(), Limit::Growth),
-            (stdout.dropped + stderr.dropped > 0, Limit::Output),
-        ];
-        let reached =
-            reached.into_iter().filter_map(|(is_reached, limit)| is_reached.then_some(limit)).collect();
-        Ok(Outcome { status, ended_by, reached, planted, stdout, stderr, wall, cpu, network })
+        let told = |is_reached: bool, limit| is_reached.then_some(limit).into_iter();
+        let grew = self.clock.watch.grew().filter(|limit| killed_for != Some(*limit));
+        let reached = told(pids, Limit::Pids).chain(grew);
+        let reached = reached.chain(told(stdout.dropped + stderr.dropped > 0, Limit::Output)).collect();
+        Ok(Outcome {
+            status,
+            ended_by,
+            reached,
+            planted,
+            stdout,
+            stderr,
+            wall,
+            cpu,
+            network,
+            unrouted,
+            survivors,
+        })
     }
 
     /// Carries what goes in and comes out until everything has ended, or a limit has been passed: which.

@@ -64,6 +64,9 @@ impl Oci {
         run_as: RunAs,
     ) -> Result<Outcome, LaunchError> {
         let identity = identity(run_as)?;
+        if !confinement.files.copied.is_empty() {
+            return Err(LaunchError::NoCopies("in a container, whose engine mounts none"));
+        }
         confinement.held_against(|guarantee| self.given(confinement, guarantee))?;
         let (confinement, tripwire) = &looked::once(confinement)?;
         let mut random = [0u8; 8];
@@ -119,7 +122,19 @@ impl Oci {
         let reached = if stdout.dropped + stderr.dropped > 0 { vec![Limit::Output] } else { Vec::new() };
         let planted = tripwire.spring()?;
         let (wall, cpu, network) = (began.elapsed(), Duration::ZERO, Reached::default());
-        Ok(Outcome { status, ended_by, reached, planted, stdout, stderr, wall, cpu, network })
+        Ok(Outcome {
+            status,
+            ended_by,
+            reached,
+            planted,
+            stdout,
+            stderr,
+            wall,
+            cpu,
+            network,
+            unrouted: None,
+            survivors: 0,
+        })
     }
 
     /// Ends the container with everything in it. That it is gone already is no error.

@@ -85,7 +85,8 @@ struct Place {
 
 impl Session {
     /// Makes the place. So many first processes of commands wait ready in it; with none, each is started when it is asked for.
-    /// One whose network is to be served is refused: see [`Session::open_through`].
+    /// One whose network is to be served is refused: see [`Session::open_through`]. So is one with copies, which are for a single
+    /// command: see [`start`](super::start).
     pub fn open(confinement: Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
         if uplink::is_served(&confinement) {
             return Err(Unserved::NoUplink.into());
@@ -111,6 +112,9 @@ impl Session {
         parked: u32,
         network: Option<Shared>,
     ) -> Result<Self, LaunchError> {
+        if !confinement.files.copied.is_empty() {
+            return Err(LaunchError::NoCopies("in a session, whose commands share a place"));
+        }
         confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
         let mut index = looked::index(&confinement.files, Index::new);
         let place = Place::new(&confinement, index.marked()?, run_as, parked, network.as_ref())?;

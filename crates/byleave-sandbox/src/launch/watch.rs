@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::cgroup::Group;
+use crate::confinement::{Files, Source};
 use crate::limits::{Limit, Limits};
 
 /// How often a command is looked at, at most.
@@ -30,17 +31,28 @@ pub(super) struct Watch {
     cpu_used: Duration,
     cpu_next: Instant,
     growth: Growth,
+    copies: Growth,
+    reserve: u64,
     next: Instant,
 }
 
 impl Watch {
     /// From before a command begins.
-    pub(super) fn new(limits: &Limits, writable: &[PathBuf], began: Instant) -> Self {
+    pub(super) fn new(limits: &Limits, files: &Files, began: Instant) -> Self {
+        let is_copied = |path: &&PathBuf| files.copied.iter().any(|copied| path.starts_with(&copied.root));
+        let writable = files.writable.iter().filter(|path| !is_copied(path)).cloned().collect();
+        let written = files.copied.iter().map(|copied| match &copied.source {
+            Source::Overlay { upper, .. } => upper.clone(),
+            Source::Tree { at } => at.clone(),
+        });
+        let roots = files.copied.iter().map(|copied| copied.root.clone()).collect();
         let mut watch = Self {
             cpu_max: limits.cpu,
             cpu_used: Duration::ZERO,
             cpu_next: began,
             growth: Growth::new(limits.growth, writable),
+            copies: Growth { seen_at: roots, ..Growth::new(limits.copy, written.collect()) },
+            reserve: limits.reserve,
             next: began + INTERVAL,
         };
         watch.cpu_next = watch.cpu_earliest(began);
@@ -63,12 +75,26 @@ impl Watch {
             }
             self.cpu_next = self.cpu_earliest(now);
         }
-        self.growth.passed(|| Tree::beneath(process).ok()).then_some(Limit::Growth)
+        if self.growth.passed(|| Tree::beneath(process).ok()) {
+            return Some(Limit::Growth);
+        }
+        if self.copies.passed(|| Tree::beneath(process).ok()) {
+            return Some(Limit::Copy);
+        }
+        self.short_of_room().map(|_| Limit::Reserve)
     }
 
-    /// When everything has ended: whether more has grown than may.
-    pub(super) fn grew(&mut self) -> bool {
-        self.growth.passed(|| Some(Tree::default()))
+    /// When everything has ended: which of what may not grow so much has.
+    pub(super) fn grew(&mut self) -> impl Iterator<Item = Limit> {
+        let nobody = || Some(Tree::default());
+        let grew = [(self.growth.passed(nobody), Limit::Growth), (self.copies.passed(nobody), Limit::Copy)];
+        grew.into_iter().filter_map(|(grew, limit)| grew.then_some(limit))
+    }
+
+    /// Where copies are kept with less room than has to stay free, and how much there is.
+    pub(super) fn short_of_room(&self) -> Option<(&Path, u64)> {
+        let rooms = self.copies.bases.iter().map(|(path, ..)| (path.as_path(), free(path)));
+        rooms.filter_map(|(path, free)| Some((path, free?))).find(|(_, free)| *free < self.reserve)
     }
 
     /// Processor time when it was last looked at.
@@ -158,14 +184,16 @@ struct Growth {
     max: u64,
     began: SystemTime,
     writable: Vec<PathBuf>,
+    /// Where it is found inside, if that is not where it is.
+    seen_at: Vec<PathBuf>,
     /// One directory of each file system, its device, and what was used of it.
     bases: Vec<(PathBuf, u64, u64)>,
 }
 
 impl Growth {
-    fn new(max: u64, writable: &[PathBuf]) -> Self {
+    fn new(max: u64, writable: Vec<PathBuf>) -> Self {
         let mut bases: Vec<(PathBuf, u64, u64)> = Vec::new();
-        for path in writable {
+        for path in &writable {
             let Ok(device) = fs::symlink_metadata(path).map(|found| found.dev()) else { continue };
             if bases.iter().all(|(_, known, _)| *known != device)
                 && let Some(used) = used(path)
@@ -173,7 +201,7 @@ impl Growth {
                 bases.push((path.clone(), device, used));
             }
         }
-        Self { max, began: SystemTime::now() - CLOCK_TICK, writable: writable.to_vec(), bases }
+        Self { max, began: SystemTime::now() - CLOCK_TICK, writable, seen_at: Vec::new(), bases }
     }
 
     fn passed(&mut self, tree: impl Fn() -> Option<Tree>) -> bool {
@@ -200,8 +228,7 @@ impl Growth {
     fn changed(&self, device: u64, tree: &Tree) -> u64 {
         let (mut bytes, mut seen) = (0u64, BTreeSet::new());
         let mut add = |found: &Metadata| {
-            if found.dev() == device && self.is_new(found) && (found.nlink() == 1 || seen.insert(found.ino()))
-            {
+            if self.is_new(found) && (found.nlink() == 1 || seen.insert(found.ino())) {
                 bytes = bytes.saturating_add(found.blocks().saturating_mul(512));
             }
         };
@@ -213,7 +240,9 @@ impl Growth {
                 Err(error) if error.kind() == io::ErrorKind::InvalidFilename => return u64::MAX,
                 Err(_) => continue,
             };
-            add(&found);
+            if found.dev() == device {
+                add(&found);
+            }
             if !found.is_dir() {
                 continue;
             }
@@ -230,14 +259,21 @@ impl Growth {
             match fs::read_dir(&open) {
                 Ok(entries) => entries
                     .flatten()
-                    .filter_map(|entry| fs::metadata(entry.path()).ok())
-                    .filter(|found| found.is_file() && found.nlink() == 0)
-                    .for_each(|found| add(&found)),
+                    .filter_map(|entry| Some((fs::metadata(entry.path()).ok()?, entry.path())))
+                    .filter(|(found, _)| found.is_file() && found.nlink() == 0)
+                    // An overlay is a device of its own, wherever its layers are.
+                    .filter(|(found, open)| found.dev() == device || self.is_seen(open))
+                    .for_each(|(found, _)| add(&found)),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return u64::MAX,
                 Err(_) => {}
             }
         }
         bytes
+    }
+
+    fn is_seen(&self, open: &Path) -> bool {
+        let path = if self.seen_at.is_empty() { None } else { fs::read_link(open).ok() };
+        path.is_some_and(|path| self.seen_at.iter().any(|root| path.starts_with(root)))
     }
 
     fn is_new(&self, found: &Metadata) -> bool {
@@ -255,6 +291,12 @@ fn used(path: &Path) -> Option<u64> {
     Some(told.f_blocks.saturating_sub(told.f_bfree).saturating_mul(told.f_frsize))
 }
 
+/// Bytes that are free to everybody on the file system that a path is on.
+fn free(path: &Path) -> Option<u64> {
+    let told = rustix::fs::statvfs(path).ok()?;
+    Some(told.f_bavail.saturating_mul(told.f_frsize))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,7 +312,7 @@ mod tests {
     #[test]
     fn what_others_add_to_a_disk_is_not_the_commands() {
         let (workspace, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut growth = Growth::new(4 << 20, &[workspace.path().to_path_buf()]);
+        let mut growth = Growth::new(4 << 20, vec![workspace.path().to_path_buf()]);
         fs::write(elsewhere.path().join("theirs"), vec![1; 16 << 20]).unwrap();
         assert!(!growth.passed(|| Some(Tree::default())), "16 MiB elsewhere");
         fs::write(workspace.path().join("own"), vec![1; 6 << 20]).unwrap();

@@ -114,6 +114,7 @@ pub struct Door {
     bounds: Bounds,
     credentials: Vec<Credential>,
     interception: Option<Arc<Interception>>,
+    answers_lookups: bool,
     log: Log,
     judged: Mutex<Judged>,
     shut: watch::Sender<bool>,
@@ -148,6 +149,15 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// Refuses everybody.
+struct Nobody;
+
+impl Doorkeeper for Nobody {
+    fn judge(&self, _host: &str, _port: u16) -> Judgement {
+        Judgement::Refused("nothing leaves while it runs on a copy".to_owned())
+    }
+}
+
 impl fmt::Debug for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Door")
@@ -178,10 +188,17 @@ impl Door {
             bounds,
             credentials: Vec::new(),
             interception: None,
+            answers_lookups: false,
             judged: Mutex::default(),
             shut: watch::Sender::new(false),
             open: AtomicUsize::new(0),
         }
+    }
+
+    /// A door that lets nothing out and writes down what was wanted: for a command on a copy. A lookup gives an address all the
+    /// same, which leads nowhere, so that the port that is wanted then is known as well.
+    pub fn closed() -> Self {
+        Self { answers_lookups: true, ..Self::new(Arc::new(Nobody)) }
     }
 
     /// The same, with names looked up by another.
@@ -269,6 +286,11 @@ impl Door {
 
     pub(crate) fn interception(&self) -> Option<&Arc<Interception>> {
         self.interception.as_ref()
+    }
+
+    /// Whether a name that is refused has an address, which leads here.
+    pub(crate) const fn answers_lookups(&self) -> bool {
+        self.answers_lookups
     }
 
     /// Writes a refusal that has no connection.

@@ -112,6 +112,19 @@ impl Writer {
                 self.number(u64::from(*port));
             }
             Op::Await => self.number(15),
+            Op::Layer { slot, path } => {
+                self.slot(16, *slot);
+                self.text(path);
+            }
+            Op::Overlay { slot, root, first, lowers } => {
+                self.slot(17, *slot);
+                self.text(root);
+                [*first, *lowers].into_iter().for_each(|number| self.number(u64::from(number)));
+            }
+            Op::IfThere { path } => {
+                self.number(18);
+                self.text(path);
+            }
         }
     }
 

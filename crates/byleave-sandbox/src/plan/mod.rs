@@ -3,6 +3,7 @@
 //! Looks at what is where through [`Host`] and does nothing, so that its order can be tested without privileges.
 
 mod alone;
+mod copies;
 mod encode;
 mod landlock;
 mod mounts;
@@ -134,6 +135,12 @@ pub enum PlanError {
         "cannot confine the command: more than {0} paths are writable or readable beneath the home directory; name those above them"
     )]
     TooMany(usize),
+    /// A copy of something that cannot be written anyway, or for which there is no place.
+    #[error("cannot run on a copy of `{root}`: {why}", root = .0.display(), why = .1)]
+    NoCopy(PathBuf, &'static str),
+    /// What a copy is made of could be reached inside.
+    #[error("cannot keep a copy in `{}`: the command could reach it there; keep it in a directory that is hidden from it", .0.display())]
+    CopyShown(PathBuf),
     /// A path that cannot be told to a container engine.
     #[error("cannot confine to `{}` in a container: a comma, a quotation mark or a line break in its name; rename it", .0.display())]
     Unspeakable(PathBuf),

@@ -2,15 +2,17 @@
 //!
 //! The order is the safety of it. What stays writable is taken in hand *before* everything is sealed; what is empty is put in
 //! place before what lies in it; what is protected comes after the writable that it lies in, and with it every directory on the
-//! way becomes a mount point, because a mount point cannot be renamed away; masks come last but for the processes.
+//! way becomes a mount point, because a mount point cannot be renamed away; masks come last but for the processes. A copy is made
+//! before any other covers what it is a copy of, and takes its place when that would be put there: everything that comes later
+//! comes on top of it, since nothing that is mounted beneath a copy is seen through it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use super::{Host, Kind, PlanError, path_text, resolved, text};
-use crate::confinement::{Files, Readable};
-use crate::wire::{Access, Depth, Missing, Op, SLOTS};
+use super::{Host, Kind, PlanError, copies, path_text, resolved, text};
+use crate::confinement::{Copied, Files, Readable, Source};
+use crate::wire::{Access, Depth, LAYERS, Missing, Op, SLOTS};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Where others leave sockets, logs, disks and backups: hidden in every confinement, where they exist.
@@ -36,7 +38,9 @@ pub(super) fn program(
     host: &impl Host,
 ) -> Result<Vec<Op<CString>>, PlanError> {
     check(files, host)?;
+    copies::check(files, host)?;
     let mut program = Program::new(files, host)?;
+    program.hide_copies(files)?;
     program.ops.push(Op::Seclude);
     program.hold_devices()?;
     program.hold_kept()?;
@@ -92,18 +96,20 @@ fn check(files: &Files, host: &impl Host) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// A tree that is seen inside as it is outside.
-struct Kept {
+/// A tree that is seen inside as it is outside, or a copy of it.
+struct Kept<'a> {
     path: PathBuf,
     access: Access,
     kind: Kind,
     slot: u32,
+    copy: Option<&'a Source>,
 }
 
 struct Program<'a, H> {
     host: &'a H,
     ops: Vec<Op<CString>>,
-    kept: Vec<Kept>,
+    kept: Vec<Kept<'a>>,
+    copied: &'a [Copied],
     /// What is emptied: beneath it only what is kept can be seen.
     emptied: BTreeSet<PathBuf>,
     /// What is covered once everything else is in place.
@@ -111,18 +117,27 @@ struct Program<'a, H> {
 }
 
 impl<'a, H: Host> Program<'a, H> {
-    fn new(files: &Files, host: &'a H) -> Result<Self, PlanError> {
-        let mut kept: BTreeMap<PathBuf, Access> = BTreeMap::new();
+    fn new(files: &'a Files, host: &'a H) -> Result<Self, PlanError> {
+        let mut kept: BTreeMap<PathBuf, (Access, Option<&Source>)> = BTreeMap::new();
         let readable = files.home_readable.iter().filter(|path| host.kind(path).is_some());
-        kept.extend(readable.map(|path| (path.clone(), Access::Read)));
-        kept.extend(files.writable.iter().map(|path| (path.clone(), Access::Write)));
+        kept.extend(readable.map(|path| (path.clone(), (Access::Read, None))));
+        kept.extend(files.writable.iter().map(|path| (path.clone(), (Access::Write, None))));
+        // What lies in a copy is part of it.
+        kept.retain(|path, _| !files.copied.iter().any(|copied| path.starts_with(&copied.root)));
+        kept.extend(files.copied.iter().map(|one| (one.root.clone(), (Access::Write, Some(&one.source)))));
         // By path, so that what lies in another comes after it.
-        let kept: Vec<Kept> = (1u32..)
+        let kept: Vec<Kept<'_>> = (1u32..)
             .zip(kept)
-            .filter_map(|(slot, (path, access))| Some(Kept { kind: host.kind(&path)?, path, access, slot }))
+            .filter_map(|(slot, (path, (access, copy)))| {
+                let kind = match copy {
+                    None => host.kind(&path)?,
+                    Some(copy) => copies::kind(copy, host)?,
+                };
+                Some(Kept { kind, path, access, slot, copy })
+            })
             .collect();
-        if kept.len() + DEVICES.len() >= SLOTS - 1 {
-            return Err(PlanError::TooMany(SLOTS - DEVICES.len() - 2));
+        if kept.len() + DEVICES.len() + LAYERS >= SLOTS - 1 {
+            return Err(PlanError::TooMany(SLOTS - DEVICES.len() - LAYERS - 2));
         }
         let mut emptied = BTreeSet::from(["/dev", "/tmp", "/var/tmp"].map(PathBuf::from));
         emptied.extend(files.home.clone());
@@ -143,7 +158,19 @@ impl<'a, H: Host> Program<'a, H> {
             }
         }
         emptied.retain(|path| host.kind(path) == Some(Kind::Directory));
-        Ok(Self { host, ops: Vec::new(), kept, emptied, masked })
+        Ok(Self { host, ops: Vec::new(), kept, copied: &files.copied, emptied, masked })
+    }
+
+    /// Refuses what a copy is made of where it would be seen inside: it could be changed past the copy.
+    fn hide_copies(&self, files: &Files) -> Result<(), PlanError> {
+        let shown = |part: &&PathBuf| {
+            copies::is_named(part, files)
+                || (self.shown(part) && !part.ancestors().any(|above| self.masked.contains_key(above)))
+        };
+        match self.copied.iter().flat_map(|copied| copied.source.parts()).find(shown) {
+            Some(part) => Err(PlanError::CopyShown(part.clone())),
+            None => Ok(()),
+        }
     }
 
     fn hold(&mut self, slot: u32, path: &Path, depth: Depth, access: Access) -> Result<(), PlanError> {
@@ -173,8 +200,46 @@ impl<'a, H: Host> Program<'a, H> {
     }
 
     fn hold_kept(&mut self) -> Result<(), PlanError> {
-        let kept: Vec<_> = self.kept.iter().map(|kept| (kept.slot, kept.path.clone(), kept.access)).collect();
-        kept.iter().try_for_each(|(slot, path, access)| self.hold(*slot, path, Depth::All, *access))
+        let kept: Vec<_> =
+            self.kept.iter().map(|kept| (kept.slot, kept.path.clone(), kept.access, kept.copy)).collect();
+        kept.iter().try_for_each(|(slot, path, access, copy)| match copy {
+            None => self.hold(*slot, path, Depth::All, *access),
+            Some(Source::Tree { at }) => self.hold(*slot, at, Depth::All, *access),
+            Some(Source::Overlay { lowers, upper, work }) => self.overlay(*slot, path, lowers, [upper, work]),
+        })
+    }
+
+    fn overlay(
+        &mut self,
+        slot: u32,
+        root: &Path,
+        lowers: &[PathBuf],
+        written: [&PathBuf; 2],
+    ) -> Result<(), PlanError> {
+        let first = layer_slot();
+        // What is not there yet has only what was put on top of it.
+        let itself = self.host.kind(root).is_some().then_some(root);
+        let lowers: Vec<&Path> = lowers.iter().map(PathBuf::as_path).chain(itself).collect();
+        let layers = written.into_iter().map(PathBuf::as_path).chain(lowers.iter().copied());
+        for (slot, layer) in (first..).zip(layers) {
+            self.ops.push(Op::Layer { slot, path: path_text(layer)? });
+        }
+        let lowers = u32::try_from(lowers.len()).unwrap_or(u32::MAX);
+        self.ops.push(Op::Overlay { slot, root: path_text(root)?, first, lowers });
+        Ok(())
+    }
+
+    /// Whether what is there outside need not be there inside, since it lies in a copy.
+    fn may_be_gone(&self, path: &Path) -> bool {
+        self.copied.iter().any(|copied| path.starts_with(&copied.root) && !copies::is_fresh(&copied.source))
+    }
+
+    /// The two steps that follow are about this path.
+    fn if_there(&mut self, path: &Path) -> Result<(), PlanError> {
+        if self.may_be_gone(path) {
+            self.ops.push(Op::IfThere { path: path_text(path)? });
+        }
+        Ok(())
     }
 
     fn empty(&mut self, path: &Path, bytes: u64, mode: u32, access: Access) -> Result<(), PlanError> {
@@ -232,8 +297,9 @@ impl<'a, H: Host> Program<'a, H> {
         let kept: Vec<_> = self.kept.iter().map(|kept| (kept.slot, kept.path.clone(), kept.kind)).collect();
         for (slot, path, kind) in kept {
             let in_scratch = path.parent().is_some_and(|parent| !self.shown(parent));
+            let in_copy = |copied: &Copied| path != copied.root && path.starts_with(&copied.root);
             let missing = match kind {
-                _ if !in_scratch => Missing::Fault,
+                _ if !in_scratch && !self.copied.iter().any(in_copy) => Missing::Fault,
                 Kind::Directory => Missing::MakeDirectory,
                 Kind::File | Kind::Link => Missing::MakeFile,
             };
@@ -246,7 +312,7 @@ impl<'a, H: Host> Program<'a, H> {
     /// hidden: by another path no rule may know it the next time.
     fn protect(&mut self, files: &Files) -> Result<(), PlanError> {
         let mut points: BTreeMap<PathBuf, Access> = BTreeMap::new();
-        let protected = files.protected.iter().map(|path| (path, true));
+        let protected = files.protected.iter().chain(copies::read_only(files)).map(|path| (path, true));
         let hidden = self.masked.keys().map(|path| (path, false));
         for (path, is_protected) in
             protected.chain(hidden).filter(|(path, _)| self.host.kind(path).is_some() && self.shown(path))
@@ -267,6 +333,7 @@ impl<'a, H: Host> Program<'a, H> {
             if path.ancestors().skip(1).any(held) {
                 continue;
             }
+            self.if_there(path)?;
             self.hold(0, path, Depth::All, *access)?;
             self.attach(0, path, Missing::Fault)?;
         }
@@ -282,15 +349,13 @@ impl<'a, H: Host> Program<'a, H> {
             if !self.shown(&path) || path.ancestors().skip(1).any(covered) {
                 continue;
             }
+            self.if_there(&path)?;
+            let nothing = Op::Scratch { slot: 0, bytes: 4096, inodes: 1, mode: 0, access: Access::Mask };
             match (kind, &empty) {
+                // The others could not be had from where this is not.
+                (Kind::Directory, _) if self.may_be_gone(&path) => self.ops.push(nothing),
                 (Kind::Directory, None) => {
-                    self.ops.push(Op::Scratch {
-                        slot: 0,
-                        bytes: 4096,
-                        inodes: 1,
-                        mode: 0,
-                        access: Access::Mask,
-                    });
+                    self.ops.push(nothing);
                     empty = Some(path.clone());
                 }
                 (Kind::Directory, Some(first)) => {
@@ -325,4 +390,9 @@ impl<'a, H: Host> Program<'a, H> {
 fn device_slots() -> impl Iterator<Item = (u32, &'static str)> {
     let last = u32::try_from(SLOTS - 1).unwrap_or_default();
     DEVICES.iter().zip(0u32..).map(move |(device, at)| (last - at, *device))
+}
+
+/// The first of the hands that hold layers: before those that hold devices.
+fn layer_slot() -> u32 {
+    u32::try_from(SLOTS - DEVICES.len() - LAYERS).unwrap_or_default()
 }

@@ -307,6 +307,7 @@ fn confinement(workspace: &Path) -> Confinement {
         ours: Vec::new(),
         environment: std::env::vars().collect(),
         read_only: false,
+        rehearsing: false,
     };
     // What somebody granted is that bash may run; everything else is up to the rules that come with us.
     let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };

@@ -80,6 +80,7 @@ impl World {
             ours: Vec::new(),
             environment: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
             read_only: matches!(access, Access::Reading),
+            rehearsing: false,
         };
         let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
         let plan = Plan { effects: vec![run], ..Plan::default() };

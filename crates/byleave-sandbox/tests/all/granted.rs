@@ -71,6 +71,10 @@ impl World {
     }
 
     fn plainly_confined(&self, effects: Vec<Effect>, rules: &str) -> Result<Confinement, GrantFault> {
+        self.placed(effects, rules, false)
+    }
+
+    fn placed(&self, effects: Vec<Effect>, rules: &str, rehearsing: bool) -> Result<Confinement, GrantFault> {
         let plan = Plan { effects, ..Plan::default() };
         let place = Place {
             workspace: self.at("home/w"),
@@ -82,6 +86,7 @@ impl World {
                 ("SECRET_TOKEN".into(), "x".into()),
             ]),
             read_only: false,
+            rehearsing,
         };
         confinement(&plan, &self.policy(rules), &place)
     }
@@ -266,4 +271,51 @@ fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
     assert!(matches!(keeper.judge("169.254.169.254", 80), Judgement::Refused(_)));
     assert_eq!(world.confined(vec![run(), reach], "").unwrap().network, Network::Proxied);
     assert_eq!(world.confined(vec![run()], rules).unwrap().network, Network::Proxied);
+}
+
+// req: E5
+#[test]
+fn in_a_rehearsal_what_is_asked_about_can_be_written_and_what_is_denied_cannot() {
+    let world = World::new();
+    let rules = r#"
+        [[rule]]
+        id = "asked"
+        verdict = "ask"
+        write = "{workspace}/src/*"
+        why = "x"
+        [[rule]]
+        id = "denied"
+        verdict = "deny"
+        write = "{workspace}/deep/*"
+        why = "x"
+        [[rule]]
+        id = "unread"
+        verdict = "ask"
+        read = "{workspace}/.github/*"
+        why = "x"
+        [[rule]]
+        id = "reached"
+        verdict = "allow"
+        reach = "example.org"
+        why = "x"
+    "#;
+    let unconfined = Effect::Unconfined { guarantee: "network-confined".into() };
+    for effects in [vec![run()], vec![run(), unconfined]] {
+        let [plain, rehearsed] = [false, true]
+            .map(|rehearsing| looked_through(world.placed(effects.clone(), rules, rehearsing).unwrap()));
+        let held = |confined: &Confinement, path: &str| {
+            world.told(&confined.files.protected).contains(&path.to_owned())
+        };
+        assert!(held(&plain, "home/w/src") && held(&plain, "home/w/deep"), "{:?}", plain.files.protected);
+        assert!(!held(&rehearsed, "home/w/src") && held(&rehearsed, "home/w/deep"));
+        // What comes with us asks about hooks and denies nothing less than before.
+        for path in ["home/w/.git/hooks", "home/w/.git/config"] {
+            let asked = world.policy(rules).may_deny(&Effect::Write { path: world.text(path) });
+            assert_eq!(held(&rehearsed, path), asked, "{path}");
+        }
+        assert_eq!(rehearsed.files.hidden, plain.files.hidden);
+        assert!(world.told(&rehearsed.files.hidden).contains(&"home/w/.github/workflows".into()));
+        assert_eq!(rehearsed.network, Network::Proxied);
+        assert!(!rehearsed.waived.contains(&Guarantee::NetworkConfined));
+    }
 }

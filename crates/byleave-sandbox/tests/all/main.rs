@@ -11,6 +11,7 @@
 )]
 
 mod cgroup;
+mod copied;
 mod escapes;
 mod escapes_own;
 mod escapes_red;
@@ -22,6 +23,7 @@ mod launch;
 mod limits;
 mod lived;
 mod net;
+mod observed;
 mod oci;
 mod online;
 mod scores;

@@ -1,0 +1,123 @@
+//! Whether commands can run on copies that are kept in a directory, tried with a real one, and what helps where they cannot.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statfs;
+
+use super::WALL;
+use crate::confinement::{Confinement, Copied, Files, Network, Source};
+use crate::guarantee::Guarantee;
+use crate::launch::{LaunchError, Outcome, RunAs, Scratch, Status, identity, start};
+use crate::limits::Limits;
+use crate::plan::Command;
+
+const OVERLAY: i64 = 0x794c_7630;
+const MEMORY: i64 = 0x0102_1994;
+/// File systems that no layer can be written to: FUSE, NFS, 9p, CIFS, what Windows lends to WSL among them.
+const FOREIGN: [i64; 4] = [0x6573_5546, 0x6969, 0x0102_1997, 0xff53_4d42];
+
+/// Whether a command can run on an overlay whose changes go to this directory, or to where it would be made: found by running one.
+/// Otherwise why not, and what helps; then a whole copy may still do.
+pub fn copies(store: &Path, run_as: RunAs) -> Result<(), String> {
+    let there = store.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/"));
+    let told = |error: &LaunchError| why(there, error);
+    match attempt(there, run_as).as_ref().map_err(told)? {
+        outcome if outcome.status == Status::Exited(0) => Ok(()),
+        outcome => {
+            let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
+            Err(format!(
+                "a command on a copy in `{}` ended with {:?} {said}",
+                there.display(),
+                outcome.status
+            ))
+        }
+    }
+}
+
+/// Runs a command that changes something in a copy, and sees that it changed nothing else.
+fn attempt(store: &Path, run_as: RunAs) -> Result<Outcome, LaunchError> {
+    let identity = identity(run_as)?;
+    let (lower, kept) = (Scratch::new(identity)?, Scratch::within(store, identity)?);
+    let making = |error| LaunchError::Ours { doing: "making a copy to try", error };
+    let [upper, work] = ["upper", "work"].map(|name| kept.path.join(name));
+    for directory in [&upper, &work] {
+        fs::create_dir(directory).map_err(making)?;
+        chown(directory, Some(identity.uid), Some(identity.gid)).map_err(making)?;
+    }
+    let root = lower.path.clone();
+    let copied = Copied {
+        root: root.clone(),
+        source: Source::Overlay { lowers: Vec::new(), upper: upper.clone(), work },
+    };
+    let confinement = Confinement {
+        files: Files {
+            cwd: root.clone(),
+            writable: vec![root.clone()],
+            hidden: vec![kept.path.clone()],
+            copied: vec![copied],
+            ..Files::default()
+        },
+        network: Network::Off,
+        environment: BTreeMap::from([("PATH".into(), super::PATH.into())]),
+        limits: Limits { wall: WALL, reserve: 0, ..Limits::default() },
+        waived: BTreeSet::from(Guarantee::ALL),
+    };
+    let command = Command { argv: vec!["mkdir".into(), "made".into()], ..Command::default() };
+    let outcome = start(&confinement, &command, run_as)?.finish()?;
+    let is_there = |directory: &PathBuf| directory.join("made").exists();
+    if outcome.status == Status::Exited(0) && (is_there(&root) || !is_there(&upper)) {
+        return Err(making(io::Error::other(
+            "what was changed in the copy is not there, or not there alone",
+        )));
+    }
+    Ok(outcome)
+}
+
+fn why(store: &Path, error: &LaunchError) -> String {
+    let LaunchError::NotCopied { error: answer, .. } = error else { return error.to_string() };
+    let told = |what: &str| format!("no overlay can be written to `{}` ({answer}): {what}", store.display());
+    let kind = statfs(store).map(|found| found.f_type).unwrap_or_default();
+    match answer.raw_os_error() {
+        Some(ENODEV) => {
+            told("this kernel has none, or has not loaded it; `modprobe overlay` as root loads it")
+        }
+        Some(EPERM) => told(
+            "this kernel lets only root mount them, or a security module forbids it; a kernel from 5.11 on lets everybody",
+        ),
+        _ if kind == OVERLAY => told(
+            "it is on an overlay itself, as in most containers; keep the state directory on a volume or a tmpfs, by `--state`",
+        ),
+        _ if kind == MEMORY => told(
+            "it is in memory, which keeps the attributes of layers from Linux 6.6 on; keep the state directory on a disk, by `--state`",
+        ),
+        _ if FOREIGN.contains(&kind) => told(
+            "it is on a file system that other machines share; keep the state directory on a disk of this one, by `--state`",
+        ),
+        _ => {
+            told("keep the state directory on another file system, such as ext4, xfs or btrfs, by `--state`")
+        }
+    }
+}
+
+const EPERM: i32 = 1;
+const ENODEV: i32 = 19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: E5
+    #[test]
+    fn what_stands_in_the_way_is_told_with_what_helps() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        for (errno, words) in [(ENODEV, "modprobe overlay"), (EPERM, "5.11"), (22, "--state")] {
+            let error = io::Error::from_raw_os_error(errno);
+            let told = why(folder.path(), &LaunchError::NotCopied { root: "/w".into(), error });
+            assert!(told.contains(words) && told.contains(&folder.path().display().to_string()), "{told}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! A command on copies: it finds what is there, changes the copy and nothing else, and what is hidden stays hidden on top of it.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use byleave_sandbox::confinement::{Confinement, Copied, Source};
+use byleave_sandbox::ladder::{self, Rung};
+use byleave_sandbox::launch::{self, LaunchError, Oci, Outcome, RunAs, Session, Status};
+use byleave_sandbox::limits::Limit;
+use byleave_sandbox::plan::PlanError;
+use byleave_sandbox::probe;
+
+use crate::launch::{bash, confinement, text};
+use crate::user::unprivileged;
+
+/// A workspace, and where copies of it are kept.
+struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for directory in ["w/sub", "w/target", "store"] {
+            fs::create_dir_all(folder.path().join(directory)).unwrap();
+        }
+        for file in ["w/a", "w/sub/b", "w/target/old", "w/.env", "w/held"] {
+            fs::write(folder.path().join(file), format!("{file}\n")).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(path)
+    }
+
+    /// A fresh overlay of something in the workspace, over these layers.
+    fn overlay(&self, root: &str, name: &str, lowers: &[&str]) -> Copied {
+        let [upper, work] = ["upper", "work"].map(|kind| self.at(&format!("store/{name}-{kind}")));
+        fs::create_dir(&upper).unwrap();
+        fs::create_dir(&work).unwrap();
+        let lowers = lowers.iter().map(|lower| self.at(&format!("store/{lower}-upper"))).collect();
+        Copied { root: self.at(root), source: Source::Overlay { lowers, upper, work } }
+    }
+
+    fn confined(&self, copied: Vec<Copied>) -> Confinement {
+        let mut confinement = confinement(&self.at("w"));
+        confinement.files.copied = copied;
+        confinement.files.hidden = vec![self.at("w/.env")];
+        confinement.files.protected = vec![self.at("w/held")];
+        confinement
+    }
+
+    fn run(&self, copied: Vec<Copied>, script: &str) -> Outcome {
+        run(&self.confined(copied), script)
+    }
+
+    /// Everything in the workspace that somebody could notice.
+    fn state(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        let mut left = vec![self.at("w")];
+        while let Some(path) = left.pop() {
+            let found = fs::symlink_metadata(&path).unwrap();
+            let times = (found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
+            let mut names = vec![0u8; 1024];
+            let length = rustix::fs::llistxattr(&path, &mut names).unwrap();
+            let content = if found.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+            let [mode, links] = [u64::from(found.mode()), found.nlink()];
+            told.push(format!(
+                "{} {mode:o} {links} {times:?} {:?} {content:?}",
+                path.display(),
+                &names[..length]
+            ));
+            if found.is_dir() {
+                left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+        }
+        told.sort();
+        told
+    }
+}
+
+pub(crate) fn run(confinement: &Confinement, script: &str) -> Outcome {
+    launch::run(confinement, &bash(script)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn said(outcome: &Outcome) -> String {
+    text(&outcome.stdout) + &text(&outcome.stderr)
+}
+
+// req: E5
+#[test]
+fn what_a_command_changes_it_changes_in_the_copy() {
+    if !unprivileged("copied::what_a_command_changes_it_changes_in_the_copy") {
+        return;
+    }
+    let world = World::new();
+    let before = world.state();
+    let script =
+        "echo more >> a; echo new > new; rm sub/b; chmod 600 target/old; mkdir -p d/e; ln -s a l; mv a moved
+        setfattr -n user.x -v y new 2>/dev/null; touch -d @1 sub; cat moved new; ls";
+    let outcome = world.run(vec![world.overlay("w", "one", &[])], script);
+    assert_eq!(outcome.status, Status::Exited(0), "{}", said(&outcome));
+    assert_eq!(said(&outcome), "w/a\nmore\nnew\nd\nheld\nl\nmoved\nnew\nsub\ntarget\n");
+    assert_eq!(world.state(), before, "the directory itself");
+    assert_eq!(fs::read_to_string(world.at("store/one-upper/moved")).unwrap(), "w/a\nmore\n");
+    let gone = fs::symlink_metadata(world.at("store/one-upper/sub/b")).unwrap();
+    assert_eq!((gone.mode() & 0o170_000, gone.rdev()), (0o020_000, 0), "a whiteout");
+    let times = fs::symlink_metadata(world.at("store/one-upper/target/old")).unwrap();
+    assert_eq!(times.permissions().mode() & 0o777, 0o600);
+    // In a whole copy likewise.
+    fs::create_dir(world.at("store/tree")).unwrap();
+    fs::write(world.at("store/tree/a"), "copied\n").unwrap();
+    let tree = Copied { root: world.at("w"), source: Source::Tree { at: world.at("store/tree") } };
+    let outcome = world.run(vec![tree], "cat a; echo x > a; ls");
+    assert_eq!(said(&outcome), "copied\na\n");
+    assert_eq!(world.state(), before);
+    assert_eq!(fs::read_to_string(world.at("store/tree/a")).unwrap(), "x\n");
+}
+
+// req: E5
+#[test]
+fn layers_of_earlier_commands_lie_beneath_and_are_not_changed() {
+    if !unprivileged("copied::layers_of_earlier_commands_lie_beneath_and_are_not_changed") {
+        return;
+    }
+    let world = World::new();
+    let before = world.state();
+    let first = vec![world.overlay("w", "w1", &[]), world.overlay("w/target", "t1", &[])];
+    let outcome = world.run(first, "echo 1 > target/built; echo 1 > src; rm target/old; ls target");
+    assert_eq!(said(&outcome), "built\n");
+    assert!(!world.at("store/w1-upper/target").exists(), "what is scratch is not in the outer copy");
+    let second = vec![world.overlay("w", "w2", &[]), world.overlay("w/target", "t2", &["t1"])];
+    let outcome = world.run(second, "ls; ls target; echo 2 >> target/built; cat target/built");
+    assert_eq!(said(&outcome), "a\nheld\nsub\ntarget\nbuilt\n1\n2\n");
+    assert_eq!(fs::read_to_string(world.at("store/t1-upper/built")).unwrap(), "1\n");
+    // Many of them.
+    let mut lowers = vec!["t2".to_owned(), "t1".to_owned()];
+    for at in 0..40 {
+        fs::create_dir(world.at(&format!("store/more{at}-upper"))).unwrap();
+        fs::write(world.at(&format!("store/more{at}-upper/{at}")), "").unwrap();
+        lowers.insert(0, format!("more{at}"));
+    }
+    let lowers: Vec<&str> = lowers.iter().map(String::as_str).collect();
+    let third = vec![world.overlay("w", "w3", &[]), world.overlay("w/target", "t3", &lowers)];
+    assert_eq!(said(&world.run(third, "ls target | wc -l; cat target/built")), "41\n1\n2\n");
+    assert_eq!(world.state(), before);
+    // What only earlier commands made is there as well, in a place that is made for it.
+    fs::remove_dir_all(world.at("w/target")).unwrap();
+    let fourth = vec![world.overlay("w", "w4", &[]), world.overlay("w/target", "t4", &["t2", "t1"])];
+    assert_eq!(said(&world.run(fourth, "ls target; echo > target/more")), "built\n");
+    assert_eq!(fs::read_dir(world.at("store/w4-upper/target")).unwrap().count(), 0);
+    assert!(world.at("store/t4-upper/more").exists() && !world.at("w/target").exists());
+}
+
+// req: E5
+#[test]
+fn what_is_hidden_or_held_is_so_on_top_of_the_copy() {
+    if !unprivileged("copied::what_is_hidden_or_held_is_so_on_top_of_the_copy") {
+        return;
+    }
+    let world = World::new();
+    fs::create_dir_all(world.at("w/deep/er")).unwrap();
+    fs::write(world.at("w/deep/er/.env"), "S3CRET-7f").unwrap();
+    fs::write(world.at("w/.env"), "S3CRET-7f").unwrap();
+    fs::create_dir(world.at("w/target/keys")).unwrap();
+    fs::write(world.at("w/target/keys/key"), "S3CRET-7f").unwrap();
+    let before = world.state();
+    // Each tries to get at a secret, or to change what is held, by another way than its path.
+    let attempts = [
+        "cat .env deep/er/.env target/keys/key",
+        "cat sub/../.env /proc/self/root$PWD/.env /proc/self/cwd/deep/er/.env",
+        "mv deep shown; cat shown/er/.env; mv deep/er shown; cat shown/.env; mv .env shown; cat shown",
+        "mv target t; cat t/keys/key; mv target/keys k; cat k/key",
+        "ln .env linked; cat linked; ln deep/er/.env linked; cat linked; cp -al . ../copy; cp -a . /tmp/copy; cat /tmp/copy/.env",
+        "rm -f .env; rm -rf deep target; cat .env; rmdir deep/er; mkdir -p deep/er; cat deep/er/.env",
+        "rm -rf deep/er && mkdir deep/er && cat deep/er/.env; python3 -c 'import os; os.rename(\"deep/er\", \"x\")'; cat x/.env",
+        "umount .env; umount deep/er/.env; unshare -rm sh -c 'umount .env; cat .env'; cat .env",
+        "python3 -c 'import ctypes; print(ctypes.CDLL(None).syscall(428, -100, b\".\", 1))'; cat /proc/self/mountinfo; cat .env",
+        "grep -rs S3CRET-7f . /tmp /var/tmp /dev/shm /proc/self/cwd/",
+        "find / -xdev -name '*-upper' -o -name '*-work' | head; ls store ../store; grep -e upper= -e store /proc/self/mountinfo",
+        "echo x > held; echo x >> held; rm -f held; mv held h; cat held; ln -f a held; python3 -c 'import os; os.replace(\"a\", \"held\")'; cat held",
+    ];
+    for (at, attempt) in attempts.iter().enumerate() {
+        let copied = vec![
+            world.overlay("w", &format!("a{at}"), &[]),
+            world.overlay("w/target", &format!("b{at}"), &[]),
+        ];
+        let mut confined = world.confined(copied);
+        confined.files.hidden.extend(["w/deep/er/.env", "w/target/keys"].map(|path| world.at(path)));
+        let told = said(&run(&confined, attempt));
+        assert!(!told.contains("S3CRET-7f") && !told.contains("-upper"), "{attempt}: {told}");
+        if attempt.contains("held") {
+            assert!(told.starts_with("w/held\nw/held\n"), "{told}");
+        }
+        assert_eq!(world.state(), before, "{attempt}");
+    }
+    // Without the masks they are there.
+    let mut bare = world.confined(vec![world.overlay("w", "bare", &[])]);
+    bare.files.hidden.clear();
+    assert_eq!(said(&run(&bare, attempts[0])), "S3CRET-7f".repeat(3));
+}
+
+// req: E5
+#[test]
+fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
+    if !unprivileged("copied::copies_that_could_be_reached_or_cannot_be_had_are_refused") {
+        return;
+    }
+    let world = World::new();
+    let refused = |copied: Vec<Copied>, change: &dyn Fn(&mut Confinement)| {
+        let mut confined = world.confined(copied);
+        change(&mut confined);
+        launch::run(&confined, &bash("true")).unwrap_err()
+    };
+    let tree =
+        |root: &str, at: &str| Copied { root: world.at(root), source: Source::Tree { at: world.at(at) } };
+    for directory in ["w/inside", "elsewhere", "store/tree"] {
+        fs::create_dir(world.at(directory)).unwrap();
+    }
+    let nothing = |_: &mut Confinement| {};
+    let shown = refused(vec![tree("w/sub", "w/inside")], &nothing);
+    assert!(matches!(shown, LaunchError::Plan(PlanError::CopyShown(_))), "{shown}");
+    let named = refused(vec![tree("w", "store/tree")], &|confined| {
+        confined.files.home_readable.push(world.at("store"));
+    });
+    assert!(matches!(named, LaunchError::Plan(PlanError::CopyShown(_))), "{named}");
+    for (copied, why) in [
+        (vec![tree("elsewhere", "store/tree")], "may write"),
+        (vec![tree("w", "store/tree"), tree("w", "store/tree")], "two copies"),
+        (vec![tree("w/a", "store/tree")], "is not"),
+        (vec![world.overlay("w/a", "file", &[])], "only a directory"),
+    ] {
+        let error = refused(copied, &nothing);
+        assert!(matches!(&error, LaunchError::Plan(PlanError::NoCopy(_, _))), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let absent = refused(vec![tree("w", "store/none")], &nothing);
+    assert!(matches!(absent, LaunchError::Plan(PlanError::Missing(_))), "{absent}");
+    // The kernel takes no upper that lies on another file system than where it is prepared.
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut overlay = world.overlay("w", "apart", &[]);
+    if let Source::Overlay { work, .. } = &mut overlay.source {
+        *work = memory.path().to_path_buf();
+    }
+    let error = refused(vec![overlay], &nothing);
+    assert!(matches!(&error, LaunchError::NotCopied { root, .. } if *root == world.at("w")), "{error}");
+    // Nobody else can mount them.
+    let confined = world.confined(vec![tree("w", "store/tree")]);
+    let is_refused = |error: LaunchError| assert!(matches!(error, LaunchError::NoCopies(_)), "{error}");
+    is_refused(Session::open(confined.clone(), RunAs::Caller, 0).err().unwrap());
+    for rung in [Rung::Bwrap, Rung::Landlock] {
+        let mut waived = confined.clone();
+        waived.waived.extend(byleave_sandbox::guarantee::Guarantee::ALL);
+        is_refused(ladder::start_on(rung, &waived, &bash("true"), RunAs::Caller).err().unwrap());
+    }
+    let engine = Oci { engine: "podman".into(), options: Vec::new(), image: "none".into() };
+    let mut waived = confined;
+    waived.waived.extend(byleave_sandbox::guarantee::Guarantee::ALL);
+    is_refused(engine.run(&waived, &bash("true"), RunAs::Caller).unwrap_err());
+}
+
+// req: E5
+#[test]
+fn a_copy_does_not_fill_the_disk() {
+    if !unprivileged("copied::a_copy_does_not_fill_the_disk") {
+        return;
+    }
+    let world = World::new();
+    fs::write(world.at("w/large"), vec![1; 20 << 20]).unwrap();
+    fs::create_dir(world.at("store/tree")).unwrap();
+    let tree = Copied { root: world.at("w"), source: Source::Tree { at: world.at("store/tree") } };
+    for (at, (script, ended_by, reached)) in [
+        ("for i in $(seq 20); do head -c 1M /dev/zero > $i; done; sleep 1000", Some(Limit::Copy), &[][..]),
+        // Of a large file a single byte.
+        ("echo >> large; sleep 1000", Some(Limit::Copy), &[]),
+        ("exec 7>x; rm x; head -c 20M /dev/zero >&7; sleep 1000", Some(Limit::Copy), &[]),
+        ("mkdir d; head -c 20M /dev/zero > d/x; chmod 0 d; sleep 1000", Some(Limit::Copy), &[]),
+        ("head -c 20M /dev/zero > target/x; sleep 1000", Some(Limit::Copy), &[]),
+        ("fallocate -l 20M quick", None, &[Limit::Copy]),
+        ("head -c 2M /dev/zero > small; rm large; head -c 20M /dev/zero > /tmp/other; sleep 0.3", None, &[]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let layered = vec![
+            world.overlay("w", &format!("w{at}"), &[]),
+            world.overlay("w/target", &format!("t{at}"), &[]),
+        ];
+        for copied in [layered, vec![tree.clone()]] {
+            if matches!(&copied[..], [one] if *one == tree)
+                && (script.contains("target") || script.contains("large"))
+            {
+                continue;
+            }
+            let mut confined = world.confined(copied);
+            (confined.limits.copy, confined.limits.wall) = (8 << 20, Duration::from_secs(20));
+            let outcome = run(&confined, script);
+            assert_eq!(
+                (outcome.ended_by, &outcome.reached[..]),
+                (ended_by, reached),
+                "{script}: {outcome:?}"
+            );
+        }
+    }
+    // Whatever fills it, some of it stays free.
+    let mut confined = world.confined(vec![world.overlay("w", "room", &[])]);
+    confined.limits.reserve = u64::MAX;
+    let refused = launch::run(&confined, &bash("true")).unwrap_err();
+    assert!(matches!(refused, LaunchError::NoRoom { .. }), "{refused}");
+    let told = rustix::fs::statvfs(&world.at("store")).unwrap();
+    // Others write to that disk as well, though not so much at a time.
+    confined.limits.reserve = (told.f_bavail * told.f_frsize).saturating_sub(1 << 30);
+    confined.limits.wall = Duration::from_secs(20);
+    let outcome = run(&confined, "for i in 1 2 3; do fallocate -l 900M $i; done; sleep 1000");
+    assert_eq!(outcome.ended_by, Some(Limit::Reserve), "{outcome:?}");
+}
+
+// req: E5
+#[test]
+fn whether_copies_can_be_had_is_found_by_trying() {
+    if !unprivileged("copied::whether_copies_can_be_had_is_found_by_trying") {
+        return;
+    }
+    let world = World::new();
+    assert_eq!(probe::copies(&world.at("store"), RunAs::Caller), Ok(()));
+    assert_eq!(probe::copies(&world.at("store/not/yet"), RunAs::Caller), Ok(()));
+    assert_eq!(fs::read_dir(world.at("store")).unwrap().count(), 0, "nothing is left");
+    // Only root makes anything there.
+    assert!(probe::copies(std::path::Path::new("/usr"), RunAs::Caller).is_err());
+}
