@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use byleave_sandbox::confinement::{Confinement, Copied, Source};
@@ -67,15 +67,10 @@ impl World {
         while let Some(path) = left.pop() {
             let found = fs::symlink_metadata(&path).unwrap();
             let times = (found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
-            let mut names = vec![0u8; 1024];
-            let length = rustix::fs::llistxattr(&path, &mut names).unwrap();
+            let kept = attribute(&path, "user.kept");
             let content = if found.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
             let [mode, links] = [u64::from(found.mode()), found.nlink()];
-            told.push(format!(
-                "{} {mode:o} {links} {times:?} {:?} {content:?}",
-                path.display(),
-                &names[..length]
-            ));
+            told.push(format!("{} {mode:o} {links} {times:?} {kept:?} {content:?}", path.display()));
             if found.is_dir() {
                 left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             }
@@ -89,6 +84,13 @@ pub(crate) fn run(confinement: &Confinement, script: &str) -> Outcome {
     launch::run(confinement, &bash(script)).unwrap_or_else(|error| panic!("{error}"))
 }
 
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0u8; 256];
+    let length = rustix::fs::lgetxattr(path, name, &mut value).ok()?;
+    value.truncate(length);
+    Some(value)
+}
+
 fn said(outcome: &Outcome) -> String {
     text(&outcome.stdout) + &text(&outcome.stderr)
 }
@@ -100,19 +102,29 @@ fn what_a_command_changes_it_changes_in_the_copy() {
         return;
     }
     let world = World::new();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(world.at("w/a"), "user.kept", b"before", flags).unwrap();
     let before = world.state();
     let script =
         "echo more >> a; echo new > new; rm sub/b; chmod 600 target/old; mkdir -p d/e; ln -s a l; mv a moved
-        setfattr -n user.x -v y new 2>/dev/null; touch -d @1 sub; cat moved new; ls";
+        touch -d @1 sub; mkdir forged
+        python3 -c 'import os; os.setxattr(\"moved\", \"user.kept\", b\"after\")'
+        # What the kernel reads as its own words in a layer, the command cannot write there.
+        python3 -c 'import os; os.setxattr(\"forged\", \"user.overlay.opaque\", b\"y\")' 2>/dev/null
+        python3 -c 'import os; os.mknod(\"whiteout\", 0o20600, 0)' 2>/dev/null
+        cat moved new; ls";
     let outcome = world.run(vec![world.overlay("w", "one", &[])], script);
     assert_eq!(outcome.status, Status::Exited(0), "{}", said(&outcome));
-    assert_eq!(said(&outcome), "w/a\nmore\nnew\nd\nheld\nl\nmoved\nnew\nsub\ntarget\n");
+    assert_eq!(said(&outcome), "w/a\nmore\nnew\nd\nforged\nheld\nl\nmoved\nnew\nsub\ntarget\n");
     assert_eq!(world.state(), before, "the directory itself");
     assert_eq!(fs::read_to_string(world.at("store/one-upper/moved")).unwrap(), "w/a\nmore\n");
     let gone = fs::symlink_metadata(world.at("store/one-upper/sub/b")).unwrap();
     assert_eq!((gone.mode() & 0o170_000, gone.rdev()), (0o020_000, 0), "a whiteout");
     let times = fs::symlink_metadata(world.at("store/one-upper/target/old")).unwrap();
     assert_eq!(times.permissions().mode() & 0o777, 0o600);
+    assert_eq!(attribute(&world.at("store/one-upper/moved"), "user.kept").as_deref(), Some(&b"after"[..]));
+    assert_eq!(attribute(&world.at("store/one-upper/forged"), "user.overlay.opaque"), None);
+    assert!(!world.at("store/one-upper/whiteout").exists());
     // In a whole copy likewise.
     fs::create_dir(world.at("store/tree")).unwrap();
     fs::write(world.at("store/tree/a"), "copied\n").unwrap();
@@ -332,7 +344,7 @@ fn whether_copies_can_be_had_is_found_by_trying() {
     assert_eq!(probe::copies(&world.at("store/not/yet"), RunAs::Caller), Ok(()));
     assert_eq!(fs::read_dir(world.at("store")).unwrap().count(), 0, "nothing is left");
     // Only root makes anything there.
-    assert!(probe::copies(std::path::Path::new("/usr"), RunAs::Caller).is_err());
+    assert!(probe::copies(Path::new("/usr"), RunAs::Caller).is_err());
 }
 
 /// What is in the workspace and leads out of it: a socket that somebody serves, one for messages, a pipe with a name.
@@ -400,7 +412,7 @@ fn a_directory_of_copies_that_is_on_an_overlay_is_told() {
     const ON: &str = "BYLEAVE_TEST_ON_OVERLAY";
     let test = "copied::a_directory_of_copies_that_is_on_an_overlay_is_told";
     if let Some(on) = std::env::var_os(ON) {
-        let told = probe::copies(std::path::Path::new(&on), RunAs::Caller).unwrap_err();
+        let told = probe::copies(Path::new(&on), RunAs::Caller).unwrap_err();
         assert!(told.contains("on an overlay itself") && told.contains("--state"), "{told}");
         return;
     }
