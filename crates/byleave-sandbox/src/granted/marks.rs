@@ -1,5 +1,6 @@
 //! Which paths must not be seen or not be changed: asked of the rules, path by path.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,19 @@ impl Marks {
         let path = something_new(workspace);
         let asks_to_read = !policy.may_ask(&Effect::Read { path: path.clone() });
         let asks_to_write = !policy.may_ask(&Effect::Write { path });
-        Self { policy, granted, kept, asks_to_read, asks_to_write }
+        let marks = Self { policy, granted: Granted::default(), kept, asks_to_read, asks_to_write };
+        // What is possible without a grant is not kept as one: most commands then have the same marks.
+        let mut granted = granted;
+        granted.read.retain(|path| path.ancestors().any(|above| marks.of(above, Self::hides)));
+        for changed in [&mut granted.written, &mut granted.deleted] {
+            changed.retain(|path| marks.of(path, Self::protects) || marks.of(path, Self::plants));
+        }
+        Self { granted, ..marks }
+    }
+
+    /// What is said of a path; of one that is not text, the worst.
+    fn of(&self, path: &Path, says: fn(&Self, &str) -> bool) -> bool {
+        path.to_str().is_none_or(|path| says(self, path))
     }
 
     /// The same for a copy: what rules ask about may be written, and is asked about when it is known.
@@ -131,6 +144,20 @@ impl Marker for Marks {
         // What may be neither read nor written is a secret, and nobody runs it; what may be read and not written is obeyed.
         self.policy.may_deny(&Effect::Write { path: path.to_owned() })
             && !self.policy.may_deny(&Effect::Read { path: path.to_owned() })
+    }
+
+    fn agrees_with(&self, other: &dyn Marker) -> bool {
+        let Some(other) = other.as_any().and_then(|other| other.downcast_ref::<Self>()) else { return false };
+        // The rest follows from the policy, the workspace, and whether it is a copy.
+        let paths = |marks: &Self| {
+            let Granted { read, written, deleted, .. } = &marks.granted;
+            (read.clone(), written.clone(), deleted.clone(), marks.asks_to_read, marks.asks_to_write)
+        };
+        Arc::ptr_eq(&self.policy, &other.policy) && paths(self) == paths(other)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a policy says of paths, and what came of asking it.
 
+use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,16 @@ pub trait Marker {
     /// Something that comes into being there would be obeyed or run later, by somebody else.
     fn plants(&self, _path: &str) -> bool {
         false
+    }
+
+    /// Whether another says the same of every path, now and as long as both live. Not knowing is no.
+    fn agrees_with(&self, _other: &dyn Marker) -> bool {
+        false
+    }
+
+    /// Itself, for another of its kind to compare itself with.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
     }
 }
 
@@ -80,5 +91,13 @@ impl<M: Marker + ?Sized> Marker for Arc<M> {
 
     fn plants(&self, path: &str) -> bool {
         (**self).plants(path)
+    }
+
+    fn agrees_with(&self, other: &dyn Marker) -> bool {
+        (**self).agrees_with(other)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        (**self).as_any()
     }
 }

@@ -7,7 +7,7 @@
 use super::{
     Command, Fault, GARBLED, Never, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAPBSET_DROP,
     PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECUREBITS, SECUREBITS, at, attend, become_command, harden,
-    report, run_fault, start, sys,
+    not_known, report, run_fault, start, sys,
 };
 use crate::kernel::{EINVAL, Errno, close_from, drop_capabilities, exit, prctl, signals_blocked};
 use crate::wire::{REPORT_NOT_STARTED, REPORT_READY, REQUESTED, Reader, Step};
@@ -24,7 +24,7 @@ pub(super) fn inner(plan: &mut Reader<'_>, command: &Command<'_>) -> Result<Neve
     let mounts = sys::own_mounts().map_err(at(Step::Start))?;
     harden(plan, capabilities_left)?;
     report([REPORT_READY, 0, 0, 0], 0);
-    start(command, mounts)
+    start(command, mounts, not_known)
 }
 
 /// In no place of its own.
@@ -47,7 +47,7 @@ pub(super) fn alone(plan: &mut Reader<'_>, command: &Command<'_>) -> Result<Neve
         exit(127);
     }
     prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(Step::Dumpable))?;
-    attend(started, None, children, || end_all(apart))
+    attend(started, None, children, || end_all(apart), not_known)
 }
 
 /// Goes behind a lock that keeps signals within, if this kernel has it; whether it has.

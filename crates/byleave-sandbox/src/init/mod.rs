@@ -96,7 +96,14 @@ fn live() -> Result<Never, Fault> {
     }
     let mounts = sys::own_mounts().map_err(at(Step::Start))?;
     harden(&mut plan, capabilities)?;
-    start(&command, mounts)
+    // A network that others are in says nothing of this command.
+    let unrouted = if part == Part::Whole { network::unrouted } else { not_known };
+    start(&command, mounts, unrouted)
+}
+
+/// For what is not counted.
+const fn not_known() -> u32 {
+    0
 }
 
 /// Gives up every power.
@@ -302,7 +309,7 @@ impl<'a> Command<'a> {
 }
 
 /// Starts the command as the second process, so that it is not one whose signals are ignored, and ends with it.
-fn start(command: &Command<'_>, mounts: i32) -> Result<Never, Fault> {
+fn start(command: &Command<'_>, mounts: i32, unrouted: fn() -> u32) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     signals_blocked(u64::MAX).map_err(&fault)?;
     let children = sys::child_signals().map_err(&fault)?;
@@ -321,7 +328,7 @@ fn start(command: &Command<'_>, mounts: i32) -> Result<Never, Fault> {
     // told; the plan, which both read, is never written.
     let started = unsafe { sys::fork_in_memory(&mut stack, begin_command, (&raw mut beginning).cast()) };
     // The namespace ends with us, and with it everything in it; but what is left by then is to be counted.
-    let Err(fault) = attend(started.map_err(&fault)?, terminal, children, end_namespace);
+    let Err(fault) = attend(started.map_err(&fault)?, terminal, children, end_namespace, unrouted);
     run_fault(&fault)
 }
 
@@ -348,6 +355,7 @@ fn attend(
     terminal: Option<i32>,
     children: i32,
     end_all: impl Fn() -> u32,
+    unrouted: fn() -> u32,
 ) -> Result<Never, Fault> {
     let fault = at(Step::Start);
     if let Some(terminal) = terminal {
@@ -369,7 +377,7 @@ fn attend(
         }
         if let Some(status) = over {
             let survivors = end_all();
-            report([REPORT_ENDED, survivors, network::unrouted(), status.cast_unsigned()], micros);
+            report([REPORT_ENDED, survivors, unrouted(), status.cast_unsigned()], micros);
             exit(0);
         }
         // The launcher never writes: whatever happens on the leash is its end.

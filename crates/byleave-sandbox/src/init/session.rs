@@ -5,7 +5,7 @@
 
 use super::{
     Command, Fault, GARBLED, LEASH, Never, PLAN, PR_SET_DUMPABLE, at, capabilities, harden, live, message,
-    report, run_fault, start, sys,
+    not_known, report, run_fault, start, sys,
 };
 use crate::kernel::{CLOEXEC, Eagerness, Errno, close, close_from, dup3, exit, prctl, schedule};
 use crate::wire::{Access, Missing, REPORT_FAULT, REPORT_READY, REQUESTED, Reader, Step};
@@ -124,7 +124,7 @@ fn wait_parked(mut plan: Reader<'static>, number: u64) -> Result<Never, Fault> {
     let mut plan = Reader::new(sys::map(PLAN).map_err(at(Step::Read))?);
     close(PLAN).map_err(at(Step::Read))?;
     let command = command_of(&mut plan).ok_or(GARBLED)?;
-    start(&command, kept)
+    start(&command, kept, not_known)
 }
 
 /// The command in a plan whose other parts have been done.

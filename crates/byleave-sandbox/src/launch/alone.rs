@@ -20,7 +20,7 @@ pub(crate) fn start(
     run_as: RunAs,
 ) -> Result<Running, LaunchError> {
     let identity = identity(run_as)?;
-    let (confinement, tripwire) = &looked::once(confinement)?;
+    let (confinement, tripwire) = &looked::once(confinement, None)?;
     let scratch = Scratch::new(identity)?;
     let plan = Plan::new(confinement, command, identity, &ThisHost)?;
     let processes = processes_of(identity.uid);

@@ -74,7 +74,7 @@ impl Bwrap {
         command: &Command,
         run_as: RunAs,
     ) -> Result<Running, LaunchError> {
-        let (confinement, tripwire) = &looked::once(confinement)?;
+        let (confinement, tripwire) = &looked::once(confinement, None)?;
         let plan = Plan::new(confinement, command, identity(run_as)?, &ThisHost)?;
         let network_apart = plan.network_apart;
         let (plan, mounts) = plan.for_inner();

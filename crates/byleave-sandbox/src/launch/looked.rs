@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::LaunchError;
-use crate::confinement::{Confinement, Files};
+use crate::confinement::{Asked, Confinement, Files};
 use crate::index::{AnyIndex, Index, Marked, Marker};
 use crate::tripwire::Tripwire;
 
@@ -22,14 +22,65 @@ pub(super) fn index(
     make(roots, files.asked.as_ref().map(|asked| Arc::clone(&asked.marker)))
 }
 
+/// What was found in the directories of one confinement after the other, kept warm: as long as they are the same, and the same must
+/// not be seen or changed in them, only what has changed is looked at again. For commands that are started by themselves; a session
+/// has its own. Watches every directory as long as it lives.
+#[derive(Debug, Default)]
+pub struct Warm {
+    known: Mutex<Option<Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    writable: Vec<PathBuf>,
+    asked: Option<Asked>,
+    index: Arc<Mutex<AnyIndex>>,
+}
+
+impl Warm {
+    /// Nothing is known yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn index(&self, files: &Files) -> Arc<Mutex<AnyIndex>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref().filter(|known| known.is_of(files)) {
+            return Arc::clone(&known.index);
+        }
+        let index = Arc::new(Mutex::new(index(files, Index::new)));
+        let (writable, asked) = (files.writable.clone(), files.asked.clone());
+        *known = Some(Known { writable, asked, index: Arc::clone(&index) });
+        index
+    }
+}
+
+impl Known {
+    fn is_of(&self, files: &Files) -> bool {
+        let same_asked = match (&self.asked, &files.asked) {
+            (None, None) => true,
+            (Some(known), Some(asked)) => {
+                known.roots == asked.roots && (known == asked || known.marker.agrees_with(&*asked.marker))
+            }
+            _ => false,
+        };
+        self.writable == files.writable && same_asked
+    }
+}
+
 /// For one command: its confinement with all that has to be hidden or held, and the tripwire for afterwards.
-pub(super) fn once(confinement: &Confinement) -> Result<(Confinement, Tripwire), LaunchError> {
-    // Kept warm where somebody is asked: afterwards only what has changed is asked about again.
-    let make = if confinement.files.asked.is_some() { Index::new } else { Index::cold };
-    let mut looked = index(&confinement.files, make);
-    let marked = with_marked(confinement, &*looked.marked()?);
-    let looked = if confinement.files.copied.is_empty() { looked } else { uncopied(&confinement.files) };
-    Ok((marked, Tripwire::on(&Arc::new(Mutex::new(looked)))?))
+pub(super) fn once(
+    confinement: &Confinement,
+    warm: Option<&Warm>,
+) -> Result<(Confinement, Tripwire), LaunchError> {
+    let files = &confinement.files;
+    // Kept warm where somebody is asked: afterwards only what has changed is asked about again. On a copy nobody looks afterwards.
+    let make = if files.asked.is_some() && files.copied.is_empty() { Index::new } else { Index::cold };
+    let looked = warm.map_or_else(|| Arc::new(Mutex::new(index(files, make))), |warm| warm.index(files));
+    let marked = looked.lock().unwrap_or_else(PoisonError::into_inner).marked()?;
+    let marked = with_marked(confinement, &marked);
+    let looked = if files.copied.is_empty() { looked } else { Arc::new(Mutex::new(uncopied(files))) };
+    Ok((marked, Tripwire::on(&looked)?))
 }
 
 /// The index of what the command can write that is not a copy: what it plants there, it plants nowhere else. In what there is a

@@ -31,6 +31,7 @@ pub(crate) use alone::{Scratch, start as start_alone};
 pub use bwrap::Bwrap;
 pub use error::LaunchError;
 pub use inside::Inside;
+pub use looked::Warm;
 pub use oci::Oci;
 pub use session::Session;
 pub use streams::Pipes;
@@ -162,14 +163,7 @@ fn group(run_as: RunAs, limits: &Limits) -> Result<Option<Group>, LaunchError> {
 
 /// Starts a command. One whose network is to be served is refused: see [`start_through`].
 pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Result<Running, LaunchError> {
-    let identity = identity(run_as)?;
-    confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
-    if uplink::is_served(confinement) {
-        return Err(Unserved::NoUplink.into());
-    }
-    let (confinement, tripwire) = looked::once(confinement)?;
-    let plan = Plan::new(&confinement, command, identity, &ThisHost)?;
-    begin(plan, &confinement, tripwire, command, run_as)?.with_terminal()
+    start_by(confinement, command, run_as, None, None)
 }
 
 /// Starts a command whose network, where it is [`Network::Proxied`](crate::confinement::Network::Proxied), leads through this
@@ -181,15 +175,45 @@ pub fn start_through(
     uplink: &Uplink,
     door: Door,
 ) -> Result<Running, LaunchError> {
-    if !uplink::is_served(confinement) {
-        return start(confinement, command, run_as);
-    }
+    start_by(confinement, command, run_as, Some((uplink, door)), None)
+}
+
+/// Starts a command as [`start`] does, or [`start_through`] where there is something to start it through, and looks for what it must
+/// not see or change only as far as that is not known already.
+pub fn start_warm(
+    confinement: &Confinement,
+    command: &Command,
+    run_as: RunAs,
+    through: Option<(&Uplink, Door)>,
+    warm: &Warm,
+) -> Result<Running, LaunchError> {
+    start_by(confinement, command, run_as, through, Some(warm))
+}
+
+fn start_by(
+    confinement: &Confinement,
+    command: &Command,
+    run_as: RunAs,
+    through: Option<(&Uplink, Door)>,
+    warm: Option<&Warm>,
+) -> Result<Running, LaunchError> {
     let identity = identity(run_as)?;
     confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
-    uplink.suits(&door)?;
+    let through = match (uplink::is_served(confinement), through) {
+        (false, _) => None,
+        (true, None) => return Err(Unserved::NoUplink.into()),
+        (true, Some((uplink, door))) => {
+            uplink.suits(&door)?;
+            Some((uplink, door))
+        }
+    };
+    let (confinement, tripwire) = looked::once(confinement, warm)?;
+    let plan = Plan::new(&confinement, command, identity, &ThisHost)?;
+    let Some((uplink, door)) = through else {
+        return begin(plan, &confinement, tripwire, command, run_as)?.with_terminal();
+    };
     let wiring = uplink.wiring();
-    let (confinement, tripwire) = looked::once(confinement)?;
-    let plan = Plan::new(&confinement, command, identity, &ThisHost)?
+    let plan = plan
         .with_wiring(&wiring, &confinement.files, &ThisHost)?
         .with_variables(&wiring.variables(&format!("http://{}", uplink::proxy_at())))?;
     let mut running = begin(plan, &confinement, tripwire, command, run_as)?;

@@ -68,7 +68,7 @@ impl Oci {
             return Err(LaunchError::NoCopies("in a container, whose engine mounts none"));
         }
         confinement.held_against(|guarantee| self.given(confinement, guarantee))?;
-        let (confinement, tripwire) = &looked::once(confinement)?;
+        let (confinement, tripwire) = &looked::once(confinement, None)?;
         let mut random = [0u8; 8];
         getrandom::fill(&mut random)
             .map_err(|error| ours("naming a container")(std::io::Error::other(error)))?;

@@ -1,8 +1,11 @@
 //! A command on copies: it finds what is there, changes the copy and nothing else, and what is hidden stays hidden on top of it.
 
 use std::fs;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use byleave_sandbox::confinement::{Confinement, Copied, Source};
@@ -13,7 +16,7 @@ use byleave_sandbox::plan::PlanError;
 use byleave_sandbox::probe;
 
 use crate::launch::{bash, confinement, text};
-use crate::user::unprivileged;
+use crate::user::{passes, unprivileged};
 
 /// A workspace, and where copies of it are kept.
 struct World {
@@ -64,15 +67,10 @@ impl World {
         while let Some(path) = left.pop() {
             let found = fs::symlink_metadata(&path).unwrap();
             let times = (found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
-            let mut names = vec![0u8; 1024];
-            let length = rustix::fs::llistxattr(&path, &mut names).unwrap();
+            let kept = attribute(&path, "user.kept");
             let content = if found.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
             let [mode, links] = [u64::from(found.mode()), found.nlink()];
-            told.push(format!(
-                "{} {mode:o} {links} {times:?} {:?} {content:?}",
-                path.display(),
-                &names[..length]
-            ));
+            told.push(format!("{} {mode:o} {links} {times:?} {kept:?} {content:?}", path.display()));
             if found.is_dir() {
                 left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             }
@@ -86,6 +84,13 @@ pub(crate) fn run(confinement: &Confinement, script: &str) -> Outcome {
     launch::run(confinement, &bash(script)).unwrap_or_else(|error| panic!("{error}"))
 }
 
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0u8; 256];
+    let length = rustix::fs::lgetxattr(path, name, &mut value).ok()?;
+    value.truncate(length);
+    Some(value)
+}
+
 fn said(outcome: &Outcome) -> String {
     text(&outcome.stdout) + &text(&outcome.stderr)
 }
@@ -97,19 +102,29 @@ fn what_a_command_changes_it_changes_in_the_copy() {
         return;
     }
     let world = World::new();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(world.at("w/a"), "user.kept", b"before", flags).unwrap();
     let before = world.state();
     let script =
         "echo more >> a; echo new > new; rm sub/b; chmod 600 target/old; mkdir -p d/e; ln -s a l; mv a moved
-        setfattr -n user.x -v y new 2>/dev/null; touch -d @1 sub; cat moved new; ls";
+        touch -d @1 sub; mkdir forged
+        python3 -c 'import os; os.setxattr(\"moved\", \"user.kept\", b\"after\")'
+        # What the kernel reads as its own words in a layer, the command cannot write there.
+        python3 -c 'import os; os.setxattr(\"forged\", \"user.overlay.opaque\", b\"y\")' 2>/dev/null
+        python3 -c 'import os; os.mknod(\"whiteout\", 0o20600, 0)' 2>/dev/null
+        cat moved new; ls";
     let outcome = world.run(vec![world.overlay("w", "one", &[])], script);
     assert_eq!(outcome.status, Status::Exited(0), "{}", said(&outcome));
-    assert_eq!(said(&outcome), "w/a\nmore\nnew\nd\nheld\nl\nmoved\nnew\nsub\ntarget\n");
+    assert_eq!(said(&outcome), "w/a\nmore\nnew\nd\nforged\nheld\nl\nmoved\nnew\nsub\ntarget\n");
     assert_eq!(world.state(), before, "the directory itself");
     assert_eq!(fs::read_to_string(world.at("store/one-upper/moved")).unwrap(), "w/a\nmore\n");
     let gone = fs::symlink_metadata(world.at("store/one-upper/sub/b")).unwrap();
     assert_eq!((gone.mode() & 0o170_000, gone.rdev()), (0o020_000, 0), "a whiteout");
     let times = fs::symlink_metadata(world.at("store/one-upper/target/old")).unwrap();
     assert_eq!(times.permissions().mode() & 0o777, 0o600);
+    assert_eq!(attribute(&world.at("store/one-upper/moved"), "user.kept").as_deref(), Some(&b"after"[..]));
+    assert_eq!(attribute(&world.at("store/one-upper/forged"), "user.overlay.opaque"), None);
+    assert!(!world.at("store/one-upper/whiteout").exists());
     // In a whole copy likewise.
     fs::create_dir(world.at("store/tree")).unwrap();
     fs::write(world.at("store/tree/a"), "copied\n").unwrap();
@@ -310,7 +325,7 @@ fn a_copy_does_not_fill_the_disk() {
     confined.limits.reserve = u64::MAX;
     let refused = launch::run(&confined, &bash("true")).unwrap_err();
     assert!(matches!(refused, LaunchError::NoRoom { .. }), "{refused}");
-    let told = rustix::fs::statvfs(&world.at("store")).unwrap();
+    let told = rustix::fs::statvfs(world.at("store")).unwrap();
     // Others write to that disk as well, though not so much at a time.
     confined.limits.reserve = (told.f_bavail * told.f_frsize).saturating_sub(1 << 30);
     confined.limits.wall = Duration::from_secs(20);
@@ -329,5 +344,90 @@ fn whether_copies_can_be_had_is_found_by_trying() {
     assert_eq!(probe::copies(&world.at("store/not/yet"), RunAs::Caller), Ok(()));
     assert_eq!(fs::read_dir(world.at("store")).unwrap().count(), 0, "nothing is left");
     // Only root makes anything there.
-    assert!(probe::copies(std::path::Path::new("/usr"), RunAs::Caller).is_err());
+    assert!(probe::copies(Path::new("/usr"), RunAs::Caller).is_err());
+}
+
+/// What is in the workspace and leads out of it: a socket that somebody serves, one for messages, a pipe with a name.
+// req: E5
+#[test]
+fn nobody_outside_is_talked_to_through_what_lies_in_the_copy() {
+    if !unprivileged("copied::nobody_outside_is_talked_to_through_what_lies_in_the_copy") {
+        return;
+    }
+    let world = World::new();
+    let listener = UnixListener::bind(world.at("w/stream")).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let messages = UnixDatagram::bind(world.at("w/messages")).unwrap();
+    messages.set_nonblocking(true).unwrap();
+    let name = format!("byleave-test-{}", std::process::id());
+    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    hidden.set_nonblocking(true).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, world.at("w/pipe"), rustix::fs::Mode::from_raw_mode(0o600))
+        .unwrap();
+    // Open at both ends here, so that nobody waits for the other one.
+    let mut pipe = fs::File::options().read(true).write(true).open(world.at("w/pipe")).unwrap();
+    rustix::io::ioctl_fionbio(&pipe, true).unwrap();
+    let script = format!(
+        "python3 - <<'END'
+import os, socket
+for kind, path in [(socket.SOCK_STREAM, 'stream'), (socket.SOCK_DGRAM, 'messages'), (socket.SOCK_STREAM, '\\0{name}')]:
+    for to in [path, os.path.abspath(path) if path[0] != '\\0' else path]:
+        try:
+            one = socket.socket(socket.AF_UNIX, kind); one.connect(to); one.send(b'x'); print('reached', to)
+        except OSError as error: print(error.strerror)
+os.rename('stream', 'moved')
+try: socket.socket(socket.AF_UNIX).connect('moved'); print('reached')
+except OSError as error: print(error.strerror)
+os.link('messages', 'linked')
+try: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).connect('linked'); print('reached')
+except OSError as error: print(error.strerror)
+pipe = os.open('pipe', os.O_RDWR | os.O_NONBLOCK)
+try: print('reached', os.read(pipe, 9))
+except OSError as error: print(error.strerror)
+os.write(pipe, b'from inside')
+try: os.open('pipe', os.O_WRONLY | os.O_NONBLOCK); print('open to itself')
+except OSError as error: print(error.strerror)
+END"
+    );
+    pipe.write_all(b"from outside").unwrap();
+    let confined = world.confined(vec![world.overlay("w", "one", &[])]);
+    let outcome = run(&confined, &script);
+    let told = said(&outcome);
+    assert!(!told.contains("reached") && told.ends_with("open to itself\n"), "{told}");
+    assert_eq!(told.lines().count(), 10, "{told}");
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(hidden.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(messages.recv(&mut [0; 9]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    let mut read = [0; 64];
+    let length = pipe.read(&mut read).unwrap();
+    assert_eq!(&read[..length], b"from outside", "nobody else read or wrote");
+    // Without the copy they lead out: what was tried is there.
+    let plain = said(&run(&world.confined(Vec::new()), &script));
+    assert!(plain.contains("reached stream") && plain.contains("reached messages"), "{plain}");
+}
+
+// req: E5
+#[test]
+fn a_directory_of_copies_that_is_on_an_overlay_is_told() {
+    const ON: &str = "BYLEAVE_TEST_ON_OVERLAY";
+    let test = "copied::a_directory_of_copies_that_is_on_an_overlay_is_told";
+    if let Some(on) = std::env::var_os(ON) {
+        let told = probe::copies(Path::new(&on), RunAs::Caller).unwrap_err();
+        assert!(told.contains("on an overlay itself") && told.contains("--state"), "{told}");
+        return;
+    }
+    if !unprivileged(test) {
+        return;
+    }
+    let world = World::new();
+    for directory in ["l", "u", "work", "m"] {
+        fs::create_dir(world.at(directory)).unwrap();
+    }
+    let mount =
+        "mount -t overlay -o userxattr,lowerdir=l,upperdir=u,workdir=work none m && exec \"$0\" \"$@\"";
+    let mut again = std::process::Command::new("unshare");
+    again.args(["-Um", "--map-current-user", "--keep-caps", "sh", "-c", mount]);
+    again.arg(std::env::current_exe().unwrap());
+    again.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    passes(again.current_dir(world.at("")).env(ON, world.at("m")), test);
 }

@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::policy::{Places, Policy};
-use byleave_sandbox::confinement::{Confinement, Network, Readable};
+use byleave_sandbox::confinement::{Confinement, Copied, Network, Readable, Source};
 use byleave_sandbox::granted::{self, Place};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::{self, Rung};
 use byleave_sandbox::launch::{self, Outcome, RunAs, Session, Uplink};
+use byleave_sandbox::net::policy::Door;
 use byleave_sandbox::plan::{Command as Confined, Identity};
 use byleave_sandbox::probe::Probe;
 
@@ -62,6 +63,8 @@ enum Means {
     Pool,
     /// A pool whose network is served, and every host refused.
     Served,
+    /// On a copy, as in a rehearsal.
+    Copied,
     /// A lower rung of the ladder.
     Bwrap,
     Landlock,
@@ -73,11 +76,12 @@ enum Means {
 }
 
 impl Means {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::OneShot,
         Self::Session,
         Self::Pool,
         Self::Served,
+        Self::Copied,
         Self::Bwrap,
         Self::Landlock,
         Self::NoMasks,
@@ -111,6 +115,16 @@ fn every_attempt_is_held_by_a_pool() {
 fn every_attempt_is_held_where_the_network_is_served() {
     on_a_machine("escapes::every_attempt_is_held_where_the_network_is_served", || {
         every_attempt_is_held(Means::Served)
+    });
+}
+
+// req: E2, E5
+#[test]
+fn every_attempt_is_held_on_a_copy() {
+    // That one changes the workspace to harm who reads it then; which on a copy it has not, and so its file is there to be read.
+    let known = [("ws-fifo-dos", Guarantee::WritesConfined)];
+    on_a_machine("escapes::every_attempt_is_held_on_a_copy", || {
+        every_attempt_is_held_but(Means::Copied, &known)
     });
 }
 
@@ -174,6 +188,15 @@ fn a_core_of_attempts_is_held() {
         };
         // With nothing in between they succeed: what they need is there.
         assert!(held(Means::Nothing, &["fs-read-ssh", "ipc-home-socket", "net-loopback"]).0.is_empty());
+        let store = tempfile::tempdir().unwrap();
+        match byleave_sandbox::probe::copies(store.path(), RunAs::User(Identity { uid: UID, gid: UID })) {
+            Ok(()) => {
+                let (held, escaped) = held(Means::Copied, &CORE);
+                assert_eq!(escaped, [""; 0], "on a copy");
+                println!("on a copy: {} of {} held", held.len(), CORE.len());
+            }
+            Err(why) => println!("no copies: {why}"),
+        }
         for rung in rungs {
             let (lower, _) = CORE.split_at(CORE_OF_LOWER);
             let (means, core, known) = match rung {
@@ -256,7 +279,8 @@ fn supervise() {
         bare.status().unwrap();
         return;
     }
-    let mut confinement = confinement(&workspace);
+    let mut confinement = confinement(&workspace, means == Means::Copied);
+    let store = tempfile::tempdir().unwrap();
     match means {
         Means::NoMasks => {
             confinement.files.home = None;
@@ -267,6 +291,7 @@ fn supervise() {
         }
         Means::HostNetwork => confinement.network = Network::Host,
         Means::Served => confinement.network = Network::Proxied,
+        Means::Copied => confinement.files.copied = copies(&confinement, store.path()),
         // What they cannot give is what the test is about.
         Means::Bwrap | Means::Landlock => confinement.waived.extend(Guarantee::ALL),
         Means::OneShot | Means::Session | Means::Pool | Means::Nothing => {}
@@ -289,6 +314,10 @@ fn supervise() {
         (Some(session), _) => session.start_through(&confined, door(Keeper::default())),
         (None, Means::Bwrap) => ladder::start_on(Rung::Bwrap, &confinement, &confined, run_as),
         (None, Means::Landlock) => ladder::start_on(Rung::Landlock, &confinement, &confined, run_as),
+        (None, Means::Copied) => {
+            let uplink = Uplink::new().unwrap();
+            launch::start_through(&confinement, &confined, run_as, &uplink, Door::closed())
+        }
         (None, _) => launch::start(&confinement, &confined, run_as),
     };
     let running = running.unwrap_or_else(|error| panic!("{error}"));
@@ -297,7 +326,22 @@ fn supervise() {
     out.write_all(&stderr.bytes).unwrap();
 }
 
-fn confinement(workspace: &Path) -> Confinement {
+/// An overlay of everything that is writable.
+fn copies(confinement: &Confinement, store: &Path) -> Vec<Copied> {
+    let copied = confinement.files.writable.iter().enumerate().map(|(at, root)| {
+        let [upper, work] = ["upper", "work"].map(|kind| store.join(format!("{kind}{at}")));
+        for directory in [&upper, &work] {
+            fs::create_dir(directory).unwrap();
+            std::os::unix::fs::chown(directory, Some(UID), Some(UID)).unwrap();
+        }
+        Copied { root: root.clone(), source: Source::Overlay { lowers: Vec::new(), upper, work } }
+    });
+    // Nobody else looks into it, and who does not is not in the way of whom the command runs as.
+    fs::set_permissions(store, fs::Permissions::from_mode(0o711)).unwrap();
+    copied.collect()
+}
+
+fn confinement(workspace: &Path, rehearsing: bool) -> Confinement {
     let home = std::env::var("HOME").unwrap();
     let places = Places { workspace: workspace.to_str(), home: Some(&home), ..Places::default() };
     let place = Place {
@@ -307,7 +351,7 @@ fn confinement(workspace: &Path) -> Confinement {
         ours: Vec::new(),
         environment: std::env::vars().collect(),
         read_only: false,
-        rehearsing: false,
+        rehearsing,
     };
     // What somebody granted is that bash may run; everything else is up to the rules that come with us.
     let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };

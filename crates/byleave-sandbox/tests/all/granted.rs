@@ -10,7 +10,7 @@ use byleave_core::policy::{self, Layer, NotRead, Places, Policy, RuleFile};
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::granted::{GrantFault, Keeper, Place, confinement};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch;
+use byleave_sandbox::launch::{self, RunAs, Warm};
 use byleave_sandbox::marked::look;
 use byleave_sandbox::net::policy::{Doorkeeper, Judgement};
 
@@ -75,6 +75,15 @@ impl World {
     }
 
     fn placed(&self, effects: Vec<Effect>, rules: &str, rehearsing: bool) -> Result<Confinement, GrantFault> {
+        self.by(&self.policy(rules), effects, rehearsing)
+    }
+
+    fn by(
+        &self,
+        policy: &Arc<Policy>,
+        effects: Vec<Effect>,
+        rehearsing: bool,
+    ) -> Result<Confinement, GrantFault> {
         let plan = Plan { effects, ..Plan::default() };
         let place = Place {
             workspace: self.at("home/w"),
@@ -88,7 +97,7 @@ impl World {
             read_only: false,
             rehearsing,
         };
-        confinement(&plan, &self.policy(rules), &place)
+        confinement(&plan, policy, &place)
     }
 
     /// These paths as they are called in the world.
@@ -313,9 +322,49 @@ fn in_a_rehearsal_what_is_asked_about_can_be_written_and_what_is_denied_cannot()
             let asked = world.policy(rules).may_deny(&Effect::Write { path: world.text(path) });
             assert_eq!(held(&rehearsed, path), asked, "{path}");
         }
-        assert_eq!(rehearsed.files.hidden, plain.files.hidden);
+        assert_eq!(world.told(&rehearsed.files.hidden), world.told(&plain.files.hidden));
         assert!(world.told(&rehearsed.files.hidden).contains(&"home/w/.github/workflows".into()));
         assert_eq!(rehearsed.network, Network::Proxied);
         assert!(!rehearsed.waived.contains(&Guarantee::NetworkConfined));
     }
+}
+
+/// Many commands by themselves share what was found; nothing of one's grants becomes another's.
+// req: E5, E7
+#[test]
+fn what_is_known_already_is_known_of_every_command_and_grants_are_not() {
+    if !unprivileged("granted::what_is_known_already_is_known_of_every_command_and_grants_are_not") {
+        return;
+    }
+    let world = World::new();
+    let policy = world.policy("");
+    fs::write(world.at("home/w/.env"), "first").unwrap();
+    let warm = Warm::new();
+    let told = |policy: &Arc<Policy>, effects: Vec<Effect>, script: &str| {
+        let mut confined = world.by(policy, effects, false).unwrap();
+        confined.waived.insert(Guarantee::MemoryLimited);
+        let running = launch::start_warm(&confined, &bash(script), RunAs::Caller, None, &warm).unwrap();
+        text(&running.finish().unwrap().stdout)
+    };
+    let all = "cat $(find . -name '.env*' -type f) 2>/dev/null; echo read";
+    assert_eq!(told(&policy, vec![run()], all), "read\n");
+    // New since then, and known all the same.
+    fs::write(world.at("home/w/src/.env"), "second").unwrap();
+    assert_eq!(told(&policy, vec![run(), world.write("home/w/src/main.rs")], all), "read\n");
+    assert_eq!(told(&policy, vec![run(), world.read("home/w/.env")], all), "firstread\n");
+    assert_eq!(told(&policy, vec![run()], all), "read\n");
+    let hold = "echo x > .git/config; cat .git/config";
+    assert_eq!(told(&policy, vec![run(), world.write("home/w/.git/config")], hold), "x\n");
+    assert_eq!(told(&policy, vec![run()], "echo y > .git/config; cat .git/config"), "x\n");
+    // Other rules, other answers.
+    let rules = r#"
+        [[rule]]
+        id = "main"
+        verdict = "deny"
+        read = "{workspace}/src/main.rs"
+        why = "x"
+    "#;
+    fs::write(world.at("home/w/src/main.rs"), "main").unwrap();
+    assert_eq!(told(&policy, vec![run()], "cat src/main.rs"), "main");
+    assert_eq!(told(&world.policy(rules), vec![run()], "cat src/main.rs"), "");
 }
