@@ -1,0 +1,143 @@
+//! Copies of whole trees and of single things: blocks shared where the filesystem can, modes, times, owners and attributes kept.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+
+use crate::disk::{self, bits};
+use crate::fault::{At as _, Fault};
+
+/// Copies what is in a directory into an empty one, as long as it is not more than the limit.
+pub(crate) fn copy(from: &Path, to: &Path, limit_bytes: u64) -> Result<(), Fault> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let source = rustix::fs::open(from, flags, Mode::empty()).at("open", from)?;
+    let target = rustix::fs::open(to, flags, Mode::empty()).at("open", to)?;
+    let mut left = limit_bytes;
+    match inside(&source, &target, &mut left) {
+        Err(Errno::FBIG) => Err(Fault::TooLarge { path: from.to_owned(), limit_bytes }),
+        other => other.at("copy", from),
+    }
+}
+
+fn inside(source: &OwnedFd, target: &OwnedFd, left: &mut u64) -> Result<(), Errno> {
+    for name in disk::names(source)? {
+        one((source.as_fd(), &name), (target.as_fd(), &name), left)?;
+    }
+    Ok(())
+}
+
+/// Copies one thing, with everything beneath it, to where nothing is. `left` is how many bytes may still be copied.
+pub(crate) fn one(
+    from: (BorrowedFd<'_>, &CStr),
+    to: (BorrowedFd<'_>, &CStr),
+    left: &mut u64,
+) -> Result<(), Errno> {
+    let stat = rustix::fs::statat(from.0, from.1, AtFlags::SYMLINK_NOFOLLOW)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => {
+            let source = disk::open_ours(from.0, from.1, &stat)?;
+            rustix::fs::mkdirat(to.0, to.1, Mode::RWXU)?;
+            let target = disk::open_directory(to.0, to.1)?;
+            inside(&source, &target, left)?;
+            like(&stat, &source, &target)?;
+        }
+        FileType::RegularFile => {
+            let size = u64::try_from(stat.st_size).unwrap_or_default();
+            *left = left.checked_sub(size).ok_or(Errno::FBIG)?;
+            file(from, to, &stat)?;
+        }
+        FileType::Symlink => {
+            let to_where = rustix::fs::readlinkat(from.0, from.1, Vec::new())?;
+            rustix::fs::symlinkat(&*to_where, to.0, to.1)?;
+            own(&stat, to)?;
+        }
+        kind => {
+            rustix::fs::mknodat(to.0, to.1, kind, Mode::from_raw_mode(bits(stat.st_mode)), stat.st_rdev)?;
+            own(&stat, to)?;
+            rustix::fs::chmodat(to.0, to.1, Mode::from_raw_mode(bits(stat.st_mode)), AtFlags::empty())?;
+        }
+    }
+    rustix::fs::utimensat(to.0, to.1, &times(&stat), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn file(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr), stat: &Stat) -> Result<(), Errno> {
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let source = rustix::fs::openat(from.0, from.1, read, Mode::empty())?;
+    let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let target = rustix::fs::openat(to.0, to.1, write, Mode::RUSR | Mode::WUSR)?;
+    if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
+        let (mut source, mut target) =
+            (File::from(source.try_clone().map_err(errno)?), File::from(target.try_clone().map_err(errno)?));
+        std::io::copy(&mut source, &mut target).map_err(errno)?;
+    }
+    like(stat, &source, &target)
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// Owner, mode and attributes as those of the original. The owner first: that takes bits from the mode.
+fn like(stat: &Stat, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+    if rustix::process::geteuid().is_root() {
+        let owner = rustix::fs::Uid::from_raw(stat.st_uid);
+        rustix::fs::fchown(target, Some(owner), Some(rustix::fs::Gid::from_raw(stat.st_gid)))?;
+    }
+    attributes(source, target)?;
+    rustix::fs::fchmod(target, Mode::from_raw_mode(bits(stat.st_mode)))
+}
+
+fn own(stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let (uid, gid) = (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
+    rustix::fs::chownat(to.0, to.1, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Copies the extended attributes; those of overlays are of the layer, not of the file.
+pub(crate) fn attributes(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+    for (name, value) in list_attributes(source)? {
+        if !name.starts_with("user.overlay.") {
+            rustix::fs::fsetxattr(target, &*name, &value, XattrFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+/// The extended attributes of an open file, by name.
+pub(crate) fn list_attributes(file: &OwnedFd) -> Result<Vec<(String, Vec<u8>)>, Errno> {
+    let mut space = vec![0_u8; 4096];
+    let length = match rustix::fs::flistxattr(file, &mut *space) {
+        Err(Errno::OPNOTSUPP) | Ok(0) => return Ok(Vec::new()),
+        Err(Errno::RANGE) => {
+            space.resize(65_536, 0);
+            rustix::fs::flistxattr(file, &mut *space)?
+        }
+        other => other?,
+    };
+    let mut all = Vec::new();
+    for name in
+        space.get(..length).unwrap_or_default().split(|byte| *byte == 0).filter(|name| !name.is_empty())
+    {
+        let mut value = vec![0_u8; 65_536];
+        let length = rustix::fs::fgetxattr(file, name, &mut *value)?;
+        value.truncate(length);
+        all.push((String::from_utf8_lossy(name).into_owned(), value));
+    }
+    all.sort();
+    Ok(all)
+}
+
+#[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
+fn times(stat: &Stat) -> Timestamps {
+    let at = |tv_sec: i64, nanoseconds: i64| Timespec { tv_sec, tv_nsec: nanoseconds };
+    Timestamps {
+        last_access: at(stat.st_atime.into(), i64::try_from(stat.st_atime_nsec).unwrap_or_default()),
+        last_modification: at(stat.st_mtime.into(), i64::try_from(stat.st_mtime_nsec).unwrap_or_default()),
+    }
+}
