@@ -18,7 +18,8 @@ pub struct Copy {
     pub(crate) store: Store,
     pub(crate) at: PathBuf,
     pub(crate) meta: Meta,
-    pub(crate) lock: File,
+    /// Held until the copy is dropped.
+    pub(crate) _lock: File,
 }
 
 /// What is known of a copy from its beginning.

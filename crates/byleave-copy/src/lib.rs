@@ -16,25 +16,38 @@
 //! Knows nothing of who runs what; a copy is a directory of layers that the sandbox mounts. No `unsafe`. Never follows a link
 //! on its way to a path, never runs git, never removes what it has not moved to the store before.
 
+mod check;
+pub mod commit;
 pub mod copy;
 mod diff;
 mod disk;
 pub mod fault;
 mod fold;
+mod images;
 mod index;
+mod journal;
 mod layers;
 mod limits;
 mod list;
 mod listing;
+mod plan;
 mod read;
+pub mod recover;
 pub mod scratch;
+mod staging;
 mod standing;
+mod steps;
 pub mod store;
-mod tidy;
+pub mod tidy;
 mod tree;
+pub mod undo;
 mod whiteout;
 
+pub use commit::Committed;
 pub use copy::{Copy, Harvested};
-pub use fault::{Conflict, Fault};
+pub use fault::{Conflict, Fault, Texts};
 pub use layers::{Copied, Method, Source};
+pub use recover::{End, Recovered};
 pub use store::{Settings, State, Store};
+pub use tidy::{Dropped, Tidied};
+pub use undo::Since;

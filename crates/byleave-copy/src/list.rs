@@ -47,6 +47,8 @@ pub(crate) struct Look<'a> {
 pub(crate) struct Found {
     pub items: Vec<Item>,
     pub limits: Limits,
+    /// Files with other names that were removed, or renamed, which cannot be told apart.
+    pub linked: Vec<String>,
     /// Scratch that the command made, by path in the root.
     pub scratch: Vec<(usize, String)>,
 }
@@ -223,9 +225,12 @@ impl Walk<'_, '_> {
         }
         let pair = Pair { upper: lower, lower: Some(lower), name, inside };
         let before = self.node(Some(lower.as_fd()), pair, &was)?;
+        let path = self.text(inside);
         if Ident::of(&was).touched > self.look.started {
-            let path = self.text(inside);
             self.found.limits.met(Limit::Underneath, &path);
+        }
+        if was.st_nlink > 1 {
+            self.found.linked.push(path);
         }
         self.add(inside, Some((before, &was)), None);
         Ok(())
@@ -288,7 +293,7 @@ impl Walk<'_, '_> {
     fn changed(&mut self, pair: Pair<'_>, stat: &Stat) -> Result<Digest, Fault> {
         let at = || self.path(pair.inside);
         let file = disk::open_ours(pair.upper.as_fd(), pair.name, stat).at("open", at())?;
-        if let Err(what) = whiteout::own_attributes(&file).at("read the attributes of", at())? {
+        if let Some(what) = whiteout::take_marks_off(&file).at("read the attributes of", at())? {
             return Err(Fault::Layer { path: at(), what });
         }
         self.reader.digest(&file).at("read", self.path(pair.inside))

@@ -17,6 +17,7 @@ use crate::disk::{self, Beneath, stat_at};
 use crate::fault::{At as _, Fault};
 use crate::fold;
 use crate::layers::{self, Method};
+use crate::limits::Limit;
 use crate::list::{self, Found, Item, Look};
 use crate::read::Reader;
 use crate::standing;
@@ -101,7 +102,14 @@ impl Copy {
             };
             list::list(&look, &mut reader, &mut found)?;
         }
-        let Found { mut items, limits, scratch } = found;
+        let Found { mut items, mut limits, linked, scratch } = found;
+        // One of them may be a file that was made: under its new name it is not linked to the others any more.
+        if items
+            .iter()
+            .any(|item| item.change.before.is_none() && item.is.is_some_and(|is| !is.is_directory()))
+        {
+            linked.iter().for_each(|path| limits.met(Limit::Unlinked, path));
+        }
         items.sort_unstable_by(|one, other| one.change.path.cmp(&other.change.path));
         let renames = fold::fold(&mut items, &mut reader)?;
         standing::tell(&mut items);

@@ -124,18 +124,7 @@ impl Store {
 
     /// Makes a copy of these directories. What an ended process left under this name is removed first.
     pub fn copy(&self, id: Uuid, roots: &[PathBuf], method: Method) -> Result<Copy, Fault> {
-        let at = self.directory(id);
-        match DirBuilder::new().mode(0o700).create(&at) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            other => other.at("make", &at)?,
-        }
-        let lock = self.lock(id)?;
-        if at.join("journal.json").exists() || at.join("done.json").exists() {
-            return Err(Fault::Exists(id));
-        }
-        for name in names(&at)?.iter().filter(|name| *name != "lock") {
-            disk::remove_path(&at.join(name)).at("remove", at.join(name))?;
-        }
+        let (at, lock) = self.begin(id)?;
         let roots = roots.iter().map(|path| self.root(path, method)).collect::<Result<Vec<_>, _>>()?;
         for (number, root) in roots.iter().enumerate() {
             let above = |other: &Root| Path::new(&root.path).starts_with(&other.path);
@@ -162,7 +151,24 @@ impl Store {
         }
         let meta = Meta { id, roots, started, session: None, scratch: Vec::new() };
         write_json(&at.join("copy.json"), &meta)?;
-        Ok(Copy { store: self.clone(), at, meta, lock })
+        Ok(Copy { store: self.clone(), at, meta, _lock: lock })
+    }
+
+    /// An empty directory under this name, and its lock.
+    pub(crate) fn begin(&self, id: Uuid) -> Result<(PathBuf, File), Fault> {
+        let at = self.directory(id);
+        match DirBuilder::new().mode(0o700).create(&at) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => other.at("make", &at)?,
+        }
+        let lock = self.lock(id)?;
+        if at.join("journal.json").exists() || at.join("done.json").exists() || self.tombstone(id).exists() {
+            return Err(Fault::Exists(id));
+        }
+        for name in names(&at)?.iter().filter(|name| *name != "lock") {
+            disk::remove_path(&at.join(name)).at("remove", at.join(name))?;
+        }
+        Ok((at, lock))
     }
 
     /// Opens a copy that was made before, to look at it, commit it or discard it.
@@ -176,7 +182,7 @@ impl Store {
             return Err(Fault::Exists(id));
         }
         let meta = read_json(&at.join("copy.json"))?.ok_or(Fault::Missing(id))?;
-        Ok(Copy { store: self.clone(), at, meta, lock })
+        Ok(Copy { store: self.clone(), at, meta, _lock: lock })
     }
 
     /// The scratch layers of a session.

@@ -70,15 +70,17 @@ fn file(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr), stat: &Stat)
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let target = rustix::fs::openat(to.0, to.1, write, Mode::RUSR | Mode::WUSR)?;
     if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
-        let (mut source, mut target) =
-            (File::from(source.try_clone().map_err(errno)?), File::from(target.try_clone().map_err(errno)?));
-        std::io::copy(&mut source, &mut target).map_err(errno)?;
+        let (mut source, mut target) = (
+            File::from(source.try_clone().map_err(|error| errno(&error))?),
+            File::from(target.try_clone().map_err(|error| errno(&error))?),
+        );
+        std::io::copy(&mut source, &mut target).map_err(|error| errno(&error))?;
     }
     like(stat, &source, &target)
 }
 
-fn errno(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// Owner, mode and attributes as those of the original. The owner first: that takes bits from the mode.
@@ -109,17 +111,18 @@ pub(crate) fn attributes(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno
     Ok(())
 }
 
-/// The extended attributes of an open file, by name.
-pub(crate) fn list_attributes(file: &OwnedFd) -> Result<Vec<(String, Vec<u8>)>, Errno> {
-    let mut space = vec![0_u8; 4096];
-    let length = match rustix::fs::flistxattr(file, &mut *space) {
+/// Extended attributes, by name.
+pub(crate) type Attributes = Vec<(String, Vec<u8>)>;
+
+/// The extended attributes of an open file.
+pub(crate) fn list_attributes(file: &OwnedFd) -> Result<Attributes, Errno> {
+    // Most files have none: ask first, with no space to fill.
+    match rustix::fs::flistxattr_query(file) {
         Err(Errno::OPNOTSUPP) | Ok(0) => return Ok(Vec::new()),
-        Err(Errno::RANGE) => {
-            space.resize(65_536, 0);
-            rustix::fs::flistxattr(file, &mut *space)?
-        }
         other => other?,
     };
+    let mut space = vec![0_u8; 65_536];
+    let length = rustix::fs::flistxattr(file, &mut *space)?;
     let mut all = Vec::new();
     for name in
         space.get(..length).unwrap_or_default().split(|byte| *byte == 0).filter(|name| !name.is_empty())

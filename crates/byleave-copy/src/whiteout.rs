@@ -43,20 +43,17 @@ pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<Marks, St
     Ok(Ok(marks))
 }
 
-/// The attributes of a file that are its own, after those of the layer are taken off; or the name of one that no layer of ours has.
-pub(crate) fn own_attributes(file: &OwnedFd) -> Result<std::result::Result<Vec<(String, Vec<u8>)>, String>> {
-    let mut own = Vec::new();
-    for (name, value) in tree::list_attributes(file)? {
+/// Takes the marks of the layer off a file; or gives the name of one that no layer of ours has.
+pub(crate) fn take_marks_off(file: &OwnedFd) -> Result<Option<String>> {
+    for (name, _) in tree::list_attributes(file)? {
         if matches!(name.as_str(), "user.overlay.redirect" | "user.overlay.metacopy") {
-            return Ok(Err(name));
+            return Ok(Some(name));
         }
         if name.starts_with("user.overlay.") {
             take_off(file, &name)?;
-        } else {
-            own.push((name, value));
         }
     }
-    Ok(Ok(own))
+    Ok(None)
 }
 
 /// Where the file came from is of no use to anybody once it is committed, and would confuse a later overlay.
