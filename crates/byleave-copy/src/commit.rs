@@ -75,9 +75,13 @@ impl Copy {
             let of_root = || items.iter().zip(&paths).filter(|(item, _)| item.root == number);
             let gone = of_root().filter(|(item, _)| item.was.is_some()).map(|(_, path)| path.as_str());
             let gone: HashSet<&str> = gone.collect();
-            let made = of_root().filter(|(item, _)| plan::is_directory(item.change.after.as_ref()));
+            let made = of_root().filter(|(item, _)| plan::is_coming(item));
             let made: HashSet<&str> = made.map(|(_, path)| path.as_str()).collect();
             for (item, path) in of_root() {
+                // What lies in a directory that is not there yet cannot be in anybody's way.
+                if item.was.is_none() && plan::ancestors(path).any(|above| made.contains(above)) {
+                    continue;
+                }
                 let mut conflict = check::conflict(item, (root, path), self.meta.started)?;
                 let change = &item.change;
                 if conflict.is_none() && plan::is_going(item) {
@@ -87,7 +91,7 @@ impl Copy {
                         more.then(|| check::met(change.before.clone(), change, change.before.clone(), why));
                 }
                 let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-                if conflict.is_none() && item.was.is_none() && !made.contains(above) {
+                if conflict.is_none() && item.was.is_none() {
                     let there = root.open_at(above, OFlags::PATH | OFlags::DIRECTORY).is_ok();
                     let why = "the directory that it lies in is gone";
                     conflict = (!there).then(|| check::met(None, change, None, why));

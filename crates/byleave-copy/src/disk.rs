@@ -56,6 +56,12 @@ impl Ident {
         }
     }
 
+    /// How many names it has.
+    #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
+    pub(crate) fn names(stat: &Stat) -> u64 {
+        stat.st_nlink.into()
+    }
+
     pub(crate) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.mode)
     }

@@ -35,7 +35,7 @@ impl Limit {
     const fn words(self) -> &'static str {
         match self {
             Self::Unlinked => {
-                "hard links: the other names of these files keep the old content and mode, because a copy changes one name only"
+                "hard links: other names of these files are not changed with them, because a copy changes one name only"
             }
             Self::Underneath => "changed by somebody else since the copy was made, a commit is refused",
             Self::Attributes => {

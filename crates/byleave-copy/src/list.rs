@@ -2,7 +2,7 @@
 //!
 //! Reads by handles from both sides and follows no link. What cannot be told exactly is a fault: nothing of it can be committed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ pub(crate) struct Found {
     pub limits: Limits,
     /// Files with other names that were removed, or renamed, which cannot be told apart.
     pub linked: Vec<String>,
+    /// By inode of the copy: how many names a file has, the first of them, and how many are listed.
+    pub names: HashMap<u64, (u64, String, u64)>,
     /// Scratch that the command made, by path in the root.
     pub scratch: Vec<(usize, String)>,
 }
@@ -149,6 +151,10 @@ impl Walk<'_, '_> {
             _ => {
                 let before =
                     was.map(|was| self.node(pair.lower.map(|lower| lower.as_fd()), pair, was)).transpose()?;
+                if was.is_some_and(|was| was.st_nlink > 1) {
+                    let path = self.text(pair.inside);
+                    self.found.linked.push(path);
+                }
                 self.add(pair.inside, before.zip(was), Some((directory(is), is)));
                 None
             }
@@ -189,20 +195,26 @@ impl Walk<'_, '_> {
             }
             // Compared only where nothing else differs: that is rare, and costs two more calls.
             if old == new && before == after {
-                other_attributes = self.other_attributes(pair)?;
+                other_attributes = self.other_attributes(pair, is)?;
             }
         }
         let other_owner = (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid);
         // Linked to something that the command made: the link is lost unless both are committed.
-        let is_linked = is.st_nlink > 1;
+        let is_linked = is.st_nlink > 1 && is.st_nlink != was.st_nlink;
+        // A whole tree has all of its names; a layer only those that were touched.
+        let loses_names = if self.look.is_whole { was.st_nlink > is.st_nlink } else { was.st_nlink > 1 };
         if before == after && !other_attributes && !other_owner && !is_linked {
+            if loses_names && !self.look.is_whole {
+                let path = self.text(pair.inside);
+                self.found.limits.met(Limit::Unlinked, &path);
+            }
             return Ok(());
         }
         let path = self.text(pair.inside);
         for (limit, met) in [
             (Limit::Attributes, other_attributes),
             (Limit::Owner, other_owner),
-            (Limit::Unlinked, was.st_nlink > 1),
+            (Limit::Unlinked, loses_names),
             (Limit::Underneath, Ident::of(was).touched > self.look.started),
         ] {
             if met {
@@ -258,14 +270,13 @@ impl Walk<'_, '_> {
         whiteout::is_whiteout_file(&file).at("read the attributes of", self.path(pair.inside))
     }
 
-    fn other_attributes(&self, pair: Pair<'_>) -> Result<bool, Fault> {
+    fn other_attributes(&self, pair: Pair<'_>, is: &Stat) -> Result<bool, Fault> {
         let Some(lower) = pair.lower else { return Ok(false) };
         let Ok(lower) = disk::open_file(lower, pair.name) else { return Ok(true) };
         let below =
             crate::tree::list_attributes(&lower).at("read the attributes of", self.path(pair.inside))?;
-        let above = disk::open_file(pair.upper, pair.name).at("open", self.path(pair.inside))?;
-        let above =
-            crate::tree::list_attributes(&above).at("read the attributes of", self.path(pair.inside))?;
+        let above = disk::open_ours(pair.upper.as_fd(), pair.name, is).at("open", self.path(pair.inside))?;
+        let above = whiteout::attributes(&above).at("read the attributes of", self.path(pair.inside))?;
         Ok(below != above)
     }
 
@@ -302,6 +313,14 @@ impl Walk<'_, '_> {
     fn add(&mut self, inside: &str, was: Option<(Node, &Stat)>, is: Option<(Node, &Stat)>) {
         let ident = |side: &Option<(Node, &Stat)>| side.as_ref().map(|(_, stat)| Ident::of(stat));
         let (old, new) = (ident(&was), ident(&is));
+        if let Some((_, is)) =
+            is.as_ref().filter(|(node, is)| is.st_nlink > 1 && node.kind != NodeKind::Directory)
+        {
+            let path = self.text(inside);
+            let names =
+                self.found.names.entry(Ident::of(is).ino).or_insert_with(|| (Ident::names(is), path, 0));
+            names.2 += 1;
+        }
         let change = Change {
             path: self.text(inside),
             before: was.map(|(node, _)| node),

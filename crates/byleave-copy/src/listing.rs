@@ -75,9 +75,9 @@ impl Copy {
         Ok(self.listed()?.harvested)
     }
 
-    /// The listing as it was shown.
+    /// The listing as it was shown; empty where nothing was.
     pub(crate) fn listed(&self) -> Result<Listing, Fault> {
-        read_json(&self.at.join("listing.json"))?.ok_or(Fault::Missing(self.meta.id))
+        Ok(read_json(&self.at.join("listing.json"))?.unwrap_or_default())
     }
 
     fn list(&self) -> Result<Listing, Fault> {
@@ -102,13 +102,14 @@ impl Copy {
             };
             list::list(&look, &mut reader, &mut found)?;
         }
-        let Found { mut items, mut limits, linked, scratch } = found;
-        // One of them may be a file that was made: under its new name it is not linked to the others any more.
-        if items
-            .iter()
-            .any(|item| item.change.before.is_none() && item.is.is_some_and(|is| !is.is_directory()))
-        {
+        let Found { mut items, mut limits, linked, names, scratch } = found;
+        // One of them may be a file that is there now: under its new name it is not linked to the others any more.
+        if items.iter().any(|item| item.is.is_some()) {
             linked.iter().for_each(|path| limits.met(Limit::Unlinked, path));
+        }
+        // Only what is listed is committed: a name that is not listed stays what it was.
+        for (_, path, _) in names.values().filter(|(all, _, listed)| listed < all) {
+            limits.met(Limit::Unlinked, path);
         }
         items.sort_unstable_by(|one, other| one.change.path.cmp(&other.change.path));
         let renames = fold::fold(&mut items, &mut reader)?;
@@ -207,6 +208,9 @@ pub(crate) fn content(root: &Path, inside: &str) -> Result<Option<Vec<u8>>, Faul
     let Ok(file) = root.open_at(inside, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(None) };
     let mut bytes = Vec::new();
     let file = std::fs::File::from(file);
+    if !file.metadata().at("look at", path())?.is_file() {
+        return Ok(None);
+    }
     file.take(diff::BYTES_MAX + 1).read_to_end(&mut bytes).at("read", path())?;
     Ok((bytes.len() as u64 <= diff::BYTES_MAX).then_some(bytes))
 }

@@ -63,6 +63,11 @@ pub(crate) fn is_going(item: &Item) -> bool {
     is_directory(item.change.before.as_ref()) && !is_directory(item.change.after.as_ref())
 }
 
+/// Whether a directory is there that was none before.
+pub(crate) fn is_coming(item: &Item) -> bool {
+    is_directory(item.change.after.as_ref()) && !is_directory(item.change.before.as_ref())
+}
+
 pub(crate) fn is_directory(node: Option<&Node>) -> bool {
     node.is_some_and(|node| node.kind == NodeKind::Directory)
 }

@@ -195,8 +195,7 @@ fn copy(ground: &Ground, from: &Slot, to: &Slot) -> Result<(), Errno> {
     let ((source, from), (target, to)) = (ground.slot(from)?, ground.slot(to)?);
     let ((source, from), (target, to)) = (source.parent(from)?, target.parent(to)?);
     let named = |name: &str| CString::new(name).map_err(|_| Errno::INVAL);
-    let mut left = u64::MAX;
-    tree::one((source.as_fd(), &named(from)?), (target.as_fd(), &named(to)?), &mut left)
+    tree::one((source.as_fd(), &named(from)?), (target.as_fd(), &named(to)?))
 }
 
 fn make(within: &Beneath, path: &str) -> Result<(), Errno> {

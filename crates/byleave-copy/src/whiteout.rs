@@ -23,13 +23,13 @@ pub(crate) fn is_whiteout(stat: &Stat) -> bool {
 
 /// Whether an empty file says that something was removed: the other way, where devices cannot be made.
 pub(crate) fn is_whiteout_file(file: &OwnedFd) -> Result<bool> {
-    Ok(tree::list_attributes(file)?.iter().any(|(name, _)| name == "user.overlay.whiteout"))
+    Ok(tree::attribute_names(file)?.iter().any(|name| name == "user.overlay.whiteout"))
 }
 
 /// The marks of a directory, or the name of one that no layer of ours has.
 pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<Marks, String>> {
     let mut marks = Marks::default();
-    for (name, value) in tree::list_attributes(directory)? {
+    for (name, value) in allowed(directory, || tree::list_attributes(directory))? {
         match name.as_str() {
             "user.overlay.opaque" => {
                 marks.is_opaque |= value == b"y";
@@ -45,26 +45,32 @@ pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<Marks, St
 
 /// Takes the marks of the layer off a file; or gives the name of one that no layer of ours has.
 pub(crate) fn take_marks_off(file: &OwnedFd) -> Result<Option<String>> {
-    for (name, _) in tree::list_attributes(file)? {
+    for name in tree::attribute_names(file)? {
         if matches!(name.as_str(), "user.overlay.redirect" | "user.overlay.metacopy") {
             return Ok(Some(name));
         }
+        // Where the file came from is of no use to anybody once it is committed, and would confuse a later overlay.
         if name.starts_with("user.overlay.") {
-            take_off(file, &name)?;
+            allowed(file, || rustix::fs::fremovexattr(file, &*name))?;
         }
     }
     Ok(None)
 }
 
-/// Where the file came from is of no use to anybody once it is committed, and would confuse a later overlay.
-fn take_off(file: &OwnedFd, name: &str) -> Result<()> {
-    match rustix::fs::fremovexattr(file, name) {
+/// The attributes of a file of the layer.
+pub(crate) fn attributes(file: &OwnedFd) -> Result<tree::Attributes> {
+    allowed(file, || tree::list_attributes(file))
+}
+
+/// Does something with the attributes of a thing of ours, for which its mode counts even when it is open: allowed for that moment.
+fn allowed<T>(file: &OwnedFd, act: impl Fn() -> Result<T>) -> Result<T> {
+    match act() {
         Err(Errno::ACCESS | Errno::PERM) => {
             let mode = rustix::fs::Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode & 0o7777);
-            rustix::fs::fchmod(file, mode | rustix::fs::Mode::WUSR)?;
-            let taken = rustix::fs::fremovexattr(file, name);
+            rustix::fs::fchmod(file, mode | rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+            let done = act();
             rustix::fs::fchmod(file, mode)?;
-            taken
+            done
         }
         other => other,
     }
