@@ -1,0 +1,73 @@
+//! Checks before a commit: that everything is still as it was when the copy was made. Looks at everything, touches nothing.
+
+use std::collections::HashSet;
+
+use byleave_core::change::{Change, Node, NodeKind};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+use crate::disk::{self, Beneath, Ident, bits};
+use crate::fault::{At as _, Conflict, Fault};
+use crate::list::{Item, of_kind, special};
+
+/// What stands in the way of committing one item: `inside` is where it is in its root.
+pub(crate) fn conflict(
+    item: &Item,
+    (root, inside): (&Beneath, &str),
+    started: i64,
+) -> Result<Option<Conflict>, Fault> {
+    let change = &item.change;
+    let now = match root.ident(inside) {
+        Err(Errno::LOOP) => {
+            return Ok(Some(met(change.before.clone(), change, None, "a link is in its way")));
+        }
+        other => other.at("look at", &change.path)?,
+    };
+    let why = match (&item.was, &now) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => "something was made there meanwhile",
+        (Some(_), None) => "it is gone",
+        (Some(was), Some(now)) if !now.is_same(was) => "it is another one",
+        (Some(was), Some(now)) if bits(was.mode) != bits(now.mode) => "its mode is another one",
+        (Some(was), Some(now)) if !now.is_untouched(was) => "something was done to it",
+        (Some(_), Some(now)) if !now.is_directory() && now.touched > started => {
+            "it was changed while the copy was in use"
+        }
+        (Some(_), Some(_)) => return Ok(None),
+    };
+    Ok(Some(met(change.before.clone(), change, look(root, inside)?, why)))
+}
+
+/// Whether a directory that is to go has something in it that nobody listed. `listed` are paths in the root.
+pub(crate) fn holds_more(root: &Beneath, inside: &str, listed: &HashSet<&str>) -> Result<bool, Errno> {
+    let opened = root.open_at(inside, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    Ok(disk::names(&opened)?.iter().any(|name| match name.to_str() {
+        Ok(name) => !listed.contains(format!("{inside}/{name}").as_str()),
+        Err(_) => true,
+    }))
+}
+
+/// What is at a path, without its content.
+pub(crate) fn look(root: &Beneath, inside: &str) -> Result<Option<Node>, Fault> {
+    let Ok(Some(ident)) = root.ident(inside) else { return Ok(None) };
+    Ok(Some(node(root, inside, &ident).at("look at", inside)?))
+}
+
+pub(crate) fn node(root: &Beneath, inside: &str, ident: &Ident) -> Result<Node, Errno> {
+    let kind = match ident.kind() {
+        FileType::Directory => NodeKind::Directory,
+        FileType::RegularFile => NodeKind::File { size: ident.size, digest: None },
+        FileType::Symlink => {
+            let (above, name) = root.parent(inside)?;
+            let to = rustix::fs::readlinkat(&*above, name, Vec::new())?;
+            NodeKind::Link { to: to.to_string_lossy().into_owned() }
+        }
+        kind => NodeKind::Special { what: special(kind).into() },
+    };
+    Ok(of_kind(kind, ident))
+}
+
+/// A conflict without texts.
+pub(crate) fn met(was: Option<Node>, change: &Change, is: Option<Node>, why: &'static str) -> Conflict {
+    Conflict { path: change.path.clone(), was, is, why, texts: None }
+}

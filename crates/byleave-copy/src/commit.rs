@@ -1,0 +1,239 @@
+//! Commit: the changes of a copy become those of the files. Written down first, checked first, wholly done or wholly not.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::SystemTime;
+
+use byleave_core::change::{Changes, Rename};
+use rustix::fs::OFlags;
+use uuid::Uuid;
+
+use crate::check;
+use crate::copy::Copy;
+use crate::disk;
+use crate::fault::{At as _, Conflict, Fault};
+use crate::journal::{Done, Ground, Journal};
+use crate::list::{self, Item};
+use crate::listing::Listing;
+use crate::plan;
+use crate::staging::{self, Staging};
+use crate::steps::{self, Stopped};
+use crate::store::{Store, write_json, write_json_durably};
+
+/// What was made final.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Under which name: undo takes it.
+    pub id: Uuid,
+    /// What, with the directories that a chosen part needed.
+    pub changes: Changes,
+}
+
+impl Copy {
+    /// Makes these changes final: all that were listed, or a part of them. What was there before is kept in the store. Nothing is
+    /// done if anything is not as it was when the copy was made; that is [`Fault::Conflicts`], and the copy can be tried again.
+    pub fn commit(&self, chosen: &Changes) -> Result<Committed, Fault> {
+        let id = self.meta.id;
+        if self.at.join("done.json").exists() {
+            return Err(Fault::Exists(id));
+        }
+        if self.at.join("journal.json").exists() {
+            return Err(Fault::Interrupted(id));
+        }
+        let listing = self.listed()?;
+        let items = plan::choose(&listing.items, chosen)?;
+        let roots = &self.meta.roots;
+        let ground = Ground::open(&self.store, roots)?;
+        let conflicts = self.conflicts(&items, &ground)?;
+        if !conflicts.is_empty() {
+            return Err(Fault::Conflicts(conflicts));
+        }
+        let mut staging = Staging::new(id, &ground, roots)?;
+        let planned = plan::steps(&items, roots, &mut staging);
+        let result = planned.and_then(|steps| {
+            let journal = Journal { id, undoes: None, roots: roots.clone(), steps };
+            let changes = committed(&listing, &items);
+            carry_out(&self.store, &journal, &ground, &changes)?;
+            self.keep_scratch()?;
+            tidy_up(&self.store, id)?;
+            Ok(Committed { id, changes })
+        });
+        if result.is_err() && !self.at.join("journal.json").exists() {
+            staging.restore()?;
+        }
+        result
+    }
+
+    fn conflicts(&self, items: &[&Item], ground: &Ground) -> Result<Vec<Conflict>, Fault> {
+        let mut conflicts = Vec::new();
+        let inside = |item: &Item| {
+            let root = self.meta.roots.get(item.root).map_or("", |root| root.path.as_str());
+            list::inside(root, &item.change.path).to_owned()
+        };
+        let paths: Vec<String> = items.iter().map(|item| inside(item)).collect();
+        for (number, root) in ground.roots.iter().enumerate() {
+            let of_root = || items.iter().zip(&paths).filter(|(item, _)| item.root == number);
+            let gone = of_root().filter(|(item, _)| item.was.is_some()).map(|(_, path)| path.as_str());
+            let gone: HashSet<&str> = gone.collect();
+            let made = of_root().filter(|(item, _)| plan::is_coming(item));
+            let made: HashSet<&str> = made.map(|(_, path)| path.as_str()).collect();
+            for (item, path) in of_root() {
+                // What lies in a directory that is not there yet cannot be in anybody's way.
+                if item.was.is_none() && plan::ancestors(path).any(|above| made.contains(above)) {
+                    continue;
+                }
+                let mut conflict = check::conflict(item, (root, path), self.meta.started)?;
+                let change = &item.change;
+                if conflict.is_none() && plan::is_going(item) {
+                    let more = check::holds_more(root, path, &gone).at("list", &change.path)?;
+                    let why = "something was put into it meanwhile";
+                    conflict =
+                        more.then(|| check::met(change.before.clone(), change, change.before.clone(), why));
+                }
+                let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+                if conflict.is_none() && item.was.is_none() {
+                    let there = root.open_at(above, OFlags::PATH | OFlags::DIRECTORY).is_ok();
+                    let why = "the directory that it lies in is gone";
+                    conflict = (!there).then(|| check::met(None, change, None, why));
+                }
+                conflicts.extend(conflict);
+            }
+        }
+        conflicts.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(conflicts)
+    }
+
+    /// The scratch that this run left is what the next one begins with.
+    fn keep_scratch(&self) -> Result<(), Fault> {
+        let Some(session) = &self.meta.session else { return Ok(()) };
+        let scratch = self.store.scratch(session);
+        for (number, mounted) in self.meta.scratch.iter().enumerate() {
+            scratch.stack(&mounted.path)?.push(&self.at.join(format!("s{number}/upper")), &mounted.lowers)?;
+        }
+        for (number, harvested) in self.all_harvested()?.iter().enumerate() {
+            scratch
+                .stack(Path::new(&harvested.path))?
+                .push(&self.at.join(format!("harvest/{number}")), &[])?;
+        }
+        Ok(())
+    }
+}
+
+/// What of a listing was committed.
+fn committed(listing: &Listing, items: &[&Item]) -> Changes {
+    let list: Vec<_> = items.iter().map(|item| item.change.clone()).collect();
+    let paths: HashSet<&str> = list.iter().map(|change| change.path.as_str()).collect();
+    let both = |one: &&Rename| paths.contains(one.from.as_str()) && paths.contains(one.to.as_str());
+    let renames = listing.renames.iter().filter(both).cloned().collect();
+    Changes { renames, limits: listing.limits.clone(), list }
+}
+
+/// Writes the journal, does its steps, says that it is done. A step that cannot be done takes everything back.
+pub(crate) fn carry_out(
+    store: &Store,
+    journal: &Journal,
+    ground: &Ground,
+    changes: &Changes,
+) -> Result<(), Fault> {
+    let at = store.directory(journal.id);
+    write_json(&at.join("changes.json"), changes)?;
+    // The contents that come are on the disk before anything points to them: the layer itself never waited for that.
+    sync(store, journal)?;
+    write_json_durably(&at.join("journal.json"), journal)?;
+    for (number, step) in journal.steps.iter().enumerate() {
+        if let Err(stopped) = steps::forward(step, ground) {
+            let root = journal.roots.get(step.root).map_or("", |root| root.path.as_str());
+            let path = list::absolute(root, &step.inside);
+            let left = take_back(journal, number + 1, ground);
+            return Err(end(store, journal, ground, (path, stopped), left)?);
+        }
+    }
+    finish(store, journal, ground)
+}
+
+/// Takes the first steps back, the last of them first; the paths where that could not be done.
+pub(crate) fn take_back(journal: &Journal, count: usize, ground: &Ground) -> Vec<String> {
+    let done = journal.steps.get(..count).unwrap_or_default();
+    let stuck = done.iter().rev().filter(|step| steps::back(step, ground).is_err());
+    let path = |root: usize| journal.roots.get(root).map_or("", |root| root.path.as_str());
+    stuck.map(|step| list::absolute(path(step.root), &step.inside)).collect()
+}
+
+/// What to say of a commit that was taken back, as far as it could be.
+fn end(
+    store: &Store,
+    journal: &Journal,
+    ground: &Ground,
+    (path, stopped): (String, Stopped),
+    left: Vec<String>,
+) -> Result<Fault, Fault> {
+    let source = || match stopped {
+        Stopped::Foreign => std::io::Error::other("something else is there now"),
+        Stopped::Disk(errno) => errno.into(),
+    };
+    if !left.is_empty() {
+        return Ok(Fault::Stuck { path, source: source(), paths: left });
+    }
+    abandon(store, journal, ground)?;
+    Ok(Fault::TakenBack { path, source: source() })
+}
+
+/// Forgets a journal whose steps were all taken back. Interrupted, it is known by a mark that there is nothing to do any more.
+pub(crate) fn abandon(store: &Store, journal: &Journal, ground: &Ground) -> Result<(), Fault> {
+    let at = store.directory(journal.id);
+    sync(store, journal)?;
+    write_json_durably(&at.join("abandoned.json"), &journal.id)?;
+    staging::leave(journal, ground)?;
+    if let Some(undone) = journal.undoes {
+        remove_file(&store.directory(undone).join("undone.json"))?;
+    }
+    remove_file(&at.join("journal.json"))?;
+    remove_file(&at.join("abandoned.json"))
+}
+
+/// Says that a commit is done, after everything of it is on the disk.
+pub(crate) fn finish(store: &Store, journal: &Journal, ground: &Ground) -> Result<(), Fault> {
+    staging::settle(journal, ground)?;
+    sync(store, journal)?;
+    let at = store.directory(journal.id);
+    if let Some(undone) = journal.undoes {
+        write_json_durably(&store.directory(undone).join("undone.json"), &journal.id)?;
+    }
+    let done = Done { at: store.now(&at)?, on: SystemTime::now() };
+    write_json_durably(&at.join("done.json"), &done)?;
+    staging::leave(journal, ground)
+}
+
+/// Removes what a commit does not need any more once it is done.
+pub(crate) fn tidy_up(store: &Store, id: Uuid) -> Result<(), Fault> {
+    const STAYS: [&str; 7] =
+        ["lock", "copy.json", "journal.json", "changes.json", "done.json", "before", "undone.json"];
+    let at = store.directory(id);
+    for name in crate::store::names(&at)? {
+        if !STAYS.contains(&name.as_str()) {
+            disk::remove_path(&at.join(&name)).at("remove", at.join(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Everything that was written is on the disk: one call for each filesystem, however many files.
+fn sync(store: &Store, journal: &Journal) -> Result<(), Fault> {
+    let mut seen = HashSet::new();
+    for path in
+        std::iter::once(store.at.as_path()).chain(journal.roots.iter().map(|root| Path::new(&root.path)))
+    {
+        let handle = disk::open_directory(rustix::fs::CWD, path).at("open", path)?;
+        if seen.insert(rustix::fs::fstat(&handle).at("look at", path)?.st_dev) {
+            rustix::fs::syncfs(&handle).at("write to the disk", path)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_file(path: &Path) -> Result<(), Fault> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.at("remove", path),
+    }
+}

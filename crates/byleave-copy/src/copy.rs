@@ -1,0 +1,138 @@
+//! One copy: its directories, its lock, what is mounted where; and its end, if nobody wants it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::disk;
+use crate::fault::{At as _, Fault};
+use crate::layers::{self, Copied, Method, Owner, Root, Source};
+use crate::scratch::Stack;
+use crate::store::{Store, write_json};
+
+/// A copy that this process works with. Dropped, it stays in the store for later.
+#[derive(Debug)]
+pub struct Copy {
+    pub(crate) store: Store,
+    pub(crate) at: PathBuf,
+    pub(crate) meta: Meta,
+    /// Held until the copy is dropped.
+    pub(crate) _lock: File,
+}
+
+/// What is known of a copy from its beginning.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Meta {
+    pub id: Uuid,
+    pub roots: Vec<Root>,
+    /// When it began, by the clock of the filesystem.
+    pub started: i64,
+    pub session: Option<String>,
+    pub scratch: Vec<Mounted>,
+}
+
+/// A scratch directory that has layers of its own in this copy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Mounted {
+    pub path: PathBuf,
+    pub lowers: Vec<PathBuf>,
+}
+
+/// A scratch directory that the command made: it is not one of the changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Harvested {
+    /// Where.
+    pub path: String,
+    /// How many files are in it.
+    pub files: u64,
+    /// How long they are together.
+    pub bytes: u64,
+}
+
+impl Copy {
+    /// Its name.
+    pub const fn id(&self) -> Uuid {
+        self.meta.id
+    }
+
+    /// Gives these scratch directories layers of their own, over those that the session left. Held by the stacks: keep them
+    /// until the command has ended. A path that is in none of the copied directories, or has no directory to lie in, is left out.
+    pub fn with_scratch(&mut self, session: &str, paths: &[PathBuf]) -> Result<Vec<Stack>, Fault> {
+        let scratch = self.store.scratch(session);
+        let mut stacks = Vec::new();
+        for path in paths {
+            let Some((number, root)) = self.root_of(path) else { continue };
+            let Some(above) = path.parent().filter(|above| above.is_dir()) else { continue };
+            let owner = Owner::of(above)?;
+            if !path.exists() {
+                // There must be something to mount on; a listing knows that it is not a change.
+                if root.method != Method::Overlay {
+                    continue;
+                }
+                self.mount_point(number, path, owner)?;
+            }
+            let stack = scratch.stack(path)?;
+            let inside = self.at.join(format!("s{}", self.meta.scratch.len()));
+            owner.make(&inside, 0o700)?;
+            owner.make(&inside.join("upper"), 0o755)?;
+            owner.make(&inside.join("work"), 0o700)?;
+            self.meta.scratch.push(Mounted { path: path.clone(), lowers: stack.lowers() });
+            stacks.push(stack);
+        }
+        self.meta.session = Some(session.into());
+        write_json(&self.at.join("copy.json"), &self.meta)?;
+        Ok(stacks)
+    }
+
+    /// What is to be mounted where: the directories first, then the scratch in them.
+    pub fn copied(&self) -> Vec<Copied> {
+        let roots = self.meta.roots.iter().enumerate();
+        let mut all: Vec<_> = roots.map(|(number, root)| layers::copied(&self.at, number, root)).collect();
+        for (number, mounted) in self.meta.scratch.iter().enumerate() {
+            let inside = self.at.join(format!("s{number}"));
+            let source = Source::Overlay {
+                lowers: mounted.lowers.clone(),
+                upper: inside.join("upper"),
+                work: inside.join("work"),
+            };
+            all.push(Copied { root: mounted.path.clone(), source });
+        }
+        all
+    }
+
+    /// Removes it: nothing of what the command did remains, its scratch included.
+    pub fn discard(self) -> Result<(), Fault> {
+        if self.at.join("journal.json").exists() {
+            return Err(Fault::Interrupted(self.meta.id));
+        }
+        disk::remove_path(&self.at).at("remove", &self.at)
+    }
+
+    /// The directory that a path lies in, and what is its number.
+    fn root_of(&self, path: &Path) -> Option<(usize, &Root)> {
+        let holds = |root: &Root| path != Path::new(&root.path) && path.starts_with(&root.path);
+        self.meta.roots.iter().enumerate().find(|(_, root)| holds(root))
+    }
+
+    /// Makes a directory in the upper layer, with those above it as they are below.
+    fn mount_point(&self, number: usize, path: &Path, owner: Owner) -> Result<(), Fault> {
+        let Some(root) = self.meta.roots.get(number) else { return Ok(()) };
+        let upper = self.at.join(layers::changed(root.method, number));
+        let Ok(inside) = path.strip_prefix(&root.path) else { return Ok(()) };
+        let mut below = PathBuf::from(&root.path);
+        let mut at = upper;
+        for name in inside.components() {
+            below.push(name);
+            at.push(name);
+            if !at.exists() {
+                match Owner::of(&below) {
+                    Ok(like) => like.make(&at, like.mode())?,
+                    Err(_) => owner.make(&at, 0o755)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

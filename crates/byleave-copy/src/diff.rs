@@ -1,0 +1,29 @@
+//! How texts differ, for people. Only what is text, and not too long to be read.
+
+/// Texts longer than this are not compared.
+pub(crate) const BYTES_MAX: u64 = 400 * 1024;
+const LINES_MAX: usize = 2000;
+
+/// A unified diff without its heading; nothing where one of them is no text, or is long.
+pub(crate) fn unified(before: &[u8], after: &[u8]) -> Option<String> {
+    let (before, after) = (text(before)?, text(after)?);
+    let patch = diffy::create_patch(before, after).to_string();
+    // The first two lines name the files, which the change does.
+    let body = patch.splitn(3, '\n').nth(2)?;
+    Some(body.to_owned())
+}
+
+/// The text before a diff, with the diff applied.
+pub(crate) fn apply(before: &str, diff: &str) -> Option<String> {
+    let patch = format!("--- original\n+++ modified\n{diff}");
+    diffy::apply(before, &diffy::Patch::from_str(&patch).ok()?).ok()
+}
+
+/// The bytes as text, if they are one that a person would read.
+pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
+    if bytes.len() as u64 > BYTES_MAX || bytes.contains(&0) {
+        return None;
+    }
+    let text = str::from_utf8(bytes).ok()?;
+    (text.lines().count() <= LINES_MAX).then_some(text)
+}

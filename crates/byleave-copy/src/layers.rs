@@ -1,0 +1,129 @@
+//! How a copy is made: the directories of an overlay, or a tree of its own. What is mounted where is plain paths.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::fault::{At as _, Fault};
+use crate::tree;
+
+/// A directory that is replaced by a copy of it, at the same path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// What it is a copy of, and where it is mounted.
+    pub root: PathBuf,
+    /// What is mounted there.
+    pub source: Source,
+}
+
+/// What is mounted in place of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Layers over the directory itself, which is the lowest and is not named here.
+    Overlay {
+        /// Layers in between, topmost first.
+        lowers: Vec<PathBuf>,
+        /// Where changes go.
+        upper: PathBuf,
+        /// What the kernel needs beside it.
+        work: PathBuf,
+    },
+    /// A copy of the whole tree.
+    Tree {
+        /// Where it is.
+        at: PathBuf,
+    },
+}
+
+/// How to make a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Layers for an overlay: nothing is copied before it is changed.
+    Overlay,
+    /// The whole tree, sharing its blocks where the filesystem can, within the limit of the settings.
+    Tree,
+}
+
+/// One directory of a copy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Root {
+    pub path: String,
+    pub dev: u64,
+    pub ino: u64,
+    pub method: Method,
+}
+
+/// Who a directory must belong to, so that its owner can mount the layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    uid: u32,
+    gid: u32,
+    mode: u32,
+}
+
+impl Owner {
+    pub(crate) fn of(path: &Path) -> Result<Self, Fault> {
+        let metadata = fs::symlink_metadata(path).at("look at", path)?;
+        Ok(Self { uid: metadata.uid(), gid: metadata.gid(), mode: metadata.mode() & 0o7777 })
+    }
+
+    pub(crate) const fn mode(self) -> u32 {
+        self.mode
+    }
+
+    /// Whether it is somebody else, and we may give things to them.
+    pub(crate) fn is_another(self) -> bool {
+        rustix::process::geteuid().is_root() && self.uid != 0
+    }
+
+    /// Makes a directory that is theirs.
+    pub(crate) fn make(self, path: &Path, mode: u32) -> Result<(), Fault> {
+        DirBuilder::new().mode(0o700).create(path).at("make", path)?;
+        if self.is_another() {
+            chown(path, Some(self.uid), Some(self.gid)).at("give away", path)?;
+        }
+        fs::set_permissions(path, Permissions::from_mode(mode)).at("set the mode of", path)
+    }
+}
+
+/// Where the changed files of a root are, beneath the directory of its copy.
+pub(crate) fn changed(method: Method, number: usize) -> String {
+    match method {
+        Method::Overlay => format!("{number}/upper"),
+        Method::Tree => format!("{number}/tree"),
+    }
+}
+
+/// Makes the directories of one root.
+pub(crate) fn make(inside: &Path, number: usize, root: &Root, limit_bytes: u64) -> Result<(), Fault> {
+    let path = Path::new(&root.path);
+    let owner = Owner::of(path)?;
+    owner.make(&inside.join(number.to_string()), 0o700)?;
+    let at = inside.join(changed(root.method, number));
+    match root.method {
+        // The mode of the upper is what a command sees as the mode of the root.
+        Method::Overlay => {
+            owner.make(&at, owner.mode)?;
+            owner.make(&inside.join(format!("{number}/work")), 0o700)
+        }
+        Method::Tree => {
+            owner.make(&at, owner.mode)?;
+            tree::copy(path, &at, limit_bytes)
+        }
+    }
+}
+
+/// What is mounted for one root.
+pub(crate) fn copied(inside: &Path, number: usize, root: &Root) -> Copied {
+    let at = inside.join(changed(root.method, number));
+    let source = match root.method {
+        Method::Overlay => {
+            Source::Overlay { lowers: Vec::new(), upper: at, work: inside.join(format!("{number}/work")) }
+        }
+        Method::Tree => Source::Tree { at },
+    };
+    Copied { root: PathBuf::from(&root.path), source }
+}

@@ -1,0 +1,216 @@
+//! The listing of a copy: what differs, kept in the store, so that what was shown is what can be committed.
+
+use std::collections::HashSet;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use byleave_core::change::{Change, Changes, Node, NodeKind, Rename};
+use rustix::fs::{FileType, OFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::copy::{Copy, Harvested};
+use crate::diff;
+use crate::disk::{self, Beneath, stat_at};
+use crate::fault::{At as _, Fault};
+use crate::fold;
+use crate::layers::{self, Method};
+use crate::limits::Limit;
+use crate::list::{self, Found, Item, Look};
+use crate::read::Reader;
+use crate::standing;
+use crate::store::{read_json, write_json};
+
+/// What differs, with what the commit needs to know.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Listing {
+    pub items: Vec<Item>,
+    pub renames: Vec<Rename>,
+    pub limits: Vec<String>,
+    pub harvested: Vec<Harvested>,
+}
+
+impl Listing {
+    pub(crate) fn changes(&self) -> Changes {
+        Changes {
+            list: self.items.iter().map(|item| item.change.clone()).collect(),
+            renames: self.renames.clone(),
+            limits: self.limits.clone(),
+        }
+    }
+}
+
+impl Copy {
+    /// Lists what differs from what it is a copy of. The command must have ended, with everything that it started. Without
+    /// diffs: see [`Copy::show`].
+    pub fn changes(&self) -> Result<Changes, Fault> {
+        let mut listing = self.list()?;
+        listing.harvested = self.all_harvested()?;
+        write_json(&self.at.join("listing.json"), &listing)?;
+        Ok(listing.changes())
+    }
+
+    /// Fills in how texts differ, and keeps that with the copy.
+    pub fn show(&self, changes: &mut Changes) -> Result<(), Fault> {
+        let mut listing = self.listed()?;
+        for item in &mut listing.items {
+            let Some(root) = self.meta.roots.get(item.root) else { continue };
+            let changed = self.at.join(layers::changed(root.method, item.root));
+            let inside = list::inside(&root.path, &item.change.path);
+            item.change.diff = shown(&item.change, (Path::new(&root.path), inside), (&changed, inside))?;
+        }
+        for change in &mut changes.list {
+            let same = listing.items.binary_search_by(|item| item.change.path.cmp(&change.path));
+            if let Some(item) = same.ok().and_then(|at| listing.items.get(at)) {
+                change.diff.clone_from(&item.change.diff);
+            }
+        }
+        write_json(&self.at.join("listing.json"), &listing)
+    }
+
+    /// The scratch directories that the command made, which are not among the changes.
+    pub fn harvested(&self) -> Result<Vec<Harvested>, Fault> {
+        Ok(self.listed()?.harvested)
+    }
+
+    /// The listing as it was shown; empty where nothing was.
+    pub(crate) fn listed(&self) -> Result<Listing, Fault> {
+        Ok(read_json(&self.at.join("listing.json"))?.unwrap_or_default())
+    }
+
+    fn list(&self) -> Result<Listing, Fault> {
+        let mut reader = Reader::new();
+        let mut found = Found::default();
+        for (number, root) in self.meta.roots.iter().enumerate() {
+            let path = Path::new(&root.path);
+            let mounted: HashSet<String> = self
+                .meta
+                .scratch
+                .iter()
+                .filter_map(|mounted| Some(mounted.path.strip_prefix(path).ok()?.to_str()?.to_owned()))
+                .collect();
+            let look = Look {
+                root: number,
+                path: &root.path,
+                changed: &self.at.join(layers::changed(root.method, number)),
+                is_whole: root.method == Method::Tree,
+                started: self.meta.started,
+                mounted: &mounted,
+                is_scratch: &|inside| self.store.settings.scratch.iter().any(|name| name.is(path, inside)),
+            };
+            list::list(&look, &mut reader, &mut found)?;
+        }
+        let Found { mut items, mut limits, linked, names, scratch } = found;
+        // One of them may be a file that is there now: under its new name it is not linked to the others any more.
+        if items.iter().any(|item| item.is.is_some()) {
+            linked.iter().for_each(|path| limits.met(Limit::Unlinked, path));
+        }
+        // Only what is listed is committed: a name that is not listed stays what it was.
+        for (_, path, _) in names.values().filter(|(all, _, listed)| listed < all) {
+            limits.met(Limit::Unlinked, path);
+        }
+        items.sort_unstable_by(|one, other| one.change.path.cmp(&other.change.path));
+        let renames = fold::fold(&mut items, &mut reader)?;
+        standing::tell(&mut items);
+        for (root, inside) in scratch {
+            self.harvest(root, &inside)?;
+        }
+        Ok(Listing { items, renames, limits: limits.told(), harvested: Vec::new() })
+    }
+
+    /// Moves a scratch directory out of the changes.
+    fn harvest(&self, root: usize, inside: &str) -> Result<(), Fault> {
+        let Some(whose) = self.meta.roots.get(root) else { return Ok(()) };
+        let harvest = self.at.join("harvest");
+        match DirBuilder::new().mode(0o711).create(&harvest) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => other.at("make", &harvest)?,
+        }
+        let number = crate::store::names(&harvest)?.iter().filter(|name| !name.ends_with(".json")).count();
+        let from = Beneath::open(&self.at).at("open", &self.at)?;
+        let changed = format!("{}/{inside}", layers::changed(whose.method, root));
+        let to = format!("harvest/{number}");
+        disk::move_to((&from, &changed), (&from, &to))
+            .at("move to scratch", list::absolute(&whose.path, inside))?;
+        let mut counted = Harvested { path: list::absolute(&whose.path, inside), files: 0, bytes: 0 };
+        let above = disk::open_directory(rustix::fs::CWD, &harvest).at("open", &harvest)?;
+        let name =
+            std::ffi::CString::new(number.to_string()).map_err(io::Error::from).at("open", &harvest)?;
+        count(&above, &name, &mut counted).at("count", &harvest)?;
+        write_json(&harvest.join(format!("{number}.json")), &counted)
+    }
+
+    /// What was harvested by this listing and those before it.
+    pub(crate) fn all_harvested(&self) -> Result<Vec<Harvested>, Fault> {
+        let harvest = self.at.join("harvest");
+        let mut all = Vec::new();
+        while let Some(one) = read_json(&harvest.join(format!("{}.json", all.len())))? {
+            all.push(one);
+        }
+        Ok(all)
+    }
+}
+
+fn count(
+    above: &std::os::fd::OwnedFd,
+    name: &std::ffi::CStr,
+    counted: &mut Harvested,
+) -> rustix::io::Result<()> {
+    let Some(stat) = stat_at(above, name)? else { return Ok(()) };
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let inner = disk::open_ours(above.as_fd(), name, &stat)?;
+        for name in disk::names(&inner)? {
+            count(&inner, &name, counted)?;
+        }
+    } else {
+        counted.files += 1;
+        counted.bytes += u64::try_from(stat.st_size).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// How the text of a change differs, read from where both sides are.
+pub(crate) fn shown(
+    change: &Change,
+    before: (&Path, &str),
+    after: (&Path, &str),
+) -> Result<Option<String>, Fault> {
+    let is_other = match (&change.before, &change.after) {
+        (Some(before), Some(after)) => before.kind != after.kind,
+        _ => true,
+    };
+    if !is_other {
+        return Ok(None);
+    }
+    let (Some(old), Some(new)) = (text(change.before.as_ref(), before)?, text(change.after.as_ref(), after)?)
+    else {
+        return Ok(None);
+    };
+    Ok(diff::unified(&old, &new).filter(|diff| !diff.is_empty()))
+}
+
+/// The content of one side, empty where nothing is there; none where it is not text to compare.
+fn text(node: Option<&Node>, at: (&Path, &str)) -> Result<Option<Vec<u8>>, Fault> {
+    match node.map(|node| &node.kind) {
+        None => Ok(Some(Vec::new())),
+        Some(NodeKind::File { size, .. }) if *size <= diff::BYTES_MAX => content(at.0, at.1),
+        Some(_) => Ok(None),
+    }
+}
+
+/// The content of a file beneath a directory; none where it is not ours to read, or gone.
+pub(crate) fn content(root: &Path, inside: &str) -> Result<Option<Vec<u8>>, Fault> {
+    use std::io::Read as _;
+    let path = || -> PathBuf { root.join(inside) };
+    let root = Beneath::open(root).at("open", root)?;
+    let Ok(file) = root.open_at(inside, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(None) };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::from(file);
+    if !file.metadata().at("look at", path())?.is_file() {
+        return Ok(None);
+    }
+    file.take(diff::BYTES_MAX + 1).read_to_end(&mut bytes).at("read", path())?;
+    Ok((bytes.len() as u64 <= diff::BYTES_MAX).then_some(bytes))
+}

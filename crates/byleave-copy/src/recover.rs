@@ -1,0 +1,84 @@
+//! Recovery: commits that were interrupted are finished, or taken back where that is not possible. Can itself be interrupted.
+
+use uuid::Uuid;
+
+use crate::commit::{abandon, finish, take_back, tidy_up};
+use crate::fault::Fault;
+use crate::journal::{Ground, Journal};
+use crate::steps;
+use crate::store::{Store, read_json};
+
+/// What became of a commit that was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Which.
+    pub id: Uuid,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How an interrupted commit ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is committed.
+    Finished,
+    /// Nothing of it remains; a copy waits again.
+    TakenBack,
+    /// Somebody else changed these meanwhile, so that neither was possible. Nothing of theirs was overwritten.
+    Stuck(Vec<String>),
+    /// Its directories cannot be opened any more.
+    Lost(String),
+}
+
+impl Store {
+    /// Ends every commit that was interrupted. What another process works with is left to it.
+    pub fn recover(&self) -> Result<Vec<Recovered>, Fault> {
+        let mut all = Vec::new();
+        for id in self.ids()? {
+            let at = self.directory(id);
+            if !at.join("journal.json").exists() {
+                continue;
+            }
+            let _lock = match self.lock(id) {
+                Err(Fault::Busy(_)) => continue,
+                other => other?,
+            };
+            // Asked again: whoever had the lock may have finished.
+            let Some(journal) = read_json::<Journal>(&at.join("journal.json"))? else { continue };
+            if at.join("done.json").exists() {
+                if at.join("in").exists() {
+                    if let Ok(ground) = Ground::open(self, &journal.roots) {
+                        crate::staging::leave(&journal, &ground)?;
+                    }
+                    tidy_up(self, id)?;
+                }
+                continue;
+            }
+            all.push(Recovered { id, end: self.end(&journal)? });
+        }
+        Ok(all)
+    }
+
+    fn end(&self, journal: &Journal) -> Result<End, Fault> {
+        let ground = match Ground::open(self, &journal.roots) {
+            Ok(ground) => ground,
+            Err(fault) => return Ok(End::Lost(fault.to_string())),
+        };
+        if self.directory(journal.id).join("abandoned.json").exists() {
+            abandon(self, journal, &ground)?;
+            return Ok(End::TakenBack);
+        }
+        if journal.steps.iter().all(|step| steps::forward(step, &ground).is_ok()) {
+            finish(self, journal, &ground)?;
+            tidy_up(self, journal.id)?;
+            return Ok(End::Finished);
+        }
+        ground.copies.forget();
+        let left = take_back(journal, journal.steps.len(), &ground);
+        if !left.is_empty() {
+            return Ok(End::Stuck(left));
+        }
+        abandon(self, journal, &ground)?;
+        Ok(End::TakenBack)
+    }
+}

@@ -1,0 +1,197 @@
+//! Scratch: directories that are made again by whoever needs them. Their changes are never shown and never land in the user's
+//! directory; they stay with the session, a layer for each committed run, so that the next build finds the last one.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use byleave_core::digest::Digest;
+use rustix::fs::FlockOperation;
+
+use crate::disk;
+use crate::fault::{At as _, Fault};
+use crate::store::names;
+
+/// How many layers a stack has at most: then it starts over, and the next build builds everything.
+pub const DEPTH_MAX: usize = 48;
+const FOUND_MAX: usize = 24;
+const LOOKED_AT_MAX: usize = 50_000;
+const STEPS_DOWN_MAX: usize = 8;
+
+/// The name of a scratch directory, and what lies beside it where it is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// One name, or several with slashes between: the end of a path.
+    pub ends: String,
+    /// It counts only beside one of these; beside anything if there are none.
+    pub beside: Vec<String>,
+}
+
+impl Name {
+    /// A name that counts beside one of these.
+    pub fn new(ends: &str, beside: &[&str]) -> Self {
+        Self { ends: ends.into(), beside: beside.iter().map(|&name| name.into()).collect() }
+    }
+
+    /// What careful people agree on: made by a tool, in a place of its own, made again when it is missing. A name that people
+    /// use for their own things as well (`target`, `.cache`) counts only beside the file of the tool that makes it.
+    pub fn usual() -> Vec<Self> {
+        const GRADLE: [&str; 4] =
+            ["build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"];
+        [
+            ("target", ["Cargo.toml", "pom.xml"].as_slice()),
+            (".gradle", GRADLE.as_slice()),
+            (".cache", &["package.json"]),
+            (".next/cache", &["package.json"]),
+            (".turbo", &["package.json"]),
+            (".parcel-cache", &["package.json"]),
+            ("node_modules/.cache", &[]),
+            ("__pycache__", &[]),
+            (".pytest_cache", &[]),
+            (".mypy_cache", &[]),
+            (".ruff_cache", &[]),
+        ]
+        .iter()
+        .map(|(ends, beside)| Self::new(ends, beside))
+        .collect()
+    }
+
+    /// Whether the directory at `path` is one, which lies in `root`.
+    pub(crate) fn is(&self, root: &Path, path: &str) -> bool {
+        let Some(above) = path.strip_suffix(self.ends.as_str()) else { return false };
+        let Some(above) = (if above.is_empty() { Some("") } else { above.strip_suffix('/') }) else {
+            return false;
+        };
+        self.beside.is_empty() || self.beside.iter().any(|name| root.join(above).join(name).is_file())
+    }
+}
+
+/// The scratch layers of one session.
+#[derive(Debug)]
+pub struct Scratch {
+    at: PathBuf,
+}
+
+/// The layers of one directory, as they are now. They stay as long as this is held.
+#[derive(Debug)]
+pub struct Stack {
+    at: PathBuf,
+    layers: Vec<u32>,
+    lock: File,
+}
+
+impl Scratch {
+    pub(crate) fn new(above: &Path, session: &str) -> Self {
+        // A session is named by others: its name is no path.
+        Self { at: above.join(Digest::of(session.as_bytes()).short()) }
+    }
+
+    /// The layers of a directory, held.
+    pub fn stack(&self, path: &Path) -> Result<Stack, Fault> {
+        use std::os::unix::ffi::OsStrExt as _;
+        let at = self.at.join(Digest::of(path.as_os_str().as_bytes()).short());
+        DirBuilder::new().recursive(true).mode(0o711).create(&at).at("make", &at)?;
+        let lock = File::create(at.join("lock")).at("open", at.join("lock"))?;
+        rustix::fs::flock(&lock, FlockOperation::LockShared).at("lock", &at)?;
+        fs::write(at.join("path"), path.as_os_str().as_bytes()).at("write", &at)?;
+        let mut layers: Vec<u32> = names(&at)?.iter().filter_map(|name| name.parse().ok()).collect();
+        layers.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(Stack { at, layers, lock })
+    }
+
+    /// The layers of a directory, topmost first.
+    pub fn lowers(&self, path: &Path) -> Result<Vec<PathBuf>, Fault> {
+        Ok(self.stack(path)?.lowers())
+    }
+
+    /// The directories that have layers.
+    pub fn paths(&self) -> Result<Vec<PathBuf>, Fault> {
+        let mut all = Vec::new();
+        for name in names(&self.at)? {
+            let path = self.at.join(name).join("path");
+            match fs::read_to_string(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                text => all.push(PathBuf::from(text.at("read", &path)?)),
+            }
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    /// Forgets all layers of the session.
+    pub fn drop(self) -> Result<(), Fault> {
+        disk::remove_path(&self.at).at("remove", &self.at)
+    }
+}
+
+impl Stack {
+    /// The layers, topmost first.
+    pub fn lowers(&self) -> Vec<PathBuf> {
+        self.layers.iter().map(|layer| self.at.join(layer.to_string())).collect()
+    }
+
+    /// Puts a layer on top, if it was made on the layers as they are still; says whether it did. Too deep, it starts over.
+    pub(crate) fn push(self, layer: &Path, made_on: &[PathBuf]) -> Result<bool, Fault> {
+        if self.lowers() != made_on {
+            return Ok(false);
+        }
+        if self.layers.len() >= DEPTH_MAX {
+            // Layers that somebody has mounted stay: deeper is slower, not wrong.
+            if rustix::fs::flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                for layer in self.lowers() {
+                    disk::remove_path(&layer).at("remove", &layer)?;
+                }
+                return Ok(false);
+            }
+        }
+        let next = self.layers.first().map_or(1, |top| top.saturating_add(1));
+        let to = self.at.join(next.to_string());
+        fs::rename(layer, &to).at("move to scratch", &to)?;
+        Ok(true)
+    }
+}
+
+/// The scratch directories that are in a directory already: a bounded look, so some may be missed, and are then shown as changes.
+pub fn find(root: &Path, scratch: &[Name]) -> Result<Vec<PathBuf>, Fault> {
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    let mut ahead = vec![(String::new(), 0)];
+    while let Some((inside, depth)) = ahead.pop() {
+        let directory = root.join(&inside);
+        let listing = match fs::read_dir(&directory) {
+            // Not ours to look into, or gone: no scratch there.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) =>
+            {
+                continue;
+            }
+            other => other.at("list", &directory)?,
+        };
+        for entry in listing {
+            let entry = entry.at("list", &directory)?;
+            looked_at += 1;
+            if looked_at > LOOKED_AT_MAX || found.len() >= FOUND_MAX {
+                return Ok(found);
+            }
+            if !entry.file_type().at("look at", entry.path())?.is_dir() {
+                continue;
+            }
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let path = if inside.is_empty() { name.to_owned() } else { format!("{inside}/{name}") };
+            if scratch.iter().any(|one| one.is(root, &path)) {
+                found.push(root.join(path));
+            } else if name == "node_modules" {
+                let cache = format!("{path}/.cache");
+                if scratch.iter().any(|one| one.is(root, &cache)) && root.join(&cache).is_dir() {
+                    found.push(root.join(cache));
+                }
+            } else if name != ".git" && depth < STEPS_DOWN_MAX {
+                ahead.push((path, depth + 1));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,220 @@
+//! Staging: makes ready what a commit is going to move, on the filesystem that it goes to, before anything is touched there.
+
+use std::ffi::CString;
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use uuid::Uuid;
+
+use crate::disk::{self, Beneath, Ident, bits};
+use crate::fault::{At as _, Fault};
+use crate::journal::{Act, Ground, Journal, Slot};
+use crate::layers::{self, Root};
+use crate::list::{self, Item};
+use crate::plan::Slots;
+use crate::tree;
+
+/// What is made ready for one commit.
+pub(crate) struct Staging<'a> {
+    pub id: Uuid,
+    pub ground: &'a Ground,
+    pub roots: &'a [Root],
+    is_far: Vec<bool>,
+    count: usize,
+    /// Directories of the layer that were opened, with the modes that they had.
+    opened: Vec<(String, u32)>,
+}
+
+impl<'a> Staging<'a> {
+    /// Makes the places: in the store, and on the filesystem of every root that has another.
+    pub(crate) fn new(id: Uuid, ground: &'a Ground, roots: &'a [Root]) -> Result<Self, Fault> {
+        let home = mount(&ground.copies).at("look at", "the store")?;
+        let mut is_far = Vec::new();
+        for (within, root) in ground.roots.iter().zip(roots) {
+            is_far.push(mount(within).at("look at", &root.path)? != home);
+        }
+        let staging = Self { id, ground, roots, is_far, count: 0, opened: Vec::new() };
+        for name in ["in", "before"] {
+            afresh(&ground.copies, &id.to_string(), name).at("make", name)?;
+        }
+        for ((within, root), _) in
+            ground.roots.iter().zip(roots).zip(&staging.is_far).filter(|(_, far)| **far)
+        {
+            match make(within, &outpost(id)) {
+                Err(Errno::EXIST) => {}
+                other => other.at("make a directory in", &root.path)?,
+            }
+            for name in ["in", "brought", "before"] {
+                afresh(within, &outpost(id), name).at("make a directory in", &root.path)?;
+            }
+        }
+        Ok(staging)
+    }
+
+    pub(crate) fn is_far(&self, root: usize) -> bool {
+        self.is_far.get(root).copied().unwrap_or_default()
+    }
+
+    fn slot(&mut self, root: usize, what: &str) -> Slot {
+        self.count += 1;
+        let number = self.count;
+        if self.is_far(root) {
+            return Slot { root: Some(root), path: format!("{}/{what}/{number}", outpost(self.id)) };
+        }
+        Slot { root: None, path: format!("{}/{what}/{number}", self.id) }
+    }
+
+    /// Brings a thing from the store to the filesystem of a root: as it is where that is the same, else a copy of it.
+    pub(crate) fn bring(&mut self, root: usize, from: Slot) -> Result<(Slot, Ident), Fault> {
+        let at = from.path.clone();
+        let from = if self.is_far(root) {
+            let to = self.slot(root, "brought");
+            copy(self.ground, &from, &to).at("copy", &at)?;
+            to
+        } else {
+            from
+        };
+        let found =
+            self.ground.slot(&from).and_then(|(within, path)| within.ident(path)).at("look at", &at)?;
+        Ok((from, found.ok_or(Errno::NOENT).at("find in the store", at)?))
+    }
+
+    /// Puts the modes of the layer back: the commit was not made.
+    pub(crate) fn restore(&self) -> Result<(), Fault> {
+        for (path, mode) in self.opened.iter().rev() {
+            if let Some(of) = self.ground.copies.ident(path).at("look at", path)? {
+                self.ground.copies.set_mode(path, &of, *mode).at("set the mode of", path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Only who owns a directory that is closed for its owner needs this; root goes everywhere.
+    fn open_layer(&mut self, path: &str) -> Result<(), Fault> {
+        if rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        let Some(of) = self.ground.copies.ident(above).at("look at", above)? else { return Ok(()) };
+        let mode = bits(of.mode);
+        if mode & 0o300 != 0o300 {
+            self.opened.push((above.into(), mode));
+            self.ground.copies.set_mode(above, &of, mode | 0o700).at("set the mode of", above)?;
+        }
+        Ok(())
+    }
+
+    /// A new directory like one of the layer, open for its owner until it is filled.
+    fn directory(&mut self, root: usize, like: &str) -> Result<(Slot, Ident), Fault> {
+        let slot = self.slot(root, "in");
+        let (within, path) = self.ground.slot(&slot).at("make", like)?;
+        let made = || -> Result<Ident, Errno> {
+            make(within, path)?;
+            let (source, target) = (
+                self.ground.copies.open_at(like, OFlags::RDONLY | OFlags::DIRECTORY)?,
+                within.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?,
+            );
+            let stat = rustix::fs::fstat(&source)?;
+            if rustix::process::geteuid().is_root() {
+                let owner = rustix::fs::Uid::from_raw(stat.st_uid);
+                rustix::fs::fchown(&target, Some(owner), Some(rustix::fs::Gid::from_raw(stat.st_gid)))?;
+            }
+            tree::attributes(&source, &target)?;
+            rustix::fs::fchmod(&target, Mode::from_raw_mode(bits(stat.st_mode) | 0o700))?;
+            Ok(Ident::of(&rustix::fs::fstat(&target)?))
+        };
+        let ident = made().at("make a directory like", like)?;
+        Ok((slot, ident))
+    }
+}
+
+impl Slots for Staging<'_> {
+    fn incoming(&mut self, item: &Item, inside: &str) -> Result<(Slot, Ident), Fault> {
+        let method = self.roots.get(item.root).map_or(layers::Method::Overlay, |root| root.method);
+        let path = format!("{}/{}/{inside}", self.id, layers::changed(method, item.root));
+        self.open_layer(&path)?;
+        if item.is.is_some_and(|is| is.is_directory()) {
+            return self.directory(item.root, &path);
+        }
+        let now = self.ground.copies.ident(&path).at("look at", &path)?;
+        // What was shown is what is committed.
+        let same = |now: &Ident| item.is.is_some_and(|is| is.is_same(now) && bits(is.mode) == bits(now.mode));
+        if !now.as_ref().is_some_and(same) {
+            return Err(Fault::NotListed(item.change.path.clone()));
+        }
+        self.bring(item.root, Slot { root: None, path })
+    }
+
+    fn keep(&mut self, root: usize) -> Slot {
+        self.slot(root, "before")
+    }
+
+    fn closed(&mut self, root: usize, inside: &str) -> Result<Option<Ident>, Fault> {
+        if rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
+        let Some(within) = self.ground.roots.get(root) else { return Ok(None) };
+        let ident = within.ident(inside).at("look at", inside)?;
+        Ok(ident.filter(|ident| ident.is_directory() && bits(ident.mode) & 0o300 != 0o300))
+    }
+}
+
+/// Copies what is kept on the filesystem of a root to the store. Can be done twice.
+pub(crate) fn settle(journal: &Journal, ground: &Ground) -> Result<(), Fault> {
+    for step in &journal.steps {
+        let (Act::Take { keep, .. } | Act::Swap { keep, .. }) = &step.act else { continue };
+        if keep.root.is_some() {
+            let to = keep.settled(journal.id);
+            let (within, path) = ground.slot(&to).at("find", &to.path)?;
+            let (above, name) = within.parent(path).at("find", path)?;
+            let name = CString::new(name).map_err(std::io::Error::from).at("find", path)?;
+            disk::remove(above.as_fd(), &name).at("remove", path)?;
+            copy(ground, keep, &to).at("copy to the store", list::absolute(".", &step.inside))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the directories that were made in roots.
+pub(crate) fn leave(journal: &Journal, ground: &Ground) -> Result<(), Fault> {
+    let name = CString::new(outpost(journal.id)).map_err(std::io::Error::from).at("remove from", "a root")?;
+    for (within, root) in ground.roots.iter().zip(&journal.roots) {
+        let (above, _) = within.parent("").at("open", &root.path)?;
+        disk::remove(above.as_fd(), &name).at("remove our directory from", &root.path)?;
+    }
+    Ok(())
+}
+
+/// The name of our directory in a root on another filesystem, for the time of the commit.
+fn outpost(id: Uuid) -> String {
+    format!(".byleave-{id}")
+}
+
+fn copy(ground: &Ground, from: &Slot, to: &Slot) -> Result<(), Errno> {
+    let ((source, from), (target, to)) = (ground.slot(from)?, ground.slot(to)?);
+    let ((source, from), (target, to)) = (source.parent(from)?, target.parent(to)?);
+    let named = |name: &str| CString::new(name).map_err(|_| Errno::INVAL);
+    tree::one((source.as_fd(), &named(from)?), (target.as_fd(), &named(to)?))
+}
+
+fn make(within: &Beneath, path: &str) -> Result<(), Errno> {
+    let (above, name) = within.parent(path)?;
+    rustix::fs::mkdirat(&*above, name, Mode::RWXU)
+}
+
+/// An empty directory, whatever was left there.
+fn afresh(within: &Beneath, above: &str, name: &str) -> Result<(), Errno> {
+    let path = format!("{above}/{name}");
+    let (handle, _) = within.parent(&path)?;
+    disk::remove(handle.as_fd(), &CString::new(name).map_err(|_| Errno::INVAL)?)?;
+    make(within, &path)
+}
+
+/// Which mount a directory is on: a rename does not leave it, even within one filesystem.
+fn mount(within: &Beneath) -> Result<(u64, u32, u32), Errno> {
+    let (handle, _) = within.parent("")?;
+    let found =
+        rustix::fs::statx(&*handle, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID | StatxFlags::BASIC_STATS)?;
+    Ok((found.stx_mnt_id, found.stx_dev_major, found.stx_dev_minor))
+}

@@ -1,0 +1,152 @@
+//! Forgetting: what is old, and the oldest of what is too much. What was forgotten is said, now and to whoever asks for it later.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use crate::disk;
+use crate::fault::{At as _, Fault};
+use crate::journal::Done;
+use crate::store::{State, Store, Tombstone, names, read_json, write_json_durably};
+
+/// What was forgotten, and what is left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tidied {
+    /// What was forgotten, oldest first.
+    pub dropped: Vec<Dropped>,
+    /// How much the store still holds, scratch included.
+    pub kept_bytes: u64,
+}
+
+/// One that was forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Which.
+    pub id: Uuid,
+    /// How much it held.
+    pub bytes: u64,
+    /// Why, in words.
+    pub why: String,
+}
+
+struct Held {
+    id: Uuid,
+    since: SystemTime,
+    bytes: u64,
+    is_committed: bool,
+}
+
+impl Store {
+    /// Forgets what is older than the settings say, and the oldest beyond the quota. Never what somebody works with, and never a
+    /// commit that was interrupted.
+    pub fn tidy(&self, now: SystemTime) -> Result<Tidied, Fault> {
+        let mut all = Vec::new();
+        for id in self.ids()? {
+            all.extend(self.held(id)?);
+        }
+        all.sort_by_key(|held| held.since);
+        let mut dropped = Vec::new();
+        let mut total = self.tidy_scratch(now)? + all.iter().map(|held| held.bytes).sum::<u64>();
+        for held in all {
+            let age = now.duration_since(held.since).unwrap_or_default();
+            let Some(why) = self.why(&held, age, total) else { continue };
+            if self.forget(&held, now, &why)? {
+                total = total.saturating_sub(held.bytes);
+                dropped.push(Dropped { id: held.id, bytes: held.bytes, why });
+            }
+        }
+        Ok(Tidied { dropped, kept_bytes: total })
+    }
+
+    fn why(&self, held: &Held, age: Duration, total: u64) -> Option<String> {
+        let settings = &self.settings;
+        let limit = if held.is_committed { settings.keep_for } else { settings.wait_for };
+        if age > limit {
+            let hours = limit.as_secs() / 3600;
+            let what = if held.is_committed { "committed" } else { "made and never committed" };
+            return Some(format!("it was {what} more than {hours} hours ago"));
+        }
+        let quota = settings.quota_bytes;
+        (total > quota).then(|| format!("the store held more than {quota} bytes, and this was the oldest"))
+    }
+
+    fn held(&self, id: Uuid) -> Result<Option<Held>, Fault> {
+        let at = self.directory(id);
+        let is_committed = match self.state(id)? {
+            State::Interrupted => return Ok(None),
+            State::Committed | State::Undone { .. } => true,
+            State::Open | State::Missing | State::Dropped { .. } => false,
+        };
+        let since = match read_json::<Done>(&at.join("done.json"))? {
+            Some(done) => done.on,
+            None => {
+                std::fs::symlink_metadata(&at).and_then(|metadata| metadata.modified()).at("look at", &at)?
+            }
+        };
+        Ok(Some(Held { id, since, bytes: bytes(&at)?, is_committed }))
+    }
+
+    fn forget(&self, held: &Held, now: SystemTime, why: &str) -> Result<bool, Fault> {
+        let _lock = match self.lock(held.id) {
+            Err(Fault::Busy(_)) => return Ok(false),
+            other => other?,
+        };
+        if held.is_committed {
+            write_json_durably(&self.tombstone(held.id), &Tombstone { at: now, why: why.into() })?;
+        }
+        let at = self.directory(held.id);
+        disk::remove_path(&at).at("remove", &at)?;
+        Ok(true)
+    }
+
+    /// Scratch that nobody added to for long goes; it says nothing, since it can be made again.
+    fn tidy_scratch(&self, now: SystemTime) -> Result<u64, Fault> {
+        let scratch = self.at.join("scratch");
+        let mut total = 0;
+        for session in names(&scratch)? {
+            let at = scratch.join(session);
+            let used =
+                std::fs::symlink_metadata(&at).and_then(|metadata| metadata.modified()).at("look at", &at)?;
+            if now.duration_since(used).unwrap_or_default() > self.settings.keep_for {
+                disk::remove_path(&at).at("remove", &at)?;
+            } else {
+                total += bytes(&at)?;
+            }
+        }
+        Ok(total)
+    }
+}
+
+/// How much a directory holds on the disk.
+fn bytes(at: &Path) -> Result<u64, Fault> {
+    let metadata = std::fs::symlink_metadata(at).at("look at", at)?;
+    let mut total = metadata.blocks().saturating_mul(512);
+    if metadata.is_dir() {
+        let listing = match std::fs::read_dir(at) {
+            // The kernel's own directory beside an upper, and what a command closed: small, or counted when it is removed.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(total),
+            other => other.at("list", at)?,
+        };
+        for entry in listing {
+            total += bytes(&entry.at("list", at)?.path())?;
+        }
+    }
+    Ok(total)
+}
+
+/// The day of a time, as people write it.
+pub(crate) fn day(at: SystemTime) -> String {
+    let days = at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+    // Days since the epoch to a date of the Gregorian calendar, by eras of 400 years.
+    let shifted = i64::try_from(days).unwrap_or_default() + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}

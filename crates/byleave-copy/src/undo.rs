@@ -1,0 +1,243 @@
+//! Undo: the inverse of a commit, made by the same journal under a name of its own, so that it can be undone as well.
+//!
+//! A file that was changed since is never overwritten unasked, and then it is kept like everything else that a commit replaces.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use byleave_core::change::{Change, Changes, Node, NodeKind};
+use byleave_core::digest::Digest;
+use rustix::fs::OFlags;
+use uuid::Uuid;
+
+use crate::check;
+use crate::commit::{Committed, carry_out, tidy_up};
+use crate::diff;
+use crate::disk::{self, Beneath, Ident};
+use crate::fault::{At as _, Conflict, Fault, Texts};
+use crate::images::{Ended, image};
+use crate::journal::{Act, Ground, Journal, Slot, Step};
+use crate::list;
+use crate::listing::content;
+use crate::plan::{Slots as _, ancestors, is_directory};
+use crate::read::Reader;
+use crate::staging::Staging;
+use crate::store::{State, Store};
+
+/// What to do with what was changed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// Nothing is undone, and every conflict is told.
+    Refuse,
+    /// It goes to the store, and what was there before the commit comes back.
+    Overwrite,
+}
+
+impl Store {
+    /// Takes a commit back, as a commit under the name `by`. Nothing is done if anything was changed since, unless that is wanted.
+    pub fn undo(&self, id: Uuid, by: Uuid, since: Since) -> Result<Committed, Fault> {
+        let id = self.in_effect(id)?;
+        let ended = self.ended(id)?;
+        let _of = self.lock(id)?;
+        // Asked again: whoever had the lock may have done it.
+        if let State::Undone { by } = self.state(id)? {
+            return Err(Fault::Undone { id, by });
+        }
+        let (at, _lock) = self.begin(by)?;
+        let result = self.try_undo(ended, by, since);
+        if result.is_err() && !at.join("journal.json").exists() {
+            disk::remove_path(&at).at("remove", &at)?;
+        }
+        result
+    }
+
+    /// The commit by which the changes of this one are there: itself, or the undo of its undo.
+    fn in_effect(&self, mut id: Uuid) -> Result<Uuid, Fault> {
+        while let State::Undone { by } = self.state(id)? {
+            match self.state(by)? {
+                State::Undone { by: again } => id = again,
+                _ => return Err(Fault::Undone { id, by }),
+            }
+        }
+        Ok(id)
+    }
+
+    fn try_undo(&self, mut ended: Ended, by: Uuid, since: Since) -> Result<Committed, Fault> {
+        let id = ended.journal.id;
+        let ground = Ground::open(self, &ended.journal.roots)?;
+        self.fill_digests(&mut ended, &ground)?;
+        let conflicts = self.changed_since(&ended)?;
+        // What it would lie in must be there, wanted or not.
+        let hopeless = conflicts.iter().any(|conflict| conflict.why == NOWHERE);
+        if hopeless || (since == Since::Refuse && !conflicts.is_empty()) {
+            return Err(Fault::Conflicts(conflicts));
+        }
+        let changes = inverse(&ended.changes, conflicts);
+        let roots = ended.journal.roots.clone();
+        let mut staging = Staging::new(by, &ground, &roots)?;
+        let mut steps = Vec::new();
+        for step in ended.journal.steps.iter().rev() {
+            steps.extend(inverted(step, id, &mut staging)?);
+        }
+        let journal = Journal { id: by, undoes: Some(id), roots: roots.clone(), steps };
+        carry_out(self, &journal, &ground, &changes)?;
+        tidy_up(self, by)?;
+        Ok(Committed { id: by, changes })
+    }
+
+    /// Whether a path is as a commit left it: untouched since, or with the same content again.
+    pub(crate) fn is_as_left(&self, change: &Change, done_at: i64) -> Result<bool, Fault> {
+        let disk = Beneath::open(Path::new("/")).at("open", "/")?;
+        is_as_left(&disk, change, done_at, &mut Reader::new())
+    }
+
+    /// What comes back is known by its content as well: later undos compare it.
+    fn fill_digests(&self, ended: &mut Ended, ground: &Ground) -> Result<(), Fault> {
+        let images = ended.images();
+        let mut reader = Reader::new();
+        for change in &mut ended.changes.list {
+            let Some(Node { kind: NodeKind::File { digest: digest @ None, .. }, .. }) = &mut change.before
+            else {
+                continue;
+            };
+            let Some(at) = image(&images, &change.path) else { continue };
+            if let Ok(file) = ground.copies.open_at(&at, OFlags::RDONLY | OFlags::NONBLOCK) {
+                *digest = Some(reader.digest(&file).at("read", &change.path)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn changed_since(&self, ended: &Ended) -> Result<Vec<Conflict>, Fault> {
+        let disk = Beneath::open(Path::new("/")).at("open", "/")?;
+        let mut reader = Reader::new();
+        let images = ended.images();
+        let changes = &ended.changes.list;
+        let left: HashSet<&str> = changes
+            .iter()
+            .filter(|change| change.after.is_some())
+            .map(|change| change.path.trim_start_matches('/'))
+            .collect();
+        let coming: HashSet<&str> = changes
+            .iter()
+            .filter(|change| is_directory(change.before.as_ref()))
+            .map(|change| &*change.path)
+            .collect();
+        let mut conflicts = Vec::new();
+        for change in changes {
+            let inside = change.path.trim_start_matches('/');
+            let made = change.before.is_none() && is_directory(change.after.as_ref());
+            let why = if !is_as_left(&disk, change, ended.done.at, &mut reader)? {
+                "it was changed since"
+            } else if made && check::holds_more(&disk, inside, &left).at("list", &change.path)? {
+                "something was put into it since"
+            } else {
+                let above = ancestors(&change.path).next().unwrap_or_default();
+                let inside = above.trim_start_matches('/');
+                let there = coming.contains(above)
+                    || change.before.is_none()
+                    || disk.open_at(inside, OFlags::PATH | OFlags::DIRECTORY).is_ok();
+                if there {
+                    continue;
+                }
+                NOWHERE
+            };
+            let is = check::look(&disk, inside)?;
+            let mut conflict = check::met(change.after.clone(), change, is, why);
+            conflict.texts = self.texts(change, &images)?;
+            conflicts.push(conflict);
+        }
+        Ok(conflicts)
+    }
+
+    fn texts(&self, change: &Change, images: &HashMap<String, String>) -> Result<Option<Texts>, Fault> {
+        let text = |bytes: Option<Vec<u8>>| bytes.as_deref().and_then(diff::text).map(str::to_owned);
+        let theirs = match image(images, &change.path) {
+            Some(at) => text(content(&self.at.join("copies"), &at)?),
+            None => Some(String::new()),
+        };
+        let ours = text(content(Path::new("/"), change.path.trim_start_matches('/'))?);
+        let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
+        // What the commit left is not kept; what was there before and how it was changed say the same.
+        let base = change.diff.as_ref().and_then(|diff| diff::apply(&theirs, diff));
+        let base = base.filter(|base| match change.after.as_ref().map(|node| &node.kind) {
+            Some(NodeKind::File { digest, .. }) => *digest == Some(Digest::of(base.as_bytes())),
+            _ => false,
+        });
+        Ok(Some(Texts { base, ours, theirs }))
+    }
+}
+
+const NOWHERE: &str = "the directory that it was in is gone";
+
+fn is_as_left(disk: &Beneath, change: &Change, done_at: i64, reader: &mut Reader) -> Result<bool, Fault> {
+    let inside = change.path.trim_start_matches('/');
+    let ident = match disk.ident(inside) {
+        Err(rustix::io::Errno::LOOP) => None,
+        other => other.at("look at", &change.path)?,
+    };
+    let (Some(after), Some(ident)) = (&change.after, &ident) else {
+        return Ok(change.after.is_none() && ident.is_none());
+    };
+    let now = check::node(disk, inside, ident).at("look at", &change.path)?;
+    if now.mode != after.mode {
+        return Ok(false);
+    }
+    match (&now.kind, &after.kind) {
+        (NodeKind::File { size, .. }, NodeKind::File { size: left, digest }) => {
+            if size != left {
+                return Ok(false);
+            }
+            if now.modified == after.modified && ident.touched <= done_at {
+                return Ok(true);
+            }
+            let file = disk.open_at(inside, OFlags::RDONLY | OFlags::NONBLOCK).at("open", &change.path)?;
+            Ok(digest.is_some() && *digest == Some(reader.digest(&file).at("read", &change.path)?))
+        }
+        (now, left) => Ok(now == left),
+    }
+}
+
+/// The inverse of what was committed: what was left becomes what was there before, which is what is there now where that is another.
+fn inverse(changes: &Changes, conflicts: Vec<Conflict>) -> Changes {
+    let mut now: HashMap<String, Option<Node>> =
+        conflicts.into_iter().map(|conflict| (conflict.path, conflict.is)).collect();
+    let mut inverse = Changes { limits: Vec::new(), ..changes.clone() };
+    for change in &mut inverse.list {
+        std::mem::swap(&mut change.before, &mut change.after);
+        change.diff = None;
+        if let Some(is) = now.remove(&change.path) {
+            change.before = is;
+        }
+    }
+    for rename in &mut inverse.renames {
+        std::mem::swap(&mut rename.from, &mut rename.to);
+    }
+    inverse
+}
+
+/// The step that takes a step back, with what is there now; none where there is nothing to do.
+fn inverted(step: &Step, id: Uuid, staging: &mut Staging<'_>) -> Result<Option<Step>, Fault> {
+    let (root, inside) = (step.root, &step.inside);
+    let now = |staging: &Staging<'_>| -> Result<Option<Ident>, Fault> {
+        let found = staging.ground.place(step).and_then(|(within, path)| within.ident(path));
+        // A link where a directory will be by then: nothing is in that one yet.
+        if matches!(found, Err(rustix::io::Errno::LOOP)) {
+            return Ok(None);
+        }
+        found.at("look at", list::absolute(".", inside))
+    };
+    let act = match &step.act {
+        Act::Mode { of, was, is } => Some(Act::Mode { of: *of, was: *is, is: *was }),
+        Act::Put { .. } => now(staging)?.map(|old| Act::Take { old, keep: staging.keep(root) }),
+        Act::Take { keep, .. } | Act::Swap { keep, .. } => {
+            let settled: Slot = keep.settled(id);
+            let (from, new) = staging.bring(root, settled)?;
+            Some(match now(staging)? {
+                None => Act::Put { new, from },
+                Some(old) => Act::Swap { old, new, from, keep: staging.keep(root) },
+            })
+        }
+    };
+    Ok(act.map(|act| Step { root, inside: inside.clone(), act }))
+}

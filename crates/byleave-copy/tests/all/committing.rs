@@ -1,0 +1,221 @@
+//! Commits: wholly or not at all, chosen parts, and everything that somebody can put in the way.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+
+use byleave_copy::{Fault, Since, State};
+use byleave_core::change::Changes;
+use uuid::Uuid;
+
+use crate::place::{Place, differences, tree};
+
+const FILES: &str =
+    "mkdir -p d/e out; echo one > a; echo two > b; echo x > d/x; echo y > d/e/y; ln -s a link";
+
+/// What the command did, what somebody did meanwhile, and what is in conflict.
+const MEANWHILE: [(&str, &str, &[&str]); 16] = [
+    ("echo mine > a", "echo theirs > a", &["a"]),
+    ("echo mine > a", "touch -r a t; echo theirs!!! > a; touch -r t a; rm t", &["a"]),
+    ("echo mine > a", "chmod 600 a", &["a"]),
+    ("echo mine > a", "rm a", &["a"]),
+    ("echo mine > a", "rm a; mkdir a", &["a"]),
+    ("echo mine > a", "cp a c; mv c a", &["a"]),
+    ("echo mine > c", "echo theirs > c", &["c"]),
+    ("echo mine > c", "ln -s /etc/passwd c", &["c"]),
+    ("rm a", "echo theirs >> a", &["a"]),
+    ("rm -r d", "echo theirs > d/e/new", &["d/e"]),
+    ("rm -r d", "echo theirs >> d/e/y", &["d/e/y"]),
+    ("echo mine > d/e/y", "mv d/e out/; ln -s ../out/e d/e", &["d/e/y"]),
+    ("echo mine > d/e/new", "mv d/e out/; ln -s ../out/e d/e", &["d/e/new"]),
+    ("echo mine > d/e/new", "rm -r d", &["d/e/new"]),
+    ("chmod 700 d", "chmod 711 d", &["d"]),
+    ("mkfifo p; ln -sfn b link", "ln -sfn d link; echo > p", &["link", "p"]),
+];
+
+// req: E6
+#[test]
+fn what_changed_meanwhile_is_a_conflict_and_nothing_is_done() {
+    for (mine, theirs, paths) in MEANWHILE {
+        let place = Place::new();
+        place.directly(FILES);
+        // One more, which alone would be well: it is not done either.
+        let copy = place.on_copy(&format!("{mine}; echo other > other"));
+        let changes = copy.changes().unwrap();
+        place.directly(theirs);
+        let before = tree(&place.root);
+        let Err(Fault::Conflicts(conflicts)) = copy.commit(&changes) else {
+            panic!("{mine} / {theirs}: no conflict")
+        };
+        let found: Vec<_> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
+        let expected: Vec<_> = paths.iter().map(|path| place.path(path)).collect();
+        assert_eq!(found, expected, "{mine} / {theirs}");
+        assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
+        assert_eq!(place.store.state(copy.id()).unwrap(), State::Open);
+        // The rest can still be had.
+        copy.commit(&changes.only(&[place.path("other")])).unwrap();
+        assert_eq!(fs::read_to_string(place.path("other")).unwrap(), "other\n");
+    }
+}
+
+// req: E6
+#[test]
+fn a_root_that_is_another_one_is_refused() {
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("echo mine > a");
+    let changes = copy.changes().unwrap();
+    place.directly("mv $PWD ../old; mkdir ../w; echo one > ../w/a");
+    assert!(matches!(copy.commit(&changes), Err(Fault::Root { .. })));
+    assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "one\n");
+}
+
+#[test]
+fn what_was_shown_is_what_is_committed() {
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("echo mine > a");
+    let changes = copy.changes().unwrap();
+    let mut other = changes.clone();
+    other.list[0].path = place.path("b");
+    assert!(matches!(copy.commit(&other), Err(Fault::NotListed(_))));
+    let mut other = changes.clone();
+    other.list[0].after.as_mut().unwrap().mode = 0o4755;
+    assert!(matches!(copy.commit(&other), Err(Fault::NotListed(_))));
+    // The layer is another than what was listed.
+    let upper = place.store.path().join(format!("copies/{}/0/upper/a", copy.id()));
+    fs::write(upper, "evil").unwrap();
+    assert!(matches!(copy.commit(&changes), Err(Fault::NotListed(_))));
+    assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "one\n");
+}
+
+/// What the command did, what is chosen, and what is committed, or what is missing.
+type Choice = (&'static str, &'static [&'static str], Result<&'static [&'static str], &'static str>);
+
+const CHOICES: [Choice; 6] = [
+    ("echo 1 > a; echo 2 > b", &["a"], Ok(&["a"])),
+    ("mkdir -p n/o; echo 1 > n/o/p; echo 2 > n/q", &["n/o/p"], Ok(&["n", "n/o", "n/o/p"])),
+    ("rm -r d", &["d/e/y"], Ok(&["d/e/y"])),
+    ("rm -r d", &["d/e"], Ok(&["d/e", "d/e/y"])),
+    ("rm a; mkdir a; echo 1 > a/i", &["a/i"], Err("a")),
+    ("echo 1 > a", &[], Ok(&[])),
+];
+
+// req: E6
+#[test]
+fn a_part_is_committed_with_what_it_needs_or_not_at_all() {
+    for (script, chosen, expected) in CHOICES {
+        let place = Place::new();
+        place.directly(FILES);
+        let copy = place.on_copy(script);
+        let paths: Vec<_> = chosen.iter().map(|path| place.path(path)).collect();
+        let changes = copy.changes().unwrap().only(&paths);
+        match (copy.commit(&changes), expected) {
+            (Ok(committed), Ok(expected)) => {
+                let found: Vec<_> = committed.changes.list.iter().map(|change| change.path.clone()).collect();
+                assert_eq!(
+                    found,
+                    expected.iter().map(|path| place.path(path)).collect::<Vec<_>>(),
+                    "{script}"
+                );
+            }
+            (Err(Fault::Incomplete { needs, .. }), Err(expected)) => assert_eq!(needs, place.path(expected)),
+            (other, _) => panic!("{script}: {other:?}"),
+        }
+    }
+    // A directory cannot go without what is in it.
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("rm -r d");
+    let mut changes = copy.changes().unwrap();
+    changes.list.retain(|change| change.path != place.path("d/x"));
+    assert!(matches!(copy.commit(&changes), Err(Fault::Incomplete { .. })));
+}
+
+// req: E6
+#[test]
+fn a_store_on_another_filesystem_commits_and_undoes_as_well() {
+    let place = Place::new();
+    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+    let at = elsewhere.path().canonicalize().unwrap();
+    let store = byleave_copy::Store::open(&at.join("store"), byleave_copy::Settings::default()).unwrap();
+    place.directly(&format!("{FILES}; mkdir gone; echo g > gone/g; chmod 640 b"));
+    let before = tree(&place.root);
+    let copy =
+        store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), byleave_copy::Method::Overlay).unwrap();
+    let script = "echo mine > a; chmod 600 b; rm -r gone; mkdir -p n/o; echo p > n/o/p; ln -sfn b link; mkfifo n/f; rm d/x; mkdir d/x";
+    crate::place::mounted(&copy.copied(), &place.root, script);
+    let changes = copy.changes().unwrap();
+    copy.commit(&changes).unwrap();
+    let id = copy.id();
+    drop(copy);
+    let after = tree(&place.root);
+    assert_eq!(fs::read_to_string(place.path("n/o/p")).unwrap(), "p\n");
+    assert!(!fs::exists(place.path("gone")).unwrap());
+    let (undo, redo) = (Uuid::new_v4(), Uuid::new_v4());
+    store.undo(id, undo, Since::Refuse).unwrap();
+    assert_eq!(differences(&before, &tree(&place.root)), [""; 0]);
+    store.undo(undo, redo, Since::Refuse).unwrap();
+    assert_eq!(differences(&after, &tree(&place.root)), [""; 0]);
+}
+
+#[test]
+fn a_commit_of_nothing_is_a_commit() {
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("true");
+    copy.commit(&Changes::default()).unwrap();
+    assert_eq!(place.store.state(copy.id()).unwrap(), State::Committed);
+    assert!(matches!(copy.commit(&Changes::default()), Err(Fault::Exists(_))));
+}
+
+/// Another user: for whom a mode means something.
+const SOMEBODY: u32 = 61_002;
+
+// req: E6
+#[test]
+fn an_owner_who_is_not_root_commits_into_closed_directories_or_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let status = std::process::Command::new("/proc/self/exe")
+        .args(["committing::as_somebody", "--exact", "--ignored", "--nocapture"])
+        .env("BYLEAVE_PLACE", folder.path())
+        .env("TMPDIR", folder.path())
+        .uid(SOMEBODY)
+        .gid(SOMEBODY)
+        .output()
+        .unwrap();
+    assert!(
+        status.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&status.stdout),
+        String::from_utf8_lossy(&status.stderr)
+    );
+}
+
+#[test]
+#[ignore = "a part of the test above, run as another user"]
+fn as_somebody() {
+    if std::env::var_os("BYLEAVE_PLACE").is_none() {
+        return;
+    }
+    for script in [
+        "chmod u+w d; echo new > d/new; echo more >> d/x; chmod u-w d",
+        "chmod -R u+w d; rm -r d",
+        "chmod 755 d; rm d/x; chmod 000 a; mkdir c; echo k > c/k; chmod 555 c",
+        "chmod u+w d; mkdir d/c; echo k > d/c/k; chmod 500 d/c d",
+    ] {
+        let place = Place::new();
+        place.directly(&format!("{FILES}; chmod 555 d d/e"));
+        let before = tree(&place.root);
+        let (id, _) = place.commit(script);
+        let undo = Uuid::new_v4();
+        place.store.undo(id, undo, Since::Refuse).unwrap_or_else(|fault| panic!("{script}: {fault}"));
+        assert_eq!(before, tree(&place.root), "{script}");
+        // What is left must be removable by the test.
+        place.directly("chmod -R u+rwx .");
+    }
+}

@@ -1,0 +1,200 @@
+//! What a listing says, for each thing that a command can do.
+
+use byleave_copy::{Fault, Method};
+use byleave_core::change::{NodeKind, Standing};
+
+use crate::place::Place;
+
+const FILES: &str =
+    "mkdir -p d/e empty; echo one > a; echo two > b; echo x > d/x; echo y > d/e/y; ln -s a link; chmod 640 b";
+
+/// What is done, and what is listed.
+const CASES: [(&str, &[&str]); 22] = [
+    ("true", &[]),
+    ("cat a > /dev/null; ls -R > /dev/null", &[]),
+    ("chmod 600 a; chmod 644 a", &[]),
+    ("echo one > a; touch -d @1000000000 a", &[]),
+    ("echo new > c", &["created c"]),
+    ("echo more >> a", &["changed a"]),
+    ("echo eno > a", &["changed a"]),
+    ("touch a", &["mode or time a"]),
+    ("chmod 755 a", &["mode or time a"]),
+    ("rm a", &["deleted a"]),
+    ("rm a; echo one > a; touch -d @1000000000 a", &[]),
+    ("rm -r d", &["deleted d", "deleted d/e", "deleted d/e/y", "deleted d/x"]),
+    ("rm -r d; mkdir d", &["deleted d/e", "deleted d/e/y", "deleted d/x"]),
+    ("rm -r d; mkdir d; echo z > d/z; mkdir d/e", &["deleted d/e/y", "deleted d/x", "created d/z"]),
+    ("rm -r d; echo d > d", &["changed d", "deleted d/e", "deleted d/e/y", "deleted d/x"]),
+    ("rm a; mkdir a; echo i > a/i", &["changed a", "created a/i"]),
+    ("ln -sfn b link", &["changed link"]),
+    ("rm link; echo l > link", &["changed link"]),
+    ("mkfifo p", &["created p"]),
+    ("chmod 700 d; chmod 711 .", &["mode or time .", "mode or time d"]),
+    (
+        "mv d f",
+        &[
+            "deleted d",
+            "deleted d/e",
+            "deleted d/e/y",
+            "deleted d/x",
+            "created f",
+            "created f/e",
+            "created f/e/y",
+            "created f/x",
+        ],
+    ),
+    ("mkdir -p n/o; rmdir empty; echo t > tmp; rm tmp", &["deleted empty", "created n", "created n/o"]),
+];
+
+// req: E5
+#[test]
+fn everything_is_listed_and_nothing_else() {
+    for method in [Method::Overlay, Method::Tree] {
+        let place = Place::new();
+        place.directly(&format!("{FILES}; touch -d @1000000000 a b d/x d/e/y"));
+        for (script, listed) in CASES {
+            let copy = place.on_copy_by(method, script);
+            assert_eq!(place.short(&copy.changes().unwrap()), listed, "{script} by {method:?}");
+            copy.discard().unwrap();
+        }
+    }
+}
+
+// req: E5
+#[test]
+fn renames_diffs_and_limits_are_told() {
+    let place = Place::new();
+    place.directly(&format!("{FILES}; ln b hard"));
+    let copy = place.on_copy("mv d/x moved; echo three >> a; echo four > hard");
+    let mut changes = copy.changes().unwrap();
+    copy.show(&mut changes).unwrap();
+    assert_eq!(changes.renames.len(), 1);
+    assert_eq!(
+        (&changes.renames[0].from, &changes.renames[0].to),
+        (&place.path("d/x"), &place.path("moved"))
+    );
+    let of = |inside: &str| changes.list.iter().find(|change| change.path == place.path(inside)).unwrap();
+    assert_eq!(of("a").diff.as_deref(), Some("@@ -1 +1,2 @@\n one\n+three\n"));
+    assert_eq!(of("moved").diff.as_deref(), Some("@@ -0,0 +1 @@\n+x\n"));
+    assert!(
+        changes.limits.iter().any(|limit| limit.starts_with("hard links") && limit.contains("hard`")),
+        "{changes:?}"
+    );
+    assert_eq!(place.store.changes(copy.id()).unwrap(), changes);
+}
+
+#[test]
+fn what_was_changed_underneath_is_told() {
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("echo mine > a");
+    place.directly("echo theirs > a");
+    let changes = copy.changes().unwrap();
+    assert!(changes.limits.iter().any(|limit| limit.starts_with("changed by somebody else")), "{changes:?}");
+}
+
+#[test]
+fn what_is_not_text_is_a_fault() {
+    for script in
+        [r"touch $(printf 'bad\377')", r"ln -s $(printf 'bad\377') link2", r"mkdir $(printf 'bad\377')"]
+    {
+        let place = Place::new();
+        place.directly(FILES);
+        assert!(matches!(place.on_copy(script).changes(), Err(Fault::NotText { .. })), "{script}");
+    }
+}
+
+#[test]
+fn attributes_of_overlays_do_not_leave_the_layer_and_strange_ones_are_faults() {
+    let place = Place::new();
+    place.directly(FILES);
+    let set = |path: &str, name: &str| {
+        rustix::fs::setxattr(path, name, b"x", rustix::fs::XattrFlags::empty()).unwrap()
+    };
+    let copy = place.on_copy("echo mine > a; mkdir k; echo k > k/k");
+    let upper = format!("{}/copies/{}/0/upper", place.store.path().display(), copy.id());
+    set(&format!("{upper}/a"), "user.overlay.origin");
+    set(&format!("{upper}/k"), "user.overlay.impure");
+    set(&format!("{upper}/a"), "user.own");
+    let changes = copy.changes().unwrap();
+    copy.commit(&changes).unwrap();
+    let names = |path: String| {
+        let mut space = [0_u8; 256];
+        let length = rustix::fs::listxattr(path, &mut space[..]).unwrap();
+        String::from_utf8_lossy(&space[..length]).into_owned()
+    };
+    assert_eq!(names(place.path("a")), "user.own\0");
+    assert_eq!(names(place.path("k")), "");
+    // The other kind of removal, which kernels make where devices cannot be made.
+    let copy = place.on_copy("touch d/x d/gone");
+    let upper = format!("{}/copies/{}/0/upper", place.store.path().display(), copy.id());
+    set(&format!("{upper}/d"), "user.overlay.opaque");
+    std::fs::write(format!("{upper}/d/x"), "").unwrap();
+    set(&format!("{upper}/d/x"), "user.overlay.whiteout");
+    assert_eq!(place.short(&copy.changes().unwrap()), ["created d/gone", "deleted d/x"]);
+    set(&format!("{upper}/d"), "user.overlay.redirect");
+    assert!(matches!(copy.changes(), Err(Fault::Layer { .. })));
+}
+
+// req: E5
+#[test]
+fn an_attribute_alone_is_a_change() {
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("python3 -c 'import os; os.setxattr(\"a\", \"user.own\", b\"1\")'");
+    let changes = copy.changes().unwrap();
+    assert_eq!(place.short(&changes), ["mode or time a"]);
+    assert!(changes.limits[0].starts_with("extended attributes"), "{changes:?}");
+}
+
+// req: E5
+#[test]
+fn what_git_knows_is_told_without_git() {
+    let git = "git init -q . && git config user.email a@b && git config user.name n";
+    for version in [2, 4] {
+        let place = Place::new();
+        place.directly(&format!(
+            "{git}; git config index.version {version}; mkdir -p src sub; echo a > src/a; echo ab > src/ab; echo '*.log\nout/' > .gitignore; \
+             echo '!keep.log' > sub/.gitignore; git add -A; git commit -qm x; echo secret > .git/info/exclude; echo u > untracked"
+        ));
+        let script = "echo 1 >> src/a; echo 2 >> src/ab; echo 3 > x.log; echo 4 > sub/keep.log; mkdir out; echo 5 > out/keep.log; \
+                      echo 6 > secret; rm untracked; rm .git/description; echo 'src/a' > .gitignore";
+        let changes = place.on_copy(script).changes().unwrap();
+        let told: Vec<_> = changes
+            .list
+            .iter()
+            .map(|change| (change.path.strip_prefix(&place.path("")).unwrap(), change.standing))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (".git/description", Standing::Repository),
+                (".gitignore", Standing::Tracked),
+                ("out", Standing::Ignored),
+                ("out/keep.log", Standing::Ignored),
+                ("secret", Standing::Ignored),
+                ("src/a", Standing::Tracked),
+                ("src/ab", Standing::Tracked),
+                ("sub/keep.log", Standing::Untracked),
+                ("untracked", Standing::Untracked),
+                ("x.log", Standing::Ignored),
+            ],
+            "index version {version}"
+        );
+    }
+}
+
+#[test]
+fn a_link_out_of_the_workspace_is_a_link() {
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("rm -r d; ln -s /etc d; ln -s /etc/passwd p");
+    let changes = copy.changes().unwrap();
+    let to = |inside: &str| {
+        let change = changes.list.iter().find(|change| change.path == place.path(inside)).unwrap();
+        change.after.clone().unwrap().kind
+    };
+    assert_eq!(to("d"), NodeKind::Link { to: "/etc".into() });
+    assert_eq!(to("p"), NodeKind::Link { to: "/etc/passwd".into() });
+    assert_eq!(changes.list.len(), 5);
+}

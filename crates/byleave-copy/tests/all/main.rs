@@ -1,0 +1,10 @@
+//! Copies, from the outside: real overlays in a mount namespace, real files, real crashes.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod committing;
+mod crashing;
+mod faithful;
+mod listing;
+mod place;
+mod storing;
+mod undoing;

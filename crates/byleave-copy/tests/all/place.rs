@@ -1,0 +1,181 @@
+//! A workspace and a store beside it; commands run on a copy, mounted as the sandbox would; trees compared.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use byleave_copy::{Copied, Copy, Method, Settings, Source, Store};
+use byleave_core::change::Changes;
+use byleave_core::digest::Digest;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+pub(crate) struct Place {
+    _folder: TempDir,
+    pub(crate) root: PathBuf,
+    pub(crate) store: Store,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    pub(crate) fn with(settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().canonicalize().unwrap();
+        let root = at.join("w");
+        fs::create_dir(&root).unwrap();
+        let store = Store::open(&at.join("store"), settings).unwrap();
+        Self { _folder: folder, root, store }
+    }
+
+    /// Runs a script in the workspace itself.
+    pub(crate) fn directly(&self, script: &str) {
+        directly(&self.root, script);
+    }
+
+    /// Runs a script on a copy.
+    pub(crate) fn on_copy(&self, script: &str) -> Copy {
+        self.on_copy_by(Method::Overlay, script)
+    }
+
+    pub(crate) fn on_copy_by(&self, method: Method, script: &str) -> Copy {
+        let copy = self.store.copy(Uuid::new_v4(), std::slice::from_ref(&self.root), method).unwrap();
+        mounted(&copy.copied(), &self.root, script);
+        copy
+    }
+
+    /// Runs a script on a copy and commits everything.
+    pub(crate) fn commit(&self, script: &str) -> (Uuid, Changes) {
+        let copy = self.on_copy(script);
+        let changes = copy.changes().unwrap();
+        let committed = copy.commit(&changes).unwrap_or_else(|fault| panic!("{script}: {fault}"));
+        (committed.id, changes)
+    }
+
+    pub(crate) fn path(&self, inside: &str) -> String {
+        self.root.join(inside).to_str().unwrap().to_owned()
+    }
+
+    /// The changes in short: what and where, in the order of the list.
+    pub(crate) fn short(&self, changes: &Changes) -> Vec<String> {
+        let root = format!("{}/", self.root.display());
+        let inside = |path: &str| path.strip_prefix(&root).unwrap_or(".").to_owned();
+        changes.list.iter().map(|change| format!("{} {}", change.what(), inside(&change.path))).collect()
+    }
+}
+
+pub(crate) fn directly(root: &Path, script: &str) {
+    let status =
+        Command::new("sh").arg("-c").arg(script).current_dir(root).env("LC_ALL", "C").output().unwrap();
+    assert!(status.status.success(), "{script}: {}", String::from_utf8_lossy(&status.stderr));
+}
+
+/// Runs a script in a mount namespace of its own, in which the copies are in place of what they are copies of.
+pub(crate) fn mounted(copies: &[Copied], root: &Path, script: &str) {
+    let mut whole = String::from("set -e\n");
+    for Copied { root, source } in copies {
+        let root = root.display();
+        match source {
+            Source::Overlay { lowers, upper, work } => {
+                let lowers: String = lowers.iter().map(|lower| format!("{}:", lower.display())).collect();
+                writeln!(
+                    whole,
+                    "mount -t overlay overlay -o 'lowerdir={lowers}{root},upperdir={},workdir={},userxattr,volatile' '{root}'",
+                    upper.display(),
+                    work.display()
+                )
+                .unwrap();
+            }
+            Source::Tree { at } => writeln!(whole, "mount --bind '{}' '{root}'", at.display()).unwrap(),
+        }
+    }
+    writeln!(whole, "set +e\ncd '{}'\n{script}", root.display()).unwrap();
+    let mut command = Command::new("unshare");
+    command.arg(if rustix::process::geteuid().is_root() { "-m" } else { "-Urm" });
+    let output = command.args(["sh", "-c", &whole]).env("LC_ALL", "C").output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Everything that can be told of a tree, by path.
+pub(crate) type Tree = BTreeMap<String, Thing>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Thing {
+    pub(crate) what: String,
+    pub(crate) mode: u32,
+    /// Of files.
+    pub(crate) modified: i128,
+    /// The first path that is the same file.
+    pub(crate) first: String,
+}
+
+pub(crate) fn tree(root: &Path) -> Tree {
+    let mut all = Tree::new();
+    let mut first = BTreeMap::new();
+    look(root, root, &mut all, &mut first);
+    all
+}
+
+fn look(root: &Path, at: &Path, all: &mut Tree, first: &mut BTreeMap<u64, String>) {
+    let metadata = fs::symlink_metadata(at).unwrap();
+    let path = at.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+    let kind = metadata.file_type();
+    let mut modified = 0;
+    let what = if kind.is_dir() {
+        "directory".into()
+    } else if kind.is_symlink() {
+        format!("link to {}", fs::read_link(at).unwrap().display())
+    } else if kind.is_file() {
+        modified = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        format!("file {}", Digest::of(&fs::read(at).unwrap()))
+    } else if kind.is_fifo() {
+        "pipe".into()
+    } else {
+        "special".into()
+    };
+    let mode = if kind.is_symlink() { 0 } else { metadata.mode() & 0o7777 };
+    let names = first.entry(metadata.ino()).or_insert_with(|| path.clone()).clone();
+    all.insert(path, Thing { what, mode, modified, first: names });
+    if kind.is_dir() {
+        let mut inside: Vec<_> = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path()).collect();
+        inside.sort();
+        for path in inside {
+            look(root, &path, all, first);
+        }
+    }
+}
+
+/// Where two trees differ, in words.
+pub(crate) fn differences(one: &Tree, other: &Tree) -> Vec<String> {
+    let paths: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
+    paths
+        .into_iter()
+        .filter(|path| one.get(*path) != other.get(*path))
+        .map(|path| format!("{path}: {:?} / {:?}", one.get(path), other.get(path)))
+        .collect()
+}
+
+pub(crate) fn number(name: &str, usual: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// Random enough, and the same for the same seed.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % below as u64).unwrap()
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.roll(all.len())]
+    }
+}

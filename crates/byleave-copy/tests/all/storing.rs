@@ -1,0 +1,190 @@
+//! The store: who may have a copy, what is kept for how long, scratch.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use byleave_copy::scratch::{self, Name};
+use byleave_copy::{Fault, Method, Settings, Since, Source, State, Store};
+use uuid::Uuid;
+
+use crate::place::{Place, mounted};
+
+#[test]
+fn a_copy_belongs_to_one_process_and_a_leftover_to_nobody() {
+    let place = Place::new();
+    let id = Uuid::new_v4();
+    let roots = [place.root.clone()];
+    let copy = place.store.copy(id, &roots, Method::Overlay).unwrap();
+    assert!(matches!(place.store.copy(id, &roots, Method::Overlay), Err(Fault::Busy(_))));
+    assert!(matches!(place.store.reopen(id), Err(Fault::Busy(_))));
+    let upper = place.store.path().join(format!("copies/{id}/0/upper/left"));
+    fs::write(&upper, "left").unwrap();
+    drop(copy);
+    assert_eq!(place.store.reopen(id).unwrap().changes().unwrap().list.len(), 1);
+    let copy = place.store.copy(id, &roots, Method::Overlay).unwrap();
+    assert!(!upper.exists());
+    copy.discard().unwrap();
+    assert_eq!(place.store.state(id).unwrap(), State::Missing);
+}
+
+#[test]
+fn what_cannot_be_copied_is_refused() {
+    let place = Place::with(Settings { tree_bytes_max: 1000, ..Settings::default() });
+    place.directly("mkdir d; ln -s d l; head -c 2000 /dev/zero > f");
+    let copy = |path: PathBuf, method| place.store.copy(Uuid::new_v4(), &[path], method);
+    assert!(matches!(copy(place.root.join("l"), Method::Overlay), Err(Fault::Root { .. })));
+    assert!(matches!(copy(place.root.join("f"), Method::Overlay), Err(Fault::Root { .. })));
+    assert!(matches!(copy(place.root.parent().unwrap().into(), Method::Overlay), Err(Fault::Root { .. })));
+    assert!(matches!(copy(place.root.clone(), Method::Tree), Err(Fault::TooLarge { limit_bytes: 1000, .. })));
+    let both = [place.root.clone(), place.root.join("d")];
+    assert!(matches!(place.store.copy(Uuid::new_v4(), &both, Method::Overlay), Err(Fault::Root { .. })));
+}
+
+#[test]
+fn nobody_else_can_look_into_the_store_and_the_owner_of_a_root_can_mount() {
+    let place = Place::new();
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(mode(place.store.path().into()), 0o700);
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    std::os::unix::fs::chown(&place.root, Some(61_003), Some(61_003)).unwrap();
+    fs::set_permissions(&place.root, fs::Permissions::from_mode(0o750)).unwrap();
+    let copy = place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), Method::Overlay).unwrap();
+    let Source::Overlay { upper, work, .. } = copy.copied().remove(0).source else { panic!() };
+    for path in [&upper, &work] {
+        assert_eq!(fs::metadata(path).unwrap().uid(), 61_003);
+    }
+    assert_eq!(mode(upper), 0o750);
+    // Others can go through, and see nothing.
+    assert_eq!(mode(place.store.path().into()), 0o711);
+    assert_eq!(mode(place.store.path().join(format!("copies/{}/0", copy.id()))), 0o700);
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+// req: E6
+#[test]
+fn what_is_old_or_too_much_is_forgotten_and_that_is_said() {
+    let settings = Settings { quota_bytes: 3 << 20, keep_for: 100 * HOUR, ..Settings::default() };
+    let place = Place::with(settings);
+    place.directly("for i in 1 2 3; do head -c 2000000 /dev/zero > f$i; done; echo a > a");
+    let now = SystemTime::now();
+    let (first, _) = place.commit("rm f1");
+    let (second, _) = place.commit("rm f2; mkdir closed; chmod 000 closed");
+    let tidied = place.store.tidy(now + HOUR).unwrap();
+    assert_eq!(tidied.dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [first]);
+    assert!(tidied.kept_bytes < 3 << 20 && tidied.dropped[0].bytes > 1_900_000, "{tidied:?}");
+    let Err(fault) = place.store.undo(first, Uuid::new_v4(), Since::Refuse) else { panic!() };
+    assert!(
+        fault.to_string().contains("were dropped on 2")
+            && fault.to_string().contains("more than 3145728 bytes"),
+        "{fault}"
+    );
+    assert!(matches!(place.store.state(first).unwrap(), State::Dropped { .. }));
+    // One that waits goes after a day, one that somebody works with never, one that is committed when it is old.
+    let (held, waiting) =
+        (place.on_copy("echo b > a"), place.on_copy("echo c > a; mkdir k; touch k/k; chmod 000 k"));
+    let waits = waiting.id();
+    drop(waiting);
+    assert_eq!(place.store.tidy(now + 20 * HOUR).unwrap().dropped, []);
+    let dropped = place.store.tidy(now + 30 * HOUR).unwrap().dropped;
+    assert_eq!(dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [waits]);
+    let dropped = place.store.tidy(now + 101 * HOUR).unwrap().dropped;
+    assert_eq!(dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [second]);
+    assert!(dropped[0].why.contains("100 hours"), "{dropped:?}");
+    assert_eq!(place.store.state(held.id()).unwrap(), State::Open);
+}
+
+// req: E5
+#[test]
+fn scratch_stays_with_the_session_and_is_no_change() {
+    let place = Place::new();
+    place.directly(
+        "echo > Cargo.toml; mkdir -p node_modules/.cache src other/target; echo > other/target/mine",
+    );
+    let found = || scratch::find(&place.root, &Name::usual()).unwrap();
+    // A directory that only has the name of one is not scratch.
+    assert_eq!(found(), [place.root.join("node_modules/.cache")]);
+    let run = |session: &str, script: &str| {
+        let mut copy =
+            place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), Method::Overlay).unwrap();
+        let mut paths = found();
+        paths.extend(place.store.scratch(session).paths().unwrap());
+        paths.sort();
+        paths.dedup();
+        let stacks = copy.with_scratch(session, &paths).unwrap();
+        // As the sandbox does it: what is below a scratch directory is what the copy of the workspace shows there.
+        mounted(&copy.copied(), &place.root, script);
+        drop(stacks);
+        let changes = copy.changes().unwrap();
+        (copy, changes)
+    };
+    let (copy, changes) = run(
+        "s",
+        "mkdir -p target/debug src/__pycache__; echo 1 > target/debug/a; echo p > src/__pycache__/p; echo c > node_modules/.cache/c; echo s > src/s",
+    );
+    assert_eq!(place.short(&changes), ["created src/s"]);
+    let harvested: Vec<_> = copy.harvested().unwrap().into_iter().map(|one| (one.path, one.files)).collect();
+    let mut expected = vec![(place.path("src/__pycache__"), 1), (place.path("target"), 1)];
+    expected.sort();
+    let mut sorted = harvested;
+    sorted.sort();
+    assert_eq!(sorted, expected);
+    copy.commit(&changes).unwrap();
+    drop(copy);
+    assert!(!place.root.join("target").exists());
+    // The next run of the session finds it, adds to it, and what is discarded is not there afterwards.
+    let look = "test $(cat target/debug/a) = 1 && test $(cat node_modules/.cache/c) = c";
+    let (copy, changes) =
+        run("s", &format!("({look} && test ! -e target/debug/b) || exit 1; echo 2 > target/debug/b"));
+    assert!(changes.is_empty(), "{changes:?}");
+    copy.discard().unwrap();
+    let (copy, changes) = run(
+        "s",
+        &format!(
+            "({look} && test ! -e target/debug/b) || exit 1; echo 2 > target/debug/b; rm node_modules/.cache/c"
+        ),
+    );
+    copy.commit(&changes).unwrap();
+    drop(copy);
+    let (copy, _) = run("s", "(test $(cat target/debug/b) = 2 && test ! -e node_modules/.cache/c) || exit 1");
+    copy.discard().unwrap();
+    // Another session has its own.
+    let (copy, _) = run("other", "test ! -e target || exit 1");
+    copy.discard().unwrap();
+    place.store.scratch("s").drop().unwrap();
+    let (copy, _) = run("s", "test ! -e target || exit 1");
+    copy.discard().unwrap();
+}
+
+#[test]
+fn a_stack_that_is_too_deep_starts_over() {
+    let place = Place::with(Settings { scratch: vec![Name::new("target", &[])], ..Settings::default() });
+    place.directly("mkdir target");
+    let paths = [place.root.join("target")];
+    let mut deepest = 0;
+    for number in 0..scratch::DEPTH_MAX + 3 {
+        let mut copy =
+            place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), Method::Overlay).unwrap();
+        drop(copy.with_scratch("s", &paths).unwrap());
+        let Source::Overlay { upper, lowers, .. } = copy.copied().remove(1).source else { panic!() };
+        deepest = deepest.max(lowers.len());
+        fs::write(upper.join(number.to_string()), "").unwrap();
+        let changes = copy.changes().unwrap();
+        copy.commit(&changes).unwrap();
+    }
+    assert_eq!(deepest, scratch::DEPTH_MAX);
+    assert_eq!(place.store.scratch("s").lowers(&paths[0]).unwrap().len(), 2);
+}
+
+#[test]
+fn a_store_of_somebody_else_is_refused() {
+    if rustix::process::geteuid().is_root() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(folder.path(), Some(61_004), None).unwrap();
+        assert!(matches!(Store::open(folder.path(), Settings::default()), Err(Fault::Root { .. })));
+    }
+}

@@ -1,0 +1,181 @@
+//! Undo: everything comes back byte for byte, whatever was done; what was changed since is never overwritten unasked.
+
+use std::fs;
+
+use byleave_copy::{Fault, Since, State};
+use uuid::Uuid;
+
+use crate::place::{Dice, Place, differences, number, tree};
+
+const FILES: &str = "mkdir -p d/e; echo one > a; printf '1\\n2\\n3\\n4\\n5\\n6\\n7\\n8\\n' > b; echo x > d/x; echo y > d/e/y; ln -s a link";
+
+/// What the call did, what somebody did since, and what is in conflict.
+const SINCE: [(&str, &str, &[&str]); 14] = [
+    ("echo mine > a", "true", &[]),
+    ("echo mine > a", "echo unrelated > c", &[]),
+    ("echo mine > a", "cp a c; mv c a", &[]),
+    ("echo mine > a", "touch a", &[]),
+    ("echo mine > a", "echo theirs > a", &["a"]),
+    ("echo mine > a", "touch -r a t; echo THEM > a; touch -r t a; rm t", &["a"]),
+    ("echo mine > a", "chmod 600 a", &["a"]),
+    ("echo mine > a", "rm a", &["a"]),
+    ("rm a", "echo theirs > a", &["a"]),
+    ("echo mine > c", "echo theirs >> c", &["c"]),
+    ("mkdir n; echo i > n/i", "echo theirs > n/j", &["n"]),
+    ("rm d/e/y", "rmdir d/e", &["d/e/y"]),
+    ("ln -sfn b link", "ln -sfn d link", &["link"]),
+    ("rm -r d", "mkdir -p d; echo theirs > d/z", &["d"]),
+];
+
+// req: E6
+#[test]
+fn what_was_changed_since_is_a_conflict_unless_that_is_wanted() {
+    for (mine, theirs, paths) in SINCE {
+        let place = Place::new();
+        place.directly(FILES);
+        let before = tree(&place.root);
+        let (id, _) = place.commit(&format!("{mine}; echo other > other"));
+        place.directly(theirs);
+        let since = tree(&place.root);
+        let by = Uuid::new_v4();
+        let result = place.store.undo(id, by, Since::Refuse);
+        if paths.is_empty() {
+            result.unwrap_or_else(|fault| panic!("{mine} / {theirs}: {fault}"));
+            place.directly("rm -f c");
+            assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
+            continue;
+        }
+        let Err(Fault::Conflicts(conflicts)) = result else { panic!("{mine} / {theirs}: {result:?}") };
+        let found: Vec<_> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
+        assert_eq!(found, paths.iter().map(|path| place.path(path)).collect::<Vec<_>>(), "{mine} / {theirs}");
+        assert_eq!(differences(&since, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
+        assert_eq!(place.store.state(id).unwrap(), State::Committed);
+        if conflicts.iter().any(|conflict| conflict.why.contains("directory that it was in")) {
+            assert!(place.store.undo(id, by, Since::Overwrite).is_err());
+            continue;
+        }
+        place
+            .store
+            .undo(id, by, Since::Overwrite)
+            .unwrap_or_else(|fault| panic!("{mine} / {theirs}: {fault}"));
+        assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
+        // What was overwritten was kept: the undo of the undo has it.
+        place
+            .store
+            .undo(by, Uuid::new_v4(), Since::Refuse)
+            .unwrap_or_else(|fault| panic!("{mine} / {theirs}: {fault}"));
+        assert_eq!(differences(&since, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
+    }
+}
+
+// req: E6
+#[test]
+fn a_conflict_shows_all_three_sides() {
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("sed -i s/2/two/ b");
+    let mut changes = copy.changes().unwrap();
+    copy.show(&mut changes).unwrap();
+    copy.commit(&changes).unwrap();
+    let id = copy.id();
+    drop(copy);
+    place.directly("sed -i s/7/seven/ b");
+    let Err(Fault::Conflicts(conflicts)) = place.store.undo(id, Uuid::new_v4(), Since::Refuse) else {
+        panic!()
+    };
+    let texts = conflicts[0].texts.clone().unwrap();
+    assert_eq!(texts.base.as_deref(), Some("1\ntwo\n3\n4\n5\n6\n7\n8\n"));
+    // Both sides fit together: the undo without what came since.
+    assert_eq!(conflicts[0].three_way().as_deref(), Some("1\n2\n3\n4\n5\n6\nseven\n8\n"));
+    place.directly("sed -i s/two/zwei/ b");
+    let Err(Fault::Conflicts(conflicts)) = place.store.undo(id, Uuid::new_v4(), Since::Refuse) else {
+        panic!()
+    };
+    let merged = conflicts[0].three_way().unwrap();
+    assert!(merged.contains("<<<<<<<") && merged.contains("zwei"), "{merged}");
+}
+
+#[test]
+fn undo_says_what_became_of_a_call_and_follows_undos_of_undos() {
+    let place = Place::new();
+    place.directly(FILES);
+    let undo = |id, by| place.store.undo(id, by, Since::Refuse);
+    let (first, second, third, fourth) = (Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4());
+    assert!(matches!(undo(first, second), Err(Fault::Missing(_))));
+    let copy = place.on_copy("echo mine > a");
+    let waiting = copy.id();
+    drop(copy);
+    assert!(matches!(undo(waiting, second), Err(Fault::Uncommitted(_))));
+    let (id, changes) = place.commit("echo mine > a");
+    assert_eq!(place.store.changes(id).unwrap().list[0].diff.as_deref(), Some("@@ -1 +1 @@\n-one\n+mine\n"));
+    assert_eq!(place.store.changes(id).unwrap().digest(), changes.digest());
+    undo(id, first).unwrap();
+    assert!(matches!(undo(id, second), Err(Fault::Undone { by, .. }) if by == first));
+    undo(first, second).unwrap();
+    assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "mine\n");
+    undo(id, third).unwrap();
+    assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "one\n");
+    assert!(matches!(undo(id, fourth), Err(Fault::Undone { .. })));
+}
+
+/// A workspace like those that people have.
+fn workspace(files: usize) -> String {
+    format!(
+        "git init -q . && git config user.email a@b && git config user.name n; mkdir -p build empty/inner big; \
+         i=0; while [ $i -lt {files} ]; do d=src/m$((i % 40))/p$((i % 7)); [ -d $d ] || mkdir -p $d; echo \"file $i\" > $d/f$i.txt; i=$((i + 1)); done; \
+         printf 'build/\\n*.o\\n' > .gitignore; git add -A; git commit -qm all; \
+         for i in $(seq 1 60); do echo o > build/x$i.o; echo u > src/m$((i % 40))/untracked$i; ln -s ../m0 src/m$((i % 40))/l$i; done; \
+         chmod 600 src/m1/untracked1; chmod 750 src/m2; chmod 4755 src/m3/untracked3; head -c 50000000 /dev/urandom > big/binary; cp -r src/m0 tree"
+    )
+}
+
+fn call(dice: &mut Dice, number: usize) -> String {
+    let (one, other) = (dice.roll(40), dice.roll(40));
+    match dice.roll(15) {
+        0 => format!("find src/m{one} -name '*.txt' -exec sed -i s/file/line/ {{}} +"),
+        1 => "git clean -qfdx".into(),
+        2 => "rm -rf build".into(),
+        3 => format!("find src/m{one} -type f -delete"),
+        4 => format!("mv src/m{one} moved{number}"),
+        5 => format!("mv moved* src/ ; mkdir -p build; echo {number} > build/new{number}.o"),
+        6 => format!("chmod -R go-rwx src/m{one}"),
+        7 => format!("cp -a src/m{one} src/copy{number}"),
+        8 => format!("echo {number} >> big/binary"),
+        9 => format!("git checkout -q -- . ; echo {number} > src/n{number}"),
+        10 => format!("rm -rf tree; ln -s src/m{other} tree"),
+        11 => format!("rm -f tree; mkdir -p tree; cp -r src/m{other}/. tree/"),
+        12 => format!("rmdir empty/inner empty; mkdir -p empty/other{number}"),
+        13 => format!("for f in src/m{one}/p*/*; do echo {number} >> \"$f\"; done"),
+        _ => format!("git add -A; git commit -qm c{number}; mv src src2; mv src2 src"),
+    }
+}
+
+// req: E6
+#[test]
+fn a_workspace_comes_back_byte_for_byte_and_goes_again() {
+    let (files, calls) = (number("BYLEAVE_UNDO_FILES", 2000), number("BYLEAVE_UNDO_CALLS", 30));
+    let place = Place::new();
+    place.directly(&workspace(files));
+    let mut dice = Dice(number("BYLEAVE_SEED", 7) as u64 | 1);
+    let before = tree(&place.root);
+    let mut ids = Vec::new();
+    for number in 0..calls {
+        ids.push(place.commit(&format!("{} ; true", call(&mut dice, number))).0);
+    }
+    let after = tree(&place.root);
+    assert_ne!(before, after);
+    let mut undone = Vec::new();
+    for id in ids.iter().rev() {
+        let by = Uuid::new_v4();
+        place.store.undo(*id, by, Since::Refuse).unwrap_or_else(|fault| panic!("undo: {fault}"));
+        undone.push(by);
+    }
+    assert_eq!(differences(&before, &tree(&place.root)), [""; 0]);
+    for id in undone.iter().rev() {
+        place
+            .store
+            .undo(*id, Uuid::new_v4(), Since::Refuse)
+            .unwrap_or_else(|fault| panic!("undo of undo: {fault}"));
+    }
+    assert_eq!(differences(&after, &tree(&place.root)), [""; 0]);
+}
