@@ -8,10 +8,12 @@ mod halt;
 mod inbox;
 mod leaves;
 mod policy;
+mod rehearse;
 mod resume;
 mod sandbox;
 mod session;
 mod tools;
+mod undo;
 
 use anyhow::Result;
 
@@ -24,6 +26,9 @@ use crate::status::Status;
 pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen) -> Result<Status> {
     match command {
         Command::Call(typed) => call::run(typed, options, screen).await,
+        Command::Rehearse(typed) => rehearse::run(typed, options, screen).await,
+        Command::Undo(typed) => undo::run(typed, options, screen).await,
+        Command::Diff { call } => undo::diff(&call, options, screen).await,
         Command::Explain(typed) => explain::run(&typed, options, screen),
         Command::Tools { command } => tools::run(command, options, screen),
         Command::Inbox { command } => inbox::run(command, options, screen).await,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
 use byleave::approve::Terminal;
@@ -11,11 +12,14 @@ use byleave::core::id::CallId;
 use byleave::core::policy::Policy;
 use byleave::gate::Gate;
 use byleave::settings::Settings;
+use byleave_copy::{Dropped, End, Recovered};
+use byleave_tools::Workplace;
 
 use crate::args::Ask;
 use crate::complaint::Complaint;
 use crate::options::{Options, text_of};
 use crate::rules::Rules;
+use crate::screen::{Screen, Tone, prose};
 use crate::tools;
 
 /// The book, open.
@@ -61,7 +65,7 @@ impl House {
         settings.inbox = ask == Ask::Inbox;
         let mut builder = Gate::builder()
             .ledger(Arc::clone(&self.book) as Arc<_>)
-            .catalog(tools::catalog()?)
+            .catalog(tools::catalog(workplace(options, workspace))?)
             .policy(self.policy(options, workspace)?)
             .settings(settings);
         if ask == Ask::Terminal {
@@ -73,6 +77,32 @@ impl House {
             builder = builder.approver(Arc::clone(&terminal) as Arc<_>).checkpoint(terminal);
         }
         Ok(builder.build()?)
+    }
+
+    /// Ends commits that were interrupted, and makes room where too much is kept; says what came of it.
+    pub(crate) fn mend_copies(&self, options: &Options, screen: &mut Screen) -> Result<()> {
+        let store = workplace(options, &options.cwd).store()?;
+        for Recovered { id, end } in store.recover()? {
+            let what = match end {
+                End::Finished => "was finished".to_owned(),
+                End::TakenBack => "was taken back: nothing of it remains".to_owned(),
+                End::Stuck(paths) => format!("cannot be ended, because others changed {}", paths.join(", ")),
+                End::Lost(why) => format!("cannot be ended: {why}"),
+            };
+            screen.toned(
+                Tone::Careful,
+                "note:",
+                &prose(&format!("call {id}, interrupted while it was made final, {what}")),
+            );
+        }
+        for Dropped { id, why, .. } in store.tidy(SystemTime::now())?.dropped {
+            screen.toned(
+                Tone::Careful,
+                "note:",
+                &prose(&format!("call {id} can no longer be undone: {why}")),
+            );
+        }
+        Ok(())
     }
 
     /// The policy for calls in this directory: the built-in rules and all files there are.
@@ -87,6 +117,17 @@ impl House {
         let unreadable = || Complaint::new(format!("the record of call {call} does not say where it works"));
         Ok(heading.ok_or_else(unreadable)?.cwd.clone())
     }
+}
+
+/// Where commands run that work in this directory. Copies are kept beside the book.
+pub(crate) fn workplace(options: &Options, workspace: &str) -> Workplace {
+    let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
+    let mut workplace = Workplace::new(state.join("copies"), PathBuf::from(workspace));
+    workplace.home = options.home.as_ref().map(PathBuf::from);
+    workplace.ours = vec![state];
+    workplace.environment = std::env::vars().collect();
+    workplace.waived.clone_from(&options.waived);
+    workplace
 }
 
 /// A book that is made because a directory was misspelt would be sound, and empty.

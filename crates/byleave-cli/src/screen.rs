@@ -30,6 +30,16 @@ pub(crate) struct Screen {
     columns: Option<usize>,
 }
 
+/// What became of a file, as a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Made,
+    Changed,
+    Gone,
+    Moved,
+    Plain,
+}
+
 impl Screen {
     pub(crate) fn new(color: Color, json: bool) -> Self {
         let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -68,6 +78,24 @@ impl Screen {
     pub(crate) fn title(&mut self, line: &str) {
         let line = styled(Tone::Strong, line, self.out_styled);
         self.line(&line);
+    }
+
+    /// A line of the results with a coloured sign before it, or coloured whole.
+    pub(crate) fn coloured(&mut self, colour: Colour, sign: &str, line: &str) {
+        let code = match colour {
+            Colour::Made => "32",
+            Colour::Changed => "33",
+            Colour::Gone => "31",
+            Colour::Moved => "36",
+            Colour::Plain => "",
+        };
+        if !self.out_styled || code.is_empty() {
+            return self.line(&format!("{sign}{line}"));
+        }
+        match sign {
+            "" => self.line(&format!("\x1b[{code}m{line}\x1b[0m")),
+            sign => self.line(&format!("\x1b[{code}m{sign}\x1b[0m{line}")),
+        }
     }
 
     /// A text of several lines from outside, as a result: as it is, with everything in it visible.

@@ -1,4 +1,4 @@
-//! The program's own tools, to try everything with until the built-in ones are there: `echo` and `append_line`.
+//! The tools of the program: the built-in ones, and two to try everything with, `echo` and `append_line`.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,14 +10,17 @@ use byleave::core::outcome::Output;
 use byleave::tool::{Run, Tool};
 use byleave::tool_search::tool_search;
 use byleave::typed::Typed;
+use byleave_tools::{Bash, Undo, Workplace};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 /// All tools of the program.
-pub(crate) fn catalog() -> Result<Catalog, NotRegistered> {
+pub(crate) fn catalog(workplace: Workplace) -> Result<Catalog, NotRegistered> {
     let catalog = Catalog::new();
+    catalog.register(Undo::new(workplace.clone()))?;
+    catalog.register(Bash::new(workplace))?;
     catalog.register(echo())?;
     catalog.register(append_line())?;
     catalog.register(tool_search(&catalog))?;

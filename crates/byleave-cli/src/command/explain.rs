@@ -23,6 +23,7 @@ pub(super) use self::page::word;
 use crate::args;
 use crate::command::call;
 use crate::complaint::Complaint;
+use crate::house::workplace;
 use crate::options::{Options, settled};
 use crate::rules::Rules;
 use crate::screen::Screen;
@@ -40,7 +41,7 @@ pub(crate) fn run(typed: &args::Explain, options: &Options, screen: &mut Screen)
         batch::run(&mut std::io::stdin().lock(), &setting, screen)?;
         return Ok(Status::Completed);
     }
-    let (manifest, arguments) = subject(typed)?;
+    let (manifest, arguments) = subject(typed, options)?;
     let (session, agent) = (SessionId::new("cli")?, AgentId::new("cli")?);
     let site = Site { session, agent, cwd: options.cwd.clone().into() };
     let plan = plan::by_class(&manifest, &arguments, &site).map_err(|fault| {
@@ -82,11 +83,11 @@ fn policy(typed: &args::Explain, options: &Options) -> Result<Policy> {
 }
 
 /// The tool and the arguments that are asked about; a command is that of any tool of the class `bash`.
-fn subject(typed: &args::Explain) -> Result<(Manifest, Value)> {
+fn subject(typed: &args::Explain, options: &Options) -> Result<(Manifest, Value)> {
     match (&typed.command, &typed.tool) {
         (Some(command), _) => Ok((Manifest::of_commands("bash"), json!({ "command": command }))),
         (None, Some(tool)) => {
-            let catalog = tools::catalog()?;
+            let catalog = tools::catalog(workplace(options, &options.cwd))?;
             let entry = catalog.get(tool)?;
             Ok((entry.manifest().clone(), call::json("--args", &typed.args)?))
         }

@@ -253,6 +253,7 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
         ours: Vec::new(),
         environment: std::env::vars().collect(),
         read_only: mode(case) == Mode::ReadOnly,
+        rehearsing: false,
     };
     let mut confinement = granted::confinement(&plan, &policy, &place).map_err(|fault| fault.to_string())?;
     confinement.waived.insert(Guarantee::MemoryLimited);

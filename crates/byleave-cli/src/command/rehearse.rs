@@ -1,0 +1,255 @@
+//! `byleave rehearse`: runs a command on a copy, shows what it would change, and keeps it or not.
+//!
+//! It is a call like any other, made so that a question is due: the rules hold, and the book has it.
+
+mod page;
+
+pub(crate) use page::{differences, relative};
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Result;
+use byleave::approve::Reply;
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId};
+use byleave::core::question::Question;
+use byleave::core::rehearsal::Rehearsal;
+use byleave::core::sheet::{Seen, Sheet};
+use byleave::gate::{Gate, GivenAnswer};
+use byleave::result::Standing;
+use byleave::settings::Settings;
+use byleave_sandbox::guarantee::Guarantee;
+use serde_json::json;
+
+use crate::args::{self, Ask};
+use crate::ask::{Driven, drive};
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::ids::short;
+use crate::options::{Options, settled};
+use crate::screen::{Screen, Tone, prose};
+use crate::show;
+use crate::status::Status;
+
+pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let mut options = options.clone();
+    options.waived.extend(typed.waive.iter().filter_map(|name| Guarantee::named(name)));
+    let options = &options;
+    let mut settings = Settings::default();
+    settings.limits.timeout_ms = typed.timeout_ms;
+    let house = House::open_or_make(options)?;
+    house.mend_copies(options, screen)?;
+    let gate = house.gate(options, &options.cwd, Ask::Inbox, settings)?;
+    if !typed.waive.is_empty() {
+        let why = format!("{} said so to rehearse a command", options.person.name);
+        gate.waive(&options.tenant, &options.person.name, typed.waive.clone(), &why).await?;
+    }
+    let call = call(&typed, options)?;
+    let id = call.id;
+    if !screen.json() {
+        screen.say("running it on a copy; nothing changes until you say so");
+    }
+    let began = Instant::now();
+    let driven = drive(&gate, id, gate.advance(call), options, screen).await;
+    let Standing::Waiting { question, .. } = &driven.standing else {
+        return Ok(ended(screen, &driven));
+    };
+    let sheet = gate.sheet(question.id).await.map_err(Complaint::from)?;
+    let took = began.elapsed();
+    let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else {
+        return not_rehearsed(&gate, question, &sheet, id, options, screen).await;
+    };
+    if screen.json() {
+        screen.value(
+            &json!({ "call": id, "question": crate::json::question(question), "rehearsal": rehearsal }),
+        );
+    } else {
+        page::show(screen, rehearsal, Path::new(&options.cwd), took, typed.diff);
+    }
+    let Some(reply) = choose(&typed, rehearsal, options, screen)? else {
+        let (question, call) = (short(&question.id), short(&id));
+        screen.hint(&format!(
+            "kept for a day: `byleave inbox answer {question} yes` makes it final, `no` drops it, `byleave diff {call}` shows it"
+        ));
+        return Ok(Status::Waiting);
+    };
+    let kept = !matches!(reply, Reply::No { .. });
+    let driven = answered(&gate, question, reply, options, screen).await?;
+    if !kept {
+        screen.say("dropped: nothing has changed");
+        return Ok(Status::Completed);
+    }
+    finished(screen, &driven, id)
+}
+
+/// The call that was typed. In the mode that asks about everything, so that it is shown before it counts.
+fn call(typed: &args::Rehearse, options: &Options) -> Result<Call> {
+    let words: Vec<String> = typed.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = match words.as_slice() {
+        [one] if one.contains(' ') => one.clone(),
+        words => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+    };
+    let at = |path: &PathBuf| -> Result<String> {
+        let whole = Path::new(&options.cwd).join(path);
+        let missing = || Complaint::new(format!("the path `{}` leads nowhere", path.display()));
+        Ok(settled(&whole)?.filter(|path| Path::new(path).exists()).ok_or_else(missing)?)
+    };
+    let mut arguments = json!({ "command": command });
+    for (name, paths) in [("write", &typed.write), ("read", &typed.read)] {
+        let paths = paths.iter().map(at).collect::<Result<Vec<_>>>()?;
+        if let (false, Some(fields)) = (paths.is_empty(), arguments.as_object_mut()) {
+            fields.insert(name.into(), json!(paths));
+        }
+    }
+    Ok(Call {
+        id: CallId::new(fresh_id()),
+        tenant: options.tenant.clone(),
+        session: typed.session.clone(),
+        agent: AgentId::new("rehearse")?,
+        tool: "bash".into(),
+        arguments,
+        reason: None,
+        cwd: options.cwd.clone(),
+        mode: Mode::ConfirmAll,
+        dry_run: false,
+    })
+}
+
+/// A word as the shell reads it back unchanged.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// What is to become of it: as it was typed, or as the person says. `None`: nothing yet.
+fn choose(
+    typed: &args::Rehearse,
+    rehearsal: &Rehearsal,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Option<Reply>> {
+    let no = || Some(Reply::No { feedback: None });
+    if typed.no {
+        return Ok(no());
+    }
+    if typed.yes {
+        return Ok(Some(Reply::Yes { note: None }));
+    }
+    // What changed nothing needs no answer, but what wanted the network may still want to be run with it.
+    if rehearsal.changes.is_empty() && rehearsal.stands() {
+        return Ok(Some(Reply::Yes { note: None }));
+    }
+    if typed.later || screen.json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    let keep = if rehearsal.stands() { "[y] keep this" } else { "[y] run it again with these hosts" };
+    loop {
+        let some =
+            if rehearsal.changes.list.len() > 1 && rehearsal.stands() { "  [s] keep some" } else { "" };
+        let answer = prompt(&format!("{keep}  [n] drop it{some}  [d] differences  [l] later > "))?;
+        match answer.as_deref() {
+            Some("y" | "yes") => return Ok(Some(Reply::Yes { note: None })),
+            Some("n" | "no") => return Ok(no()),
+            Some("l" | "later") | None => return Ok(None),
+            Some("d" | "diff") => differences(screen, &rehearsal.changes, Path::new(&options.cwd)),
+            Some("s" | "some") => {
+                let paths = some_of(rehearsal, options)?;
+                if !paths.is_empty() {
+                    return Ok(Some(Reply::Part { paths, note: None }));
+                }
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// The paths that the person wants to keep, asked for one by one.
+fn some_of(rehearsal: &Rehearsal, options: &Options) -> Result<Vec<String>> {
+    let mut kept = Vec::new();
+    for change in &rehearsal.changes.list {
+        let path = relative(&change.path, Path::new(&options.cwd));
+        loop {
+            match prompt(&format!("{} {path}: keep? [y/n] > ", change.what()))?.as_deref() {
+                Some("y" | "yes") => kept.push(change.path.clone()),
+                Some("n" | "no") => {}
+                None => return Ok(Vec::new()),
+                Some(_) => continue,
+            }
+            break;
+        }
+    }
+    Ok(kept)
+}
+
+/// A line that the person types; `None` at the end of what can be typed.
+fn prompt(text: &str) -> Result<Option<String>> {
+    let mut talk = io::stderr();
+    write!(talk, "{text}").and_then(|()| talk.flush())?;
+    let mut line = String::new();
+    let read = io::stdin().read_line(&mut line)?;
+    Ok((read > 0).then(|| line.trim().to_lowercase()))
+}
+
+async fn answered(
+    gate: &Gate,
+    question: &Question,
+    reply: Reply,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Driven> {
+    let given =
+        GivenAnswer { question: question.id, digest: question.digest(), reply, by: options.person.clone() };
+    let call = gate.answer(given).await.map_err(Complaint::from)?;
+    Ok(drive(gate, call, gate.resume(call), options, screen).await)
+}
+
+/// It could not be run on a copy: nothing is run otherwise, and the question is closed.
+async fn not_rehearsed(
+    gate: &Gate,
+    question: &Question,
+    sheet: &Sheet,
+    id: CallId,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Status> {
+    let why = match &sheet.seen {
+        Some(Seen::Not { why }) => why.clone(),
+        _ => "nobody said why".to_owned(),
+    };
+    answered(gate, question, Reply::No { feedback: Some("not on a copy".into()) }, options, screen).await?;
+    let complaint =
+        Complaint::not_run(format!("it was not run: there is no copy to run it on: {}", prose(&why)));
+    let hint = format!(
+        "`byleave doctor` says what this machine can do; `--waive GUARANTEE` does without one; `byleave book show {}` has the record",
+        short(&id)
+    );
+    Err(complaint.hint(hint).into())
+}
+
+fn ended(screen: &mut Screen, driven: &Driven) -> Status {
+    show::standing(screen, &driven.standing);
+    driven.status()
+}
+
+fn finished(screen: &mut Screen, driven: &Driven, id: CallId) -> Result<Status> {
+    let Standing::Settled(result) = &driven.standing else { return Ok(ended(screen, driven)) };
+    use byleave::result::Ending;
+    match &result.ending {
+        Ending::Completed(output) | Ending::Failed(output) if output.undo.is_some() => {
+            if screen.json() {
+                show::standing(screen, &driven.standing);
+            }
+            screen.toned(Tone::Strong, "kept:", &format!("`byleave undo {}` takes it back", short(&id)));
+            Ok(Status::Completed)
+        }
+        // It changed nothing, and what it printed was shown.
+        Ending::Completed(_) if !screen.json() => Ok(Status::Completed),
+        _ => Ok(ended(screen, driven)),
+    }
+}

@@ -1,0 +1,169 @@
+//! `byleave undo` and `byleave diff`: what calls changed in files, shown and taken back.
+
+use std::path::Path;
+
+use anyhow::Result;
+use byleave::approve::Reply;
+use byleave::book::{Book as _, CallFilter, CallItem, Page};
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::core::render::summary;
+use byleave::gate::GivenAnswer;
+use byleave::result::{Ending, Standing};
+use byleave::settings::Settings;
+use byleave_copy::State;
+use serde_json::{Value, json};
+
+use crate::args::{self, Ask};
+use crate::ask::{Driven, drive};
+use crate::command::rehearse::{differences, relative};
+use crate::complaint::Complaint;
+use crate::house::{House, workplace};
+use crate::ids::{self, short};
+use crate::options::Options;
+use crate::screen::{Screen, Tone, prose};
+use crate::show;
+use crate::status::Status;
+use crate::time::{lasting, now};
+
+/// How many calls of a session are looked at.
+const CALLS_MAX: usize = 10_000;
+
+pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_write(options)?;
+    house.mend_copies(options, screen)?;
+    let calls = which(&typed, &house, options).await?;
+    if calls.is_empty() {
+        screen.say("there is nothing to take back");
+        return Ok(Status::Completed);
+    }
+    let (mut done, mut values) = (0, Vec::new());
+    for call in &calls {
+        let driven = take_back(*call, typed.force, &house, options, screen).await?;
+        let Standing::Settled(result) = &driven.standing else {
+            show::standing(screen, &driven.standing);
+            return Ok(driven.status());
+        };
+        if let Ending::Completed(output) = &result.ending {
+            done += 1;
+            if screen.json() {
+                values.push(json!({ "undone": call, "call": result.call, "text": output.text }));
+            } else {
+                let text = prose(&output.text);
+                screen.toned(
+                    Tone::Strong,
+                    "undone:",
+                    &format!("{text}; `byleave undo {}` brings it back", short(&result.call)),
+                );
+            }
+            continue;
+        }
+        // What is older rests on this one.
+        if let Some(error) = result.error() {
+            screen.say_lines(&error);
+        }
+        if calls.len() > 1 {
+            screen.say(&format!(
+                "{done} of {} calls were taken back, the newest first; stopped here",
+                calls.len()
+            ));
+        }
+        screen.hint(&format!(
+            "`byleave diff {}` shows what it changed; `--force` takes it back all the same",
+            short(call)
+        ));
+        return Ok(driven.status());
+    }
+    if screen.json() {
+        screen.value(&Value::from(values));
+    }
+    Ok(Status::Completed)
+}
+
+/// The calls to take back, the newest first.
+async fn which(typed: &args::Undo, house: &House, options: &Options) -> Result<Vec<CallId>> {
+    if let Some(call) = &typed.call {
+        return Ok(vec![ids::call(house, call).await?]);
+    }
+    let since = typed.since.as_deref().map(lasting).transpose()?;
+    let filter = CallFilter {
+        session: typed.session.clone(),
+        since: since.map(|span| now().saturating_sub(span)),
+        ..CallFilter::default()
+    };
+    let store = workplace(options, &options.cwd).store()?;
+    let all = house.book.calls(filter, Page::first(CALLS_MAX)).await?;
+    let stands = |item: &&CallItem| {
+        item.listing.operation != "undo"
+            && store.state(item.call.uuid()).is_ok_and(|state| state == State::Committed)
+    };
+    let standing = all.iter().filter(stands).map(|item| item.call);
+    Ok(if typed.session.is_some() { standing.collect() } else { standing.take(1).collect() })
+}
+
+/// One call that takes another back. Who types it has answered the question it asks.
+async fn take_back(
+    call: CallId,
+    force: bool,
+    house: &House,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Driven> {
+    let workspace = house.workspace_of(call).await?;
+    let gate = house.gate(options, &workspace, Ask::Inbox, Settings::default())?;
+    let arguments = if force { json!({ "call": call, "force": true }) } else { json!({ "call": call }) };
+    let undo = Call {
+        id: CallId::new(fresh_id()),
+        tenant: options.tenant.clone(),
+        session: SessionId::new("cli")?,
+        agent: AgentId::new("undo")?,
+        tool: "undo".into(),
+        arguments,
+        reason: None,
+        cwd: workspace,
+        mode: Mode::ConfirmSensitive,
+        dry_run: false,
+    };
+    let driven = drive(&gate, undo.id, gate.advance(undo), options, screen).await;
+    let Standing::Waiting { question, .. } = &driven.standing else { return Ok(driven) };
+    let given = GivenAnswer {
+        question: question.id,
+        digest: question.digest(),
+        reply: Reply::Yes { note: None },
+        by: options.person.clone(),
+    };
+    let call = gate.answer(given).await.map_err(Complaint::from)?;
+    Ok(drive(&gate, call, gate.resume(call), options, screen).await)
+}
+
+/// `byleave diff`: what a call changed, or would if somebody said yes.
+pub(crate) async fn diff(call: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_to_read(options, None)?;
+    let call = ids::call(&house, call).await?;
+    let store = workplace(options, &options.cwd).store()?;
+    let state = store.state(call.uuid())?;
+    let none = |why: String| Complaint::new(why).hint("`byleave book show` has the record of the call");
+    let changes = store.changes(call.uuid()).map_err(|fault| none(prose(&fault.to_string())))?;
+    if screen.json() {
+        screen.value(&json!({ "call": call, "state": word(&state), "changes": changes }));
+        return Ok(Status::Completed);
+    }
+    screen.title(&format!("{}: {}", word(&state), summary(&changes)));
+    differences(screen, &changes, Path::new(&options.cwd));
+    for change in changes.list.iter().filter(|change| change.diff.is_none()) {
+        screen.line(&format!("{} {}", change.what(), relative(&change.path, Path::new(&options.cwd))));
+    }
+    Ok(Status::Completed)
+}
+
+const fn word(state: &State) -> &'static str {
+    match state {
+        State::Open => "not final",
+        State::Interrupted => "interrupted",
+        State::Committed => "final",
+        State::Undone { .. } => "taken back",
+        State::Dropped { .. } => "dropped",
+        State::Missing => "not there",
+    }
+}

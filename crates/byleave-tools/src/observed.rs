@@ -1,0 +1,67 @@
+//! What a run on a copy came to, put together from what the sandbox saw and what the copy shows.
+
+use std::collections::BTreeSet;
+
+use byleave::core::change::Changes;
+use byleave::core::outcome::{EndStatus, Output};
+use byleave::core::rehearsal::{Rehearsal, Want};
+use byleave_copy::{Copy, Fault};
+use byleave_sandbox::confinement::Confinement;
+use byleave_sandbox::launch::{Outcome, Status};
+
+/// The changes on a copy, and how many files in scratch are not among them.
+pub(crate) fn changes(copy: &Copy) -> Result<(Changes, u64), Fault> {
+    let changes = copy.changes()?;
+    let scratch = copy.harvested()?.iter().map(|one| one.files).sum::<u64>();
+    Ok((changes, scratch))
+}
+
+/// What a rehearsal came to.
+pub(crate) fn rehearsal(
+    outcome: &Outcome,
+    output: Output,
+    (changes, scratch): (Changes, u64),
+    mut weaker: Vec<String>,
+) -> Rehearsal {
+    if outcome.unrouted.is_none() {
+        weaker.push("it is not known what it wanted of the network".into());
+    }
+    let status = match outcome.status {
+        _ if outcome.ended_by.is_some() => EndStatus::Stopped,
+        Status::Exited(0) => EndStatus::Done,
+        Status::Exited(_) | Status::Signalled(_) | Status::NotStarted(_) => EndStatus::Failed,
+    };
+    Rehearsal {
+        wanted: wanted(outcome),
+        left_running: outcome.survivors,
+        changes,
+        scratch,
+        weaker,
+        status,
+        output,
+    }
+}
+
+/// What it wanted of the network, each once.
+fn wanted(outcome: &Outcome) -> Vec<Want> {
+    let named = outcome.network.decisions.iter();
+    let all: BTreeSet<Want> =
+        named.map(|decision| Want { host: Some(decision.host.clone()), port: decision.port }).collect();
+    // A name that was looked up and then connected to is one want.
+    let connected = |want: &Want| all.iter().any(|other| other.host == want.host && other.port != 0);
+    let mut wanted: Vec<Want> =
+        all.iter().filter(|want| want.port != 0 || !connected(want)).cloned().collect();
+    if outcome.network.left_out > 0 || outcome.unrouted.is_some_and(|times| times > 0) {
+        wanted.push(Want { host: None, port: 0 });
+    }
+    wanted
+}
+
+/// What of the changes no rule lets anybody make: it could not be kept from being made anew on the copy, so it is kept from counting.
+pub(crate) fn forbidden(changes: &Changes, confinement: &Confinement) -> Vec<String> {
+    let Some(asked) = &confinement.files.asked else { return Vec::new() };
+    let is_forbidden =
+        |path: &str| asked.marker.protects(path) || asked.marker.plants(path) || asked.marker.hides(path);
+    let made = changes.list.iter().map(|change| change.path.as_str());
+    made.filter(|path| is_forbidden(path)).map(str::to_owned).collect()
+}

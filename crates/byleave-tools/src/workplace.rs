@@ -1,0 +1,175 @@
+//! The workplace: where commands run, what they find there, and where copies of it are kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use byleave::core::call::Mode;
+use byleave::core::policy::Policy;
+use byleave::tool::Run;
+use byleave_copy::{Copy, Fault, Method, Settings, Source, Store, scratch};
+use byleave_sandbox::confinement::{self, Confinement};
+use byleave_sandbox::granted::{self, Place};
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_sandbox::launch::{RunAs, Uplink};
+use byleave_sandbox::probe;
+
+/// What a rehearsal must have to stand for itself: without one of these it could do what nobody sees, or see what nobody showed it.
+const NEEDED: [Guarantee; 8] = [
+    Guarantee::SecretsHidden,
+    Guarantee::ProtectedKept,
+    Guarantee::HomeHidden,
+    Guarantee::ReadsConfined,
+    Guarantee::WritesConfined,
+    Guarantee::NetworkConfined,
+    Guarantee::ProcessesApart,
+    Guarantee::IpcApart,
+];
+
+/// Where commands run.
+#[derive(Clone, Debug)]
+pub struct Workplace {
+    /// Where copies are kept, and what was there before their commits; made when it is first needed.
+    pub kept_in: PathBuf,
+    /// How long and how much is kept there, and what counts as scratch.
+    pub keeping: Settings,
+    /// The directory that commands work in, with everything beneath it; absolute and resolved.
+    pub workspace: PathBuf,
+    /// The person's home directory, which is empty for commands.
+    pub home: Option<PathBuf>,
+    /// What is ours: the state directory, sockets of the gate. Not there for commands. The store is always among it.
+    pub ours: Vec<PathBuf>,
+    /// The environment, of which the usual names are passed on.
+    pub environment: BTreeMap<String, String>,
+    /// Guarantees that the operator does without, by name.
+    pub waived: BTreeSet<Guarantee>,
+    /// Who runs commands.
+    pub run_as: RunAs,
+    uplink: Arc<OnceLock<Option<Uplink>>>,
+    overlay: Arc<OnceLock<Result<(), String>>>,
+}
+
+/// A copy of what a command may write, and what must be held while it runs.
+pub(crate) struct Ready {
+    pub(crate) copy: Copy,
+    /// The scratch layers under it: not to be removed by others meanwhile.
+    pub(crate) stacks: Vec<scratch::Stack>,
+    /// It is no overlay, in words.
+    pub(crate) lesser: Option<String>,
+}
+
+impl Workplace {
+    /// A workplace in a directory, with copies kept in another; nothing waived, commands run by whoever we are.
+    pub fn new(kept_in: PathBuf, workspace: PathBuf) -> Self {
+        Self {
+            kept_in,
+            keeping: Settings::default(),
+            workspace,
+            home: None,
+            ours: Vec::new(),
+            environment: BTreeMap::new(),
+            waived: BTreeSet::new(),
+            run_as: RunAs::Caller,
+            uplink: Arc::default(),
+            overlay: Arc::default(),
+        }
+    }
+
+    /// The store of copies.
+    pub fn store(&self) -> Result<Store, Fault> {
+        Store::open(&self.kept_in, self.keeping.clone())
+    }
+
+    /// What a run may do, by what was granted and by the rules in force.
+    pub(crate) fn confinement(&self, run: &Run, rehearsing: bool) -> Result<Confinement, String> {
+        let rules: &Arc<Policy> = run.rules.as_ref().ok_or("nobody said which rules are in force")?;
+        let cwd = run.site.cwd.canonicalize().map_err(|error| {
+            format!("the directory `{}` cannot be worked in: {error}", run.site.cwd.display())
+        })?;
+        let workspace = if cwd.starts_with(&self.workspace) { self.workspace.clone() } else { cwd.clone() };
+        let place = Place {
+            workspace,
+            cwd,
+            home: self.home.clone(),
+            ours: self.ours.iter().cloned().chain([self.kept_in.clone()]).collect(),
+            environment: self.environment.clone(),
+            read_only: run.mode == Mode::ReadOnly,
+            rehearsing,
+        };
+        let mut confinement =
+            granted::confinement(&run.plan, rules, &place).map_err(|fault| fault.to_string())?;
+        confinement.waived.extend(self.waived.iter().copied());
+        Ok(confinement)
+    }
+
+    /// What of this workplace is weaker than a rehearsal must be to stand for itself.
+    pub(crate) fn weaker(&self) -> Vec<String> {
+        let missing = NEEDED.iter().filter(|guarantee| self.waived.contains(guarantee));
+        missing.map(|guarantee| format!("without the guarantee `{}`", guarantee.name())).collect()
+    }
+
+    /// A copy of everything that the confinement lets a command write, put in its place.
+    pub(crate) fn copied(&self, run: &Run, confinement: &mut Confinement) -> Result<Ready, Unready> {
+        let roots = confinement.files.writable.clone();
+        let (overlays, lesser) = match self.overlay() {
+            Ok(()) => (true, None),
+            Err(why) => (false, Some(why)),
+        };
+        let method = if overlays { Method::Overlay } else { Method::Tree };
+        let store = self.store()?;
+        let mut copy = store.copy(run.call.uuid(), &roots, method)?;
+        let mut stacks = Vec::new();
+        if overlays {
+            let session = run.site.session.as_str();
+            let mut paths = store.scratch(session).paths()?;
+            for root in &roots {
+                paths.extend(scratch::find(root, &self.keeping.scratch)?);
+            }
+            paths.sort();
+            paths.dedup();
+            stacks = copy.with_scratch(session, &paths)?;
+        }
+        confinement.files.copied = copy.copied().into_iter().map(mounted).collect();
+        Ok(Ready { copy, stacks, lesser })
+    }
+
+    /// Whether overlays can be had where copies are kept. Tried once.
+    fn overlay(&self) -> Result<(), String> {
+        self.overlay.get_or_init(|| probe::copies(&self.kept_in, self.run_as)).clone()
+    }
+
+    /// The way out for commands whose network is served; made once.
+    pub(crate) fn uplink(&self) -> Result<&Uplink, String> {
+        let made = self.uplink.get_or_init(|| {
+            Uplink::new().map_err(|error| tracing::error!(%error, "commands have no network")).ok()
+        });
+        made.as_ref().ok_or_else(|| "the way out for commands could not be made".to_owned())
+    }
+}
+
+/// Why there is no copy.
+#[derive(Debug)]
+pub(crate) enum Unready {
+    /// Another process has it.
+    Elsewhere,
+    /// In words.
+    Not(String),
+}
+
+impl From<Fault> for Unready {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Busy(_) => Self::Elsewhere,
+            other => Self::Not(other.to_string()),
+        }
+    }
+}
+
+/// The same for the sandbox, which does not know of stores.
+fn mounted(copied: byleave_copy::Copied) -> confinement::Copied {
+    let source = match copied.source {
+        Source::Overlay { lowers, upper, work } => confinement::Source::Overlay { lowers, upper, work },
+        Source::Tree { at } => confinement::Source::Tree { at },
+    };
+    confinement::Copied { root: copied.root, source }
+}

@@ -1,0 +1,154 @@
+//! Commands on copies: shown, committed, dropped, taken back.
+
+use std::fs;
+
+use byleave::approve::Reply;
+use byleave::core::call::Mode;
+use byleave::core::change::What;
+use byleave::core::refusal::Code;
+use byleave::result::Ending;
+use serde_json::json;
+
+use crate::user::unprivileged;
+use crate::world::{World, tree, yes};
+
+macro_rules! as_user {
+    ($name:literal, $body:expr) => {
+        if unprivileged(concat!("rehearsing::", $name)) {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+            runtime.block_on($body);
+        }
+    };
+}
+
+// req: E5, E6
+#[test]
+fn a_yes_commits_what_was_seen_and_undo_takes_it_back() {
+    as_user!("a_yes_commits_what_was_seen_and_undo_takes_it_back", async {
+        let world = World::new();
+        world.write("src/a", "one\ntwo\n");
+        world.write("src/b", "b\n");
+        let before = tree(&world.at(""));
+        let played =
+            world.bash("sed -i s/two/2/ src/a; rm src/b; mkdir new; echo hi | tee new/c", &[yes()]).await;
+        assert!(played.result.success(), "{:?}", played.result);
+        assert_eq!(played.result.text().trim(), "hi");
+        let seen = played.seen();
+        let did: Vec<(String, What)> =
+            seen.changes.list.iter().map(|one| (one.path.clone(), one.what())).collect();
+        let path = |name: &str| world.at(name).to_str().unwrap().to_owned();
+        let wanted = [
+            (path("new"), What::Created),
+            (path("new/c"), What::Created),
+            (path("src/a"), What::Changed),
+            (path("src/b"), What::Deleted),
+        ];
+        assert_eq!(did, wanted);
+        let diff = seen.changes.list[2].diff.as_deref().unwrap();
+        assert!(diff.contains("-two") && diff.contains("+2"), "{diff}");
+        assert_eq!(
+            (world.read("src/a"), world.read("src/b")),
+            ("one\n2\n".into(), "<entity not found>".into())
+        );
+        let after = tree(&world.at(""));
+
+        let undone = world.call("undo", json!({"call": played.call}), &[yes()], Mode::ConfirmSensitive).await;
+        assert!(undone.result.success(), "{:?}", undone.result);
+        assert_eq!(tree(&world.at("")), before);
+        let again = world.call("undo", json!({"call": undone.call}), &[yes()], Mode::ConfirmSensitive).await;
+        assert!(again.result.success(), "{:?}", again.result);
+        assert_eq!(tree(&world.at("")), after);
+    });
+}
+
+// req: E5
+#[test]
+fn a_no_changes_nothing() {
+    as_user!("a_no_changes_nothing", async {
+        let world = World::new();
+        world.write("a", "a");
+        let before = tree(&world.at(""));
+        let played = world.bash("rm -rf ./*; echo x > y", &[]).await;
+        assert!(matches!(&played.result.ending, Ending::Refused(refusal) if refusal.code == Code::Declined));
+        assert!(!played.seen().changes.is_empty());
+        assert_eq!(tree(&world.at("")), before);
+    });
+}
+
+// req: E5
+#[test]
+fn what_is_merely_not_understood_and_does_nothing_is_not_asked_about() {
+    as_user!("what_is_merely_not_understood_and_does_nothing_is_not_asked_about", async {
+        let world = World::new();
+        world.write("look.sh", "cat look.sh | wc -c");
+        for command in ["bash look.sh", "python3 -c 'print(41 + 1)'", "X=ls; $X src"] {
+            let played = world.bash(command, &[]).await;
+            assert!(played.result.success() && played.asked.is_empty(), "{command}: {:?}", played.result);
+        }
+        // In scratch it may work: that is the session's own, and the user's directory stays as it is.
+        world.write("Cargo.toml", "");
+        let played = world.bash("python3 -c \"open('target/x', 'w').write('1')\"", &[]).await;
+        assert!(played.result.success() && played.asked.is_empty(), "{:?} {:?}", played.result, played.asked);
+        assert!(!world.at("target/x").exists());
+        let played = world.bash("python3 -c \"print(open('target/x').read())\"", &[]).await;
+        assert_eq!(played.result.text().trim(), "1", "the session finds it again");
+    });
+}
+
+// req: E6
+#[test]
+fn what_a_rule_allows_can_be_undone_as_well() {
+    as_user!("what_a_rule_allows_can_be_undone_as_well", async {
+        let rules = "[[rule]]\nverdict = \"allow\"\nrun = \"rm\"\nwrite = \"{workspace}/\"\ndelete = \"{workspace}/\"\n";
+        let world = World::with(rules, Default::default());
+        world.write("a/b", "b");
+        let before = tree(&world.at(""));
+        let played = world.bash("rm -rf a", &[]).await;
+        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert!(!world.at("a").exists());
+        let undone = world.call("undo", json!({"call": played.call}), &[yes()], Mode::ConfirmSensitive).await;
+        assert!(undone.result.success(), "{:?}", undone.result);
+        assert_eq!(tree(&world.at("")), before);
+    });
+}
+
+// req: E6
+#[test]
+fn what_changed_underneath_is_a_conflict() {
+    as_user!("what_changed_underneath_is_a_conflict", async {
+        let world = World::new();
+        world.write("a", "one\n");
+        // While the person thinks, somebody else writes.
+        let path = world.at("a");
+        world.meanwhile(move || fs::write(&path, "else\n").unwrap());
+        let played = world.bash("python3 -c \"open('a', 'w').write('two')\"", &[yes()]).await;
+        assert!(!played.result.success(), "{:?}", played.result);
+        assert!(played.text().contains("not as they were"), "{}", played.text());
+        assert_eq!(world.read("a"), "else\n");
+
+        let played = world.bash("python3 -c \"open('a', 'w').write('three\\n')\"", &[yes()]).await;
+        assert!(played.result.success(), "{:?}", played.result);
+        world.write("a", "mine\n");
+        let undo = |force: bool| json!({"call": played.call, "force": force});
+        let refused = world.call("undo", undo(false), &[yes()], Mode::ConfirmSensitive).await;
+        assert!(!refused.result.success() && refused.text().contains("changed since"), "{}", refused.text());
+        assert!(refused.text().contains("mine") && refused.text().contains("else"), "{}", refused.text());
+        assert_eq!(world.read("a"), "mine\n");
+        let forced = world.call("undo", undo(true), &[yes()], Mode::ConfirmSensitive).await;
+        assert!(forced.result.success(), "{:?}", forced.result);
+        assert_eq!(world.read("a"), "else\n");
+    });
+}
+
+// req: E6
+#[test]
+fn a_part_can_be_kept() {
+    as_user!("a_part_can_be_kept", async {
+        let world = World::new();
+        let path = world.at("one").to_str().unwrap().to_owned();
+        let part = Reply::Part { paths: vec![path], note: None };
+        let played = world.bash("touch one two", &[part]).await;
+        assert!(played.result.success() && played.text().contains("1 of 2"), "{:?}", played.result);
+        assert!(world.at("one").exists() && !world.at("two").exists());
+    });
+}

@@ -1,0 +1,180 @@
+//! A machine for tests: a home, a workspace in it, a gate with the built-in rules and tools, and a person who is shown questions.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use byleave::approve::{Reply, callback};
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::policy::{Layer, NotRead, Places, Policy, RuleFile, builtin, read};
+use byleave::core::rehearsal::Rehearsal;
+use byleave::core::sheet::{Seen, Sheet};
+use byleave::gate::Gate;
+use byleave::ledger::memory::MemoryLedger;
+use byleave::result::CallResult;
+use byleave::settings::Settings;
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_tools::{Bash, Undo, Workplace};
+use serde_json::{Value, json};
+
+/// Everything that a test stands on. Gone when it is dropped.
+pub(crate) struct World {
+    folder: tempfile::TempDir,
+    pub(crate) gate: Gate,
+    asked: Arc<Mutex<Vec<Sheet>>>,
+    replies: Arc<Mutex<VecDeque<Reply>>>,
+    meanwhile: Arc<Mutex<Option<Meanwhile>>>,
+}
+
+/// Something that happens while the person thinks.
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
+/// What a call came to, and what was asked on the way.
+pub(crate) struct Played {
+    pub(crate) call: CallId,
+    pub(crate) result: CallResult,
+    pub(crate) asked: Vec<Sheet>,
+}
+
+impl Played {
+    /// What was seen on the copy, where somebody was asked about it.
+    #[track_caller]
+    pub(crate) fn seen(&self) -> &Rehearsal {
+        match self.asked.first().and_then(|sheet| sheet.seen.as_ref()) {
+            Some(Seen::Ran { rehearsal, .. }) => rehearsal,
+            other => panic!("no rehearsal was shown: {other:?}, {:?}", self.result),
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        format!("{}{}", self.result.text(), self.result.error().unwrap_or_default())
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with("", Settings::default())
+    }
+
+    /// With these rules of the user besides the built-in ones.
+    pub(crate) fn with(rules: &str, settings: Settings) -> Self {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for directory in ["home/w/src", "home/w/target", "state/copies", "outside"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        let [workspace, home, state] = ["home/w", "home", "state"].map(|name| root.join(name));
+        let texts = [&workspace, &home, &state].map(|path| path.to_str().unwrap().to_owned());
+        let places = Places {
+            workspace: Some(&texts[0]),
+            home: Some(&texts[1]),
+            state: Some(&texts[2]),
+            ..Places::default()
+        };
+        let mut all = builtin(&places).unwrap();
+        let file = RuleFile { name: "policy.toml", layer: Layer::User, text: rules };
+        all.extend(read(&file, &places, &NotRead).unwrap().rules);
+        let mut workplace = Workplace::new(state.join("copies"), workspace);
+        workplace.home = Some(home);
+        workplace.ours = vec![state];
+        workplace.environment = std::env::vars().filter(|(name, _)| name == "PATH").collect();
+        // No cgroups are delegated to tests.
+        workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
+        let (asked, replies) =
+            (Arc::<Mutex<Vec<Sheet>>>::default(), Arc::<Mutex<VecDeque<Reply>>>::default());
+        let (shown, given) = (Arc::clone(&asked), Arc::clone(&replies));
+        let meanwhile = Arc::<Mutex<Option<Meanwhile>>>::default();
+        let happens = Arc::clone(&meanwhile);
+        let person = callback("ada", move |sheet| {
+            if let Some(happens) = happens.lock().unwrap().take() {
+                happens();
+            }
+            shown.lock().unwrap().push(sheet.clone());
+            given.lock().unwrap().pop_front().unwrap_or(Reply::No { feedback: None })
+        });
+        let gate = Gate::builder()
+            .ledger(Arc::new(MemoryLedger::new()))
+            .policy(Policy::new(all).unwrap())
+            .settings(settings)
+            .tool(Undo::new(workplace.clone()))
+            .tool(Bash::new(workplace))
+            .approver(Arc::new(person))
+            .build()
+            .unwrap();
+        Self { folder, gate, asked, replies, meanwhile }
+    }
+
+    /// The next time that the person thinks, this happens.
+    pub(crate) fn meanwhile(&self, happens: impl FnOnce() + Send + 'static) {
+        *self.meanwhile.lock().unwrap() = Some(Box::new(happens));
+    }
+
+    /// A path in the workspace.
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join("home/w").join(path)
+    }
+
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.at(path)).unwrap_or_else(|error| format!("<{}>", error.kind()))
+    }
+
+    /// A call of `bash`; the person answers with these, one after the other, and then says no.
+    pub(crate) async fn bash(&self, command: &str, replies: &[Reply]) -> Played {
+        self.call("bash", json!({ "command": command }), replies, Mode::ConfirmSensitive).await
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value, replies: &[Reply], mode: Mode) -> Played {
+        *self.replies.lock().unwrap() = replies.iter().cloned().collect();
+        self.asked.lock().unwrap().clear();
+        let id = CallId::new(uuid::Uuid::new_v4());
+        let call = Call {
+            id,
+            tenant: TenantId::new("local").unwrap(),
+            session: SessionId::new("s").unwrap(),
+            agent: AgentId::new("agent").unwrap(),
+            tool: tool.into(),
+            arguments,
+            reason: None,
+            cwd: self.at("").to_str().unwrap().trim_end_matches('/').to_owned(),
+            mode,
+            dry_run: false,
+        };
+        let result = self.gate.settle(call).await;
+        Played { call: id, result, asked: self.asked.lock().unwrap().clone() }
+    }
+}
+
+pub(crate) fn yes() -> Reply {
+    Reply::Yes { note: None }
+}
+
+/// Everything beneath a directory: what it is, its mode, its content or where it leads.
+pub(crate) fn tree(root: &Path) -> Vec<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut all = Vec::new();
+    let mut left = vec![root.to_path_buf()];
+    while let Some(path) = left.pop() {
+        let found = fs::symlink_metadata(&path).unwrap();
+        let mode = found.permissions().mode();
+        let content = match () {
+            () if found.is_symlink() => fs::read_link(&path).unwrap().display().to_string(),
+            () if found.is_file() => format!("{:?}", fs::read(&path).unwrap()),
+            () if found.is_dir() => {
+                left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                String::new()
+            }
+            () => String::new(),
+        };
+        all.push(format!("{} {mode:o} {content}", path.display()));
+    }
+    all.sort();
+    all
+}
