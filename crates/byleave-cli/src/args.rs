@@ -485,6 +485,15 @@ pub(crate) enum Answer {
         #[arg(long, value_name = "TEXT")]
         feedback: Option<String>,
     },
+    /// Go ahead with a part of what it changed on the copy
+    Part {
+        /// What is kept, with everything beneath it, as seen from the directory of the call
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// Something for the model to know
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+    },
     /// With other arguments (or, for a held result, another result) instead
     Edit {
         /// All of it: JSON, `@FILE`, or `-` for standard input

@@ -96,7 +96,7 @@ async fn show(id: &str, options: &Options, screen: &mut Screen) -> Result<Status
     if rendering.complete {
         let confirm = if sheet.question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
         screen.hint(&format!(
-            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, edit, leave, abort",
+            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, part, edit, leave, abort",
             sheet.question.digest().short()
         ));
     } else {

@@ -19,7 +19,7 @@ use byleave::core::question::Question;
 use byleave::core::rehearsal::Rehearsal;
 use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::{Gate, GivenAnswer};
-use byleave::result::Standing;
+use byleave::result::{CallResult, Ending, Standing};
 use byleave::settings::Settings;
 use byleave_sandbox::guarantee::Guarantee;
 use serde_json::json;
@@ -62,27 +62,50 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
     let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else {
         return not_rehearsed(&gate, question, &sheet, id, options, screen).await;
     };
-    if screen.json() {
-        screen.value(
-            &json!({ "call": id, "question": crate::json::question(question), "rehearsal": rehearsal }),
-        );
-    } else {
+    if !screen.json() {
         page::show(screen, rehearsal, Path::new(&options.cwd), took, typed.diff);
     }
+    let told = |kept: bool| json!({ "call": id, "kept": kept, "rehearsal": rehearsal });
     let Some(reply) = choose(&typed, rehearsal, options, screen)? else {
+        if screen.json() {
+            let mut told = told(false);
+            if let Some(fields) = told.as_object_mut() {
+                fields.insert("question".into(), crate::json::question(question));
+            }
+            screen.value(&told);
+        }
         let (question, call) = (short(&question.id), short(&id));
         screen.hint(&format!(
             "kept for a day: `byleave inbox answer {question} yes` makes it final, `no` drops it, `byleave diff {call}` shows it"
         ));
         return Ok(Status::Waiting);
     };
-    let kept = !matches!(reply, Reply::No { .. });
+    let is_dropped = matches!(reply, Reply::No { .. });
     let driven = answered(&gate, question, reply, options, screen).await?;
-    if !kept {
-        screen.say("dropped: nothing has changed");
-        return Ok(Status::Completed);
+    let output = match &driven.standing {
+        _ if is_dropped => {
+            if screen.json() {
+                screen.value(&told(false));
+            }
+            screen.say("dropped: nothing has changed");
+            return Ok(Status::Completed);
+        }
+        Standing::Settled(CallResult {
+            ending: Ending::Completed(output) | Ending::Failed(output), ..
+        }) => output,
+        _ => return Ok(ended(screen, &driven)),
+    };
+    // What stands was shown; what was run again, or could not be made final, was not.
+    let is_as_shown = rehearsal.stands() && (output.undo.is_some() || rehearsal.changes.is_empty());
+    match (screen.json(), is_as_shown) {
+        (true, true) => screen.value(&told(true)),
+        (false, true) => {}
+        (_, false) => show::standing(screen, &driven.standing),
     }
-    finished(screen, &driven, id)
+    if output.undo.is_some() {
+        screen.toned(Tone::Strong, "kept:", &format!("`byleave undo {}` takes it back", short(&id)));
+    }
+    Ok(driven.status())
 }
 
 /// The call that was typed. In the mode that asks about everything, so that it is shown before it counts.
@@ -235,21 +258,4 @@ async fn not_rehearsed(
 fn ended(screen: &mut Screen, driven: &Driven) -> Status {
     show::standing(screen, &driven.standing);
     driven.status()
-}
-
-fn finished(screen: &mut Screen, driven: &Driven, id: CallId) -> Result<Status> {
-    let Standing::Settled(result) = &driven.standing else { return Ok(ended(screen, driven)) };
-    use byleave::result::Ending;
-    match &result.ending {
-        Ending::Completed(output) | Ending::Failed(output) if output.undo.is_some() => {
-            if screen.json() {
-                show::standing(screen, &driven.standing);
-            }
-            screen.toned(Tone::Strong, "kept:", &format!("`byleave undo {}` takes it back", short(&id)));
-            Ok(Status::Completed)
-        }
-        // It changed nothing, and what it printed was shown.
-        Ending::Completed(_) if !screen.json() => Ok(Status::Completed),
-        _ => Ok(ended(screen, driven)),
-    }
 }

@@ -3,11 +3,13 @@
 
 mod book;
 mod calls;
+mod desk;
 mod doctor;
 mod explain;
 mod inbox;
 mod learn;
 mod policy;
+mod rehearse;
 mod sandbox;
 mod sessions;
 mod terminal;

@@ -1,79 +1,12 @@
 //! `byleave sandbox exec`, as somebody who is not root meets it.
 
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
 
+use crate::desk::{Desk, said};
 use crate::terminal::Sitting;
-use crate::world::World;
-
-const UID: u32 = 61_003;
-
-/// A world that another user owns, with the program in it.
-struct Desk {
-    world: World,
-    _place: tempfile::TempDir,
-    program: PathBuf,
-}
-
-impl Desk {
-    fn new() -> Self {
-        let world = World::bare();
-        // Where another user can run it, and outside of what is empty inside.
-        let place = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let program = place.path().join("byleave");
-        std::fs::copy(env!("CARGO_BIN_EXE_byleave"), &program).unwrap();
-        std::fs::write(world.workspace().join(".env"), "KEY=SECRET").unwrap();
-        std::fs::write(world.workspace().join("notes.txt"), "hello").unwrap();
-        let home = world.workspace().parent().unwrap().to_path_buf();
-        for path in [
-            home.clone(),
-            world.workspace(),
-            world.workspace().join(".env"),
-            world.workspace().join("notes.txt"),
-        ] {
-            std::os::unix::fs::chown(path, Some(UID), Some(UID)).unwrap();
-        }
-        Self { world, _place: place, program }
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = self.world.command(&self.program);
-        command.args(words);
-        self.by_another(command)
-    }
-
-    fn by_another(&self, mut command: Command) -> Command {
-        command.env("API_TOKEN", "SECRET").env("TMPDIR", "/tmp");
-        if rustix::process::geteuid().is_root() {
-            command.uid(UID).gid(UID);
-        }
-        command
-    }
-
-    fn exec(&self, options: &[&str], script: &str, input: &str) -> Output {
-        let mut words = vec!["sandbox", "exec"];
-        words.extend(options);
-        words.extend(["--", "bash", "-c", script]);
-        let mut command = self.command(&words);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        // It may end without reading.
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap_or_default();
-        child.wait_with_output().unwrap()
-    }
-}
 
 /// Memory is limited as a whole only where a cgroup was delegated, which not every machine does.
 const WAIVE: [&str; 2] = ["--waive", "memory-limited"];
-
-fn said(output: &Output) -> (Option<i32>, String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
-}
 
 /// Needs user namespaces for the unprivileged.
 // req: E2, E7

@@ -1,5 +1,7 @@
 //! `byleave inbox answer`: gives an answer, and drives just that call on.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
 use byleave::approve::Reply;
 use byleave::clock::fresh_id;
@@ -8,7 +10,7 @@ use byleave::core::id::LeaveId;
 use byleave::core::leave::Leave;
 use byleave::core::question::{Question, QuestionKind};
 use byleave::core::render::render;
-use byleave::core::sheet::Sheet;
+use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::{AnswerFault, GivenAnswer};
 use byleave::ledger::Ledger as _;
 use byleave::settings::Settings;
@@ -19,7 +21,7 @@ use crate::command::call::json;
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::ids::{self, short};
-use crate::options::Options;
+use crate::options::{Options, text_of};
 use crate::scope;
 use crate::screen::{Screen, one_line};
 use crate::show;
@@ -84,8 +86,25 @@ fn digest_of(question: &Question, typed: Option<&str>) -> Result<Digest, Complai
     }
 }
 
+/// The paths that are kept, seen from the directory of the call.
+fn parts(typed: &[PathBuf], sheet: &Sheet) -> Result<Vec<String>> {
+    let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else {
+        return Err(Complaint::new("it was not run on a copy, so there are no parts of it to keep").into());
+    };
+    let mut paths = Vec::new();
+    for path in typed {
+        let path = text_of(&Path::new(&sheet.cwd).join(path))?;
+        if rehearsal.changes.only(std::slice::from_ref(&path)).is_empty() {
+            let wrong = Complaint::new(format!("nothing was changed at `{path}`"));
+            return Err(wrong.hint("`byleave diff` lists the paths that were").into());
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
 fn reply(answer: Answer, sheet: &Sheet) -> Result<Reply> {
-    let approves = matches!(answer, Answer::Yes { .. } | Answer::Leave { .. });
+    let approves = matches!(answer, Answer::Yes { .. } | Answer::Part { .. } | Answer::Leave { .. });
     if approves && !render(sheet).complete {
         let refused = Complaint::refused("the question cannot be shown in full, so it cannot be approved");
         return Err(refused.hint("say no, or give smaller arguments with `edit`").into());
@@ -96,6 +115,7 @@ fn reply(answer: Answer, sheet: &Sheet) -> Result<Reply> {
             Reply::Yes { note }
         }
         Answer::No { feedback } => Reply::No { feedback },
+        Answer::Part { paths, note } => Reply::Part { paths: parts(&paths, sheet)?, note },
         Answer::Edit { args, note } => Reply::Edit { value: json("--args", &args)?, note },
         Answer::Leave { scope, lasting: time, uses, this_session } => Reply::Leave(Leave {
             id: LeaveId::new(fresh_id()),

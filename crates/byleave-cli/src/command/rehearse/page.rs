@@ -109,7 +109,7 @@ fn line(screen: &mut Screen, change: &Change, path: &str, told: &str) {
         What::Marked => (Colour::Changed, "  m  "),
         What::Deleted => (Colour::Gone, "  D  "),
     };
-    screen.coloured(colour, sign, &format!("{path:<40}  {told}").trim_end().to_owned());
+    screen.coloured(colour, sign, format!("{path:<40}  {told}").trim_end());
 }
 
 fn is_directory(change: &Change) -> bool {
@@ -123,10 +123,10 @@ fn told(change: &Change) -> String {
     if let Some(diff) = &change.diff {
         let count = |sign: char| diff.lines().filter(|line| line.starts_with(sign)).count();
         words.push(format!("+{} −{}", count('+'), count('-')));
-    } else if let (Some(before), Some(after)) = (&change.before, &change.after) {
-        if before.mode != after.mode {
-            words.push(format!("mode {:o} → {:o}", before.mode, after.mode));
-        }
+    } else if let (Some(before), Some(after)) = (&change.before, &change.after)
+        && before.mode != after.mode
+    {
+        words.push(format!("mode {:o} → {:o}", before.mode, after.mode));
     }
     if change.before.is_some() && change.what() != What::Marked {
         match change.standing {

@@ -1,0 +1,167 @@
+//! `byleave rehearse`, `undo` and `diff`, as somebody meets them who is not root.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::desk::{Desk, said};
+use crate::terminal::Sitting;
+
+/// Memory is limited as a whole only where a cgroup was delegated, which not every machine does.
+const WAIVE: (&str, &str) = ("BYLEAVE_WAIVE", "memory-limited");
+
+impl Desk {
+    /// What a command of the program came to.
+    fn does(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = self.command(words);
+        command.env(WAIVE.0, WAIVE.1).stdin(Stdio::null());
+        said(&command.output().unwrap())
+    }
+
+    fn rehearse(&self, options: &[&str], script: &str) -> (Option<i32>, String, String) {
+        self.does(&[&["rehearse"], options, &["--", script]].concat())
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let (_, out, err) = self.does(words);
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out} {err}"))
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.world.workspace().join(name)).ok()
+    }
+}
+
+// req: E5, E6
+#[test]
+fn a_command_is_seen_kept_and_taken_back() {
+    let desk = Desk::new();
+    let script = "sed -i s/hello/bye/ notes.txt; mkdir new; echo x > new/f; echo done";
+    // Left for later: nothing has happened.
+    let (code, out, err) = desk.rehearse(&[], script);
+    assert_eq!(code, Some(4), "{out}{err}");
+    assert!(out.contains("done") && out.contains("M  notes.txt") && out.contains("A  new/"), "{out}");
+    assert!(err.contains("byleave inbox answer"), "{err}");
+    assert_eq!((desk.text("notes.txt").as_deref(), desk.text("new/f")), (Some("hello"), None));
+    let open = desk.json(&["inbox", "--json"]);
+    let id = open[0]["question"].as_str().or(open[0]["id"].as_str()).unwrap().to_owned();
+    let (code, out, err) = desk.does(&["inbox", "answer", &id, "yes"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert_eq!(
+        (desk.text("notes.txt").as_deref(), desk.text("new/f").as_deref()),
+        (Some("bye"), Some("x\n"))
+    );
+
+    // What changed is shown, and taken back without naming it: the newest.
+    let call = desk.json(&["book", "log", "--json"])[0]["call"].as_str().unwrap().to_owned();
+    let (code, out, _) = desk.does(&["diff", &call]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains("final") && out.contains("-hello") && out.contains("+bye"), "{out}");
+    let (code, out, err) = desk.does(&["undo"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(err.contains("undone:") && err.contains("brings it back"), "{err}");
+    assert_eq!((desk.text("notes.txt").as_deref(), desk.text("new/f")), (Some("hello"), None));
+    let (_, out, _) = desk.does(&["diff", &call]);
+    assert!(out.contains("taken back"), "{out}");
+    // An undo is a call, and can be taken back.
+    let undo = desk.json(&["book", "log", "--json"])[0]["call"].as_str().unwrap().to_owned();
+    let (code, out, err) = desk.does(&["undo", &undo]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert_eq!(desk.text("notes.txt").as_deref(), Some("bye"));
+    let (code, out, err) = desk.does(&["book", "verify"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+}
+
+// req: E5
+#[test]
+fn exit_codes_and_json_are_for_programs() {
+    let desk = Desk::new();
+    let kept = desk.json(&["rehearse", "--yes", "--json", "--", "touch", "a b"]);
+    assert_eq!(kept["kept"], true, "{kept}");
+    let path = kept["rehearsal"]["changes"]["list"][0]["path"].as_str().unwrap();
+    assert!(path.ends_with("/a b") && Path::new(path).exists(), "{kept}");
+    let dropped = desk.json(&["rehearse", "--no", "--json", "--", "rm", "a b"]);
+    assert_eq!(dropped["kept"], false);
+    assert!(Path::new(path).exists());
+    // (options, command, exit code, what is said)
+    let cases: [(&[&str], &str, i32, &str); 6] = [
+        (&["--yes"], "true", 0, "changed nothing"),
+        (&["--yes"], "exit 3 ; echo", 1, "exit status 3"),
+        (&["--no"], "touch c", 0, "dropped"),
+        (&[], "touch c", 4, "A  c"),
+        (&["--yes"], "echo x > .env.local", 3, "environment files hold secrets"),
+        (&["--yes"], "cat .env; true", 3, "environment files hold secrets"),
+    ];
+    for (options, script, wanted, told) in cases {
+        let (code, out, err) = desk.rehearse(options, script);
+        assert_eq!(code, Some(wanted), "{script}: {out}{err}");
+        assert!(format!("{out}{err}").contains(told), "{script}: {out}{err}");
+    }
+    assert_eq!(desk.text("c"), None);
+    // Without what it must have, it is not run.
+    let refused =
+        desk.command(&["rehearse", "--yes", "--", "touch", "d"]).stdin(Stdio::null()).output().unwrap();
+    let (code, _, err) = said(&refused);
+    if code != Some(0) {
+        assert!(code == Some(125) && err.contains("memory-limited"), "{err}");
+        assert_eq!(desk.text("d"), None);
+    }
+}
+
+// req: E6
+#[test]
+fn a_session_is_taken_back_newest_first_and_a_conflict_stops_it() {
+    let desk = Desk::new();
+    for text in ["one", "two", "three"] {
+        let script = format!("printf {text} > notes.txt");
+        assert_eq!(desk.rehearse(&["--yes", "--session", "s"], &script).0, Some(0));
+    }
+    assert_eq!(desk.rehearse(&["--yes", "--session", "other"], "touch theirs").0, Some(0));
+    let (code, _, err) = desk.does(&["undo", "--session", "s", "--since", "1h"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(err.matches("undone:").count(), 3, "{err}");
+    assert_eq!(
+        (desk.text("notes.txt").as_deref(), desk.text("theirs").as_deref()),
+        (Some("hello"), Some(""))
+    );
+
+    assert_eq!(desk.rehearse(&["--yes", "--session", "t"], "printf four > notes.txt").0, Some(0));
+    fs::write(desk.world.workspace().join("notes.txt"), "mine").unwrap();
+    let (code, _, err) = desk.does(&["undo", "--session", "t"]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("changed since") && err.contains("mine") && err.contains("hello"), "{err}");
+    assert_eq!(desk.text("notes.txt").as_deref(), Some("mine"));
+    let (code, _, err) = desk.does(&["undo", "--session", "t", "--force"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(desk.text("notes.txt").as_deref(), Some("hello"));
+    assert!(desk.does(&["undo", "--session", "t"]).2.contains("nothing to take back"));
+}
+
+// req: E5
+#[test]
+fn a_person_at_a_terminal_is_asked_once_it_was_shown() {
+    let desk = Desk::new();
+    let sit = |answer: &[(&str, &str)], script: &str| {
+        let mut command = desk.world.command(Path::new("setsid"));
+        command.args(["--ctty", "--wait"]).arg(&desk.program).args(["rehearse", "--", script]);
+        command.env(WAIVE.0, WAIVE.1);
+        let mut sitting = Sitting::before(desk.by_another(command));
+        for (prompt, key) in answer {
+            sitting.await_text(prompt);
+            sitting.press(&format!("{key}\n"));
+        }
+        sitting.end()
+    };
+    let (code, seen) = sit(&[("later > ", "d"), ("later > ", "y")], "printf bye > notes.txt");
+    assert!(code == Some(0) && seen.contains("-hello") && seen.contains("kept:"), "{seen}");
+    assert_eq!(desk.text("notes.txt").as_deref(), Some("bye"));
+    let (code, seen) = sit(&[("later > ", "n")], "rm notes.txt");
+    assert!(code == Some(0) && seen.contains("dropped"), "{seen}");
+    assert_eq!(desk.text("notes.txt").as_deref(), Some("bye"));
+    let (code, seen) =
+        sit(&[("later > ", "s"), ("a: keep? [y/n] > ", "y"), ("b: keep? [y/n] > ", "n")], "touch a b; true");
+    assert!(code == Some(0), "{seen}");
+    assert_eq!((desk.text("a").as_deref(), desk.text("b")), (Some(""), None));
+}
