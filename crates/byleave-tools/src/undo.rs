@@ -42,6 +42,8 @@ impl Undo {
         manifest.permission_class = Class::File;
         manifest.sensitive = Some(false);
         manifest.reversible = true;
+        // What was interrupted is finished, and what is finished is only told.
+        manifest.repeatable = true;
         manifest.audit_operation = Some("undo".into());
         manifest.search_hint = Some("take back undo revert changes of a call".into());
         Self { manifest: Arc::new(manifest), workplace }

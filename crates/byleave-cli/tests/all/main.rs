@@ -7,6 +7,7 @@ mod desk;
 mod doctor;
 mod explain;
 mod inbox;
+mod killed;
 mod learn;
 mod policy;
 mod rehearse;
