@@ -120,6 +120,16 @@ fn call(typed: &args::Rehearse, options: &Options) -> Result<Call> {
         let missing = || Complaint::new(format!("the path `{}` leads nowhere", path.display()));
         Ok(settled(&whole)?.filter(|path| Path::new(path).exists()).ok_or_else(missing)?)
     };
+    if let Some(own) = typed.write.iter().find(|path| is_of_the_sandbox(&Path::new(&options.cwd).join(path)))
+    {
+        let own = own.display();
+        let wrong = Complaint::new(format!(
+            "`{own}` is a temporary directory: the command has one of its own, which is dropped"
+        ));
+        return Err(wrong
+            .hint("let it write into this directory, or into another that is not temporary")
+            .into());
+    }
     let mut arguments = json!({ "command": command });
     for (name, paths) in [("write", &typed.write), ("read", &typed.read)] {
         let paths = paths.iter().map(at).collect::<Result<Vec<_>>>()?;
@@ -139,6 +149,11 @@ fn call(typed: &args::Rehearse, options: &Options) -> Result<Call> {
         mode: Mode::ConfirmAll,
         dry_run: false,
     })
+}
+
+/// Whether a command finds something of the sandbox's own there.
+fn is_of_the_sandbox(path: &Path) -> bool {
+    ["/tmp", "/var/tmp", "/dev", "/proc", "/sys"].iter().any(|own| path.starts_with(own))
 }
 
 /// A word as the shell reads it back unchanged.

@@ -6,6 +6,7 @@ mod calls;
 mod desk;
 mod doctor;
 mod explain;
+mod guide;
 mod inbox;
 mod killed;
 mod learn;
