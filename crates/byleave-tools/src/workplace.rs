@@ -75,6 +75,13 @@ impl Workplace {
         }
     }
 
+    /// The same with whole copies, also where overlays could be had: slower, and never enough to spare a question.
+    #[must_use]
+    pub fn with_whole_copies(self) -> Self {
+        let overlay = Arc::new(OnceLock::from(Err("whole copies were asked for".to_owned())));
+        Self { overlay, ..self }
+    }
+
     /// The store of copies.
     pub fn store(&self) -> Result<Store, Fault> {
         Store::open(&self.kept_in, self.keeping.clone())

@@ -6,6 +6,7 @@ use byleave::approve::Reply;
 use byleave::core::call::Mode;
 use byleave::core::change::What;
 use byleave::core::refusal::Code;
+use byleave::core::sheet::Seen;
 use byleave::result::Ending;
 use serde_json::json;
 
@@ -137,6 +138,59 @@ fn what_changed_underneath_is_a_conflict() {
         let forced = world.call("undo", undo(true), &[yes()], Mode::ConfirmSensitive).await;
         assert!(forced.result.success(), "{:?}", forced.result);
         assert_eq!(world.read("a"), "else\n");
+    });
+}
+
+// req: E5, E7
+#[test]
+fn without_overlays_there_are_whole_copies_up_to_a_size_and_then_none() {
+    as_user!("without_overlays_there_are_whole_copies_up_to_a_size_and_then_none", async {
+        let world = World::made("", Default::default(), |mut workplace| {
+            workplace.keeping.tree_bytes_max = 1 << 20;
+            workplace.with_whole_copies()
+        });
+        world.write("a", "one");
+        let played = world.bash("python3 -c \"open('a', 'w').write('two')\"", &[yes()]).await;
+        assert!(played.result.success(), "{:?}", played.result);
+        assert!(
+            played.seen().weaker.iter().any(|why| why.contains("plain copy")),
+            "{:?}",
+            played.seen().weaker
+        );
+        assert_eq!(world.read("a"), "two");
+        let undone = world.call("undo", json!({"call": played.call}), &[yes()], Mode::ConfirmSensitive).await;
+        assert!(undone.result.success(), "{:?}", undone.result);
+        assert_eq!(world.read("a"), "one");
+        // It is never enough to spare a question.
+        let played = world.bash("python3 -c 'print(1)'", &[yes()]).await;
+        assert!(played.result.success() && played.asked.len() == 1, "{:?}", played.result);
+        // Too large: it is asked about without having been seen, and the question says why.
+        world.write("large", &"x".repeat(2 << 20));
+        let played = world.bash("python3 -c 'print(1)'", &[]).await;
+        let seen = played.asked.first().and_then(|sheet| sheet.seen.as_ref());
+        assert!(matches!(seen, Some(Seen::Not { why }) if why.contains("larger than")), "{seen:?}");
+    });
+}
+
+// req: E5
+#[test]
+fn what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed() {
+    as_user!("what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed", async {
+        let world = World::new();
+        // Nobody has that name: the second run is let out, and comes to nothing there.
+        let played = world.bash("touch made; curl -s http://gone.invalid/; true", &[yes()]).await;
+        assert!(played.result.success(), "{:?}", played.result);
+        assert!(!played.seen().stands() && played.seen().wants().any(|(host, _)| host == "gone.invalid"));
+        assert!(world.at("made").exists(), "{}", played.text());
+        let outside = world.beside("outside/notes");
+        fs::write(&outside, "x").unwrap();
+        let played = world.bash(&format!("cat {}", outside.display()), &[]).await;
+        let seen = played.asked.first().and_then(|sheet| sheet.seen.as_ref());
+        assert!(
+            matches!(seen, Some(Seen::Not { why }) if why.contains("asked about")),
+            "{seen:?} {:?}",
+            played.result
+        );
     });
 }
 

@@ -60,6 +60,11 @@ impl World {
 
     /// With these rules of the user besides the built-in ones.
     pub(crate) fn with(rules: &str, settings: Settings) -> Self {
+        Self::made(rules, settings, |workplace| workplace)
+    }
+
+    /// With a workplace that is changed first.
+    pub(crate) fn made(rules: &str, settings: Settings, change: impl FnOnce(Workplace) -> Workplace) -> Self {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let root = folder.path().canonicalize().unwrap();
         for directory in ["home/w/src", "home/w/target", "state/copies", "outside"] {
@@ -82,6 +87,7 @@ impl World {
         workplace.environment = std::env::vars().filter(|(name, _)| name == "PATH").collect();
         // No cgroups are delegated to tests.
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
+        let workplace = change(workplace);
         let (asked, replies) =
             (Arc::<Mutex<Vec<Sheet>>>::default(), Arc::<Mutex<VecDeque<Reply>>>::default());
         let (shown, given) = (Arc::clone(&asked), Arc::clone(&replies));
@@ -114,6 +120,11 @@ impl World {
     /// A path in the workspace.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join("home/w").join(path)
+    }
+
+    /// A path beside the home directory.
+    pub(crate) fn beside(&self, path: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(path)
     }
 
     pub(crate) fn write(&self, path: &str, text: &str) {
