@@ -51,7 +51,8 @@ pub struct Outcome {
     /// either protocol of the internet. `None` where it is not known: in a session or on the network of this machine, and of a
     /// command that was killed with everything around it. Only a number: the kernel does not say where.
     pub unrouted: Option<u64>,
-    /// How many processes were still running when the command itself ended; they were killed then. Zero of a command that was
-    /// killed with everything around it.
+    /// How many processes were still running when the command itself ended; they were killed then. Zero if there were none, else
+    /// at least one: of a process and a child that it waits for, only one may be counted. Zero as well of a command that was killed
+    /// with everything around it.
     pub survivors: u32,
 }

@@ -328,6 +328,7 @@ fn supervise() {
     let Outcome { stdout, stderr, .. } = running.finish().unwrap_or_else(|error| panic!("{error}"));
     out.write_all(&stdout.bytes).unwrap();
     out.write_all(&stderr.bytes).unwrap();
+    crate::copied::open_all(store.path());
 }
 
 /// An overlay of everything that is writable.
