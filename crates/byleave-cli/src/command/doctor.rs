@@ -20,7 +20,10 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
     if screen.json() {
         let mut value = value(&probe);
         let why = copies.as_ref().and_then(|had| had.as_ref().err());
-        value["copies"] = json!({ "had": copies == Some(Ok(())), "why": why });
+        let told = json!({ "had": copies == Some(Ok(())), "why": why });
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("copies".to_owned(), told);
+        }
         screen.value(&value);
         return Ok(status(&probe));
     }
