@@ -64,6 +64,11 @@ pub struct Copied {
 pub enum Source {
     /// The directory itself, which stays as it is, under layers with what has changed. All of them are on file systems of this
     /// machine, and belong to whom the command runs as.
+    ///
+    /// Not everything is as without a copy: a file and its hard links part when one of them is written, a directory that was
+    /// there before cannot be renamed by one system call, and a file of another user or group can be read and removed, but what
+    /// would copy it (a write, a rename) fails with `EOVERFLOW`. Sockets and pipes that are in it lead to nobody outside. The
+    /// kernel may let go of the layers a moment after the command is over; nothing is written to them any more by then.
     Overlay {
         /// Layers that lie between, as uppers of earlier commands left them, the topmost first.
         lowers: Vec<PathBuf>,

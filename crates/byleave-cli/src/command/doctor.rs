@@ -20,8 +20,9 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
     if screen.json() {
         let mut value = value(&probe);
         let why = copies.as_ref().and_then(|had| had.as_ref().err());
+        let told = json!({ "had": copies == Some(Ok(())), "why": why });
         if let Some(fields) = value.as_object_mut() {
-            fields.insert("copies".into(), json!({ "had": copies == Some(Ok(())), "why": why }));
+            fields.insert("copies".to_owned(), told);
         }
         screen.value(&value);
         return Ok(status(&probe));

@@ -332,7 +332,7 @@ fn start(command: &Command<'_>, mounts: i32, unrouted: fn() -> u32) -> Result<Ne
     run_fault(&fault)
 }
 
-/// Ends every other process of the namespace; how many there were.
+/// Ends every other process of the namespace; how many there were, but for those whose parent was quicker to wait for them.
 fn end_namespace() -> u32 {
     let mut ended = 0u32;
     // Who was killed can start nothing more, and becomes our child at the latest when its parent ends. Once more for who came

@@ -1,94 +1,53 @@
 //! A copy of a directory: the directory itself under a layer that takes what is written.
 //!
 //! Layers come as descriptors, taken in hand before anything covers them, and without a link on the way that somebody could turn
-//! elsewhere. The kernel wants them by path, and is told those of the descriptors: none is too long, none needs escaping, and
-//! nobody inside reads in the list of mounts where they are.
+//! elsewhere. The kernel wants them by path, and is told their numbers, from the directory where descriptors are: none is too long
+//! for it, none needs escaping, and nobody inside reads in the list of mounts where they are. All lower layers go in one option,
+//! which every kernel has.
 
 use core::ffi::CStr;
 
 use super::digits::Digits;
 use super::sys;
 use crate::kernel::{EINVAL, Errno};
-use crate::wire::{Access, LAYERS};
+use crate::wire::Access;
 
-const DESCRIPTORS: &CStr = c"/proc/self/fd";
-/// What the kernel takes of one option, with the zero at its end.
+/// What the kernel takes of one option, with the zero at its end: three digits and a colon for each of as many layers as there are.
 const TEXT_MAX: usize = 256;
 
 /// A file system of these layers, mounted nowhere yet: the one that is written, where that is prepared, and the others, the topmost
 /// first.
 pub(super) fn mount(layers: &[i32]) -> Result<i32, Errno> {
-    let [_upper, _work, lowers @ ..] = layers else { return Err(EINVAL) };
-    let mut paths = [const { Digits::new() }; LAYERS];
-    if lowers.len() + 2 > LAYERS {
-        return Err(EINVAL);
-    }
-    for (path, layer) in paths.iter_mut().zip(layers) {
-        for byte in DESCRIPTORS.to_bytes() {
-            path.byte(*byte);
-        }
-        path.byte(b'/').number(u64::from(layer.cast_unsigned()));
-    }
-    let [upper_path, work_path, lower_paths @ ..] = &paths;
-    let all = |lower: &[(&CStr, &CStr)]| with(lower, upper_path.text(), work_path.text());
-    match lowers {
-        [] => Err(EINVAL),
-        [_] => all(&[(c"lowerdir", lower_paths.first().ok_or(EINVAL)?.text())]),
-        several => {
-            let mut each = [(c"lowerdir+", c""); LAYERS];
-            for (option, path) in each.iter_mut().zip(lower_paths).take(several.len()) {
-                option.1 = path.text();
-            }
-            match all(each.get(..several.len()).ok_or(EINVAL)?) {
-                // Before 6.8 there is no such option, and the kernel says no more than that.
-                Err(EINVAL) => joined(several, all),
-                made => made,
-            }
-        }
-    }
-}
-
-/// With all lower layers in one option, as older kernels have it: by paths from where descriptors are, to be short enough.
-fn joined(lowers: &[i32], all: impl Fn(&[(&CStr, &CStr)]) -> Result<i32, Errno>) -> Result<i32, Errno> {
+    let [upper, work, lowers @ ..] = layers else { return Err(EINVAL) };
     let (mut text, mut length) = ([0u8; TEXT_MAX], 0usize);
-    let mut put = |byte: u8| {
-        // The last byte stays the zero that ends the text.
-        let place = text.get_mut(length).filter(|_| length + 1 < TEXT_MAX).ok_or(EINVAL)?;
-        *place = byte;
-        length += 1;
-        Ok(())
-    };
-    for (at, layer) in lowers.iter().enumerate() {
-        if at > 0 {
-            put(b':')?;
+    for (at, lower) in lowers.iter().enumerate() {
+        let separator: &[u8] = if at > 0 { b":" } else { b"" };
+        for byte in separator.iter().chain(name(*lower).bytes()) {
+            // The last byte stays the zero that ends the text.
+            *text.get_mut(length).filter(|_| length + 1 < TEXT_MAX).ok_or(EINVAL)? = *byte;
+            length += 1;
         }
-        let mut number = Digits::new();
-        number.number(u64::from(layer.cast_unsigned()));
-        number.bytes().iter().try_for_each(|byte| put(*byte))?;
     }
-    let text = CStr::from_bytes_until_nul(&text).map_err(|_| EINVAL)?;
-    sys::change_directory(DESCRIPTORS)?;
-    let made = all(&[(c"lowerdir", text)]);
+    let lowers = CStr::from_bytes_until_nul(&text).map_err(|_| EINVAL)?;
+    let (upper, work) = (name(*upper), name(*work));
+    // Not written through to the disk: nobody needs it after a crash. What a layer means must not depend on how this kernel was
+    // configured.
+    let options = [
+        (c"userxattr", None),
+        (c"volatile", None),
+        (c"index", Some(c"off")),
+        (c"lowerdir", Some(lowers)),
+        (c"upperdir", Some(upper.text())),
+        (c"workdir", Some(work.text())),
+    ];
+    sys::change_directory(c"/proc/self/fd")?;
+    let made = sys::new_mount(c"overlay", &options, Access::Write);
     sys::change_directory(c"/")?;
     made
 }
 
-fn with(lower: &[(&CStr, &CStr)], upper: &CStr, work: &CStr) -> Result<i32, Errno> {
-    // Not written through to the disk: nobody needs it after a crash. What this kernel does by default is not asked for where it
-    // would make what is written depend on the machine.
-    let fixed = [
-        (c"userxattr", None),
-        (c"volatile", None),
-        (c"index", Some(c"off")),
-        (c"upperdir", Some(upper)),
-        (c"workdir", Some(work)),
-    ];
-    let mut options = [(c"", None); LAYERS + 5];
-    let lower = lower.iter().map(|(key, value)| (*key, Some(*value)));
-    let mut count = 0;
-    for (option, given) in options.iter_mut().zip(lower.chain(fixed)) {
-        *option = given;
-        count += 1;
-    }
-    sys::new_mount(c"overlay", options.get(..count).ok_or(EINVAL)?, Access::Write)
+fn name(descriptor: i32) -> Digits {
+    let mut name = Digits::new();
+    name.number(u64::from(descriptor.cast_unsigned()));
+    name
 }

@@ -10,6 +10,7 @@ mod error;
 mod inside;
 mod looked;
 mod oci;
+mod outcome;
 mod session;
 mod streams;
 mod undertaker;
@@ -33,6 +34,7 @@ pub use error::LaunchError;
 pub use inside::Inside;
 pub use looked::Warm;
 pub use oci::Oci;
+pub use outcome::{Outcome, Printed, Status};
 pub use session::Session;
 pub use streams::Pipes;
 pub use uplink::{Reached, Unserved, Uplink};
@@ -45,63 +47,13 @@ use crate::net::doors::Doors;
 use crate::net::policy::Door;
 use crate::plan::{Command, Host, Identity, Kind, Plan};
 use crate::sys::{self, Stage};
-use crate::tripwire::{Planted, Tripwire};
+use crate::tripwire::Tripwire;
 use crate::wire::{Part, REPORT_TERMINAL};
 use error::ours;
 use inside::{Ended, Heard};
 use streams::Streams;
 use uplink::Joined;
 use watch::Watch;
-
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It returned this.
-    Exited(i32),
-    /// This signal ended it.
-    Signalled(i32),
-    /// It could not be started: the kernel's answer.
-    NotStarted(i32),
-}
-
-/// What a command printed, as far as it was kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Printed {
-    /// What was kept.
-    pub bytes: Vec<u8>,
-    /// How many more bytes there were.
-    pub dropped: u64,
-}
-
-/// What came of a command. By now nothing that it started is running.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// How it ended.
-    pub status: Status,
-    /// The limit that ended it, where that is known.
-    pub ended_by: Option<Limit>,
-    /// Limits that it ran into and that did not end it, where that is known.
-    pub reached: Vec<Limit>,
-    /// What was planted while it ran, to be run later by somebody else, and where it was put out of action.
-    pub planted: Vec<Planted>,
-    /// What it printed.
-    pub stdout: Printed,
-    /// What it printed as errors.
-    pub stderr: Printed,
-    /// Time on the clock.
-    pub wall: Duration,
-    /// Time on processors, of all its processes; without a cgroup of its own, of those that were waited for.
-    pub cpu: Duration,
-    /// What it wanted of a network that is served.
-    pub network: Reached,
-    /// How often something wanted to go where no way leads, past what is served: a connection or a message to an address, by
-    /// either protocol of the internet. `None` where it is not known: in a session or on the network of this machine, and of a
-    /// command that was killed with everything around it. Only a number: the kernel does not say where.
-    pub unrouted: Option<u64>,
-    /// How many processes were still running when the command itself ended; they were killed then. Zero of a command that was
-    /// killed with everything around it.
-    pub survivors: u32,
-}
 
 /// Who runs the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -271,7 +271,7 @@ impl<'a, H: Host> Program<'a, H> {
         let (tmp, var_tmp) = (Path::new("/tmp"), Path::new("/var/tmp"));
         let emptied: Vec<PathBuf> = self.emptied.iter().cloned().collect();
         for path in emptied {
-            if path == Path::new("/dev") || path == var_tmp {
+            if path == Path::new("/dev") || path == var_tmp || self.lies_in_kept(&path) {
                 continue;
             }
             let holder = |other: &PathBuf| *other != path && path.starts_with(other);
@@ -293,9 +293,30 @@ impl<'a, H: Host> Program<'a, H> {
         Ok(())
     }
 
+    /// Whether something that is kept would be put over a path.
+    fn lies_in_kept(&self, path: &Path) -> bool {
+        self.kept.iter().any(|kept| path != kept.path && path.starts_with(&kept.path))
+    }
+
+    /// What is emptied within something that is kept, and so after it.
+    fn emptied_within(&self) -> Vec<PathBuf> {
+        let within = |path: &&PathBuf| {
+            self.lies_in_kept(path) && path.parent().is_some_and(|parent| self.shown(parent))
+        };
+        self.emptied.iter().filter(within).cloned().collect()
+    }
+
+    /// What is kept and what is emptied within it, from the outside in.
     fn attach_kept(&mut self) -> Result<(), PlanError> {
-        let kept: Vec<_> = self.kept.iter().map(|kept| (kept.slot, kept.path.clone(), kept.kind)).collect();
-        for (slot, path, kind) in kept {
+        let kept = self.kept.iter().map(|kept| (kept.path.clone(), Some((kept.slot, kept.kind))));
+        let within = self.emptied_within().into_iter().map(|path| (path, None));
+        let places: BTreeMap<PathBuf, Option<(u32, Kind)>> = within.chain(kept).collect();
+        for (path, kept) in places {
+            let Some((slot, kind)) = kept else {
+                self.if_there(&path)?;
+                self.empty(&path, 64 << 10, 0o755, Access::Write)?;
+                continue;
+            };
             let in_scratch = path.parent().is_some_and(|parent| !self.shown(parent));
             let in_copy = |copied: &Copied| path != copied.root && path.starts_with(&copied.root);
             let missing = match kind {
@@ -314,9 +335,10 @@ impl<'a, H: Host> Program<'a, H> {
         let mut points: BTreeMap<PathBuf, Access> = BTreeMap::new();
         let protected = files.protected.iter().chain(copies::read_only(files)).map(|path| (path, true));
         let hidden = self.masked.keys().map(|path| (path, false));
-        for (path, is_protected) in
-            protected.chain(hidden).filter(|(path, _)| self.host.kind(path).is_some() && self.shown(path))
-        {
+        let shown =
+            protected.chain(hidden).filter(|(path, _)| self.host.kind(path).is_some() && self.shown(path));
+        let emptied = self.emptied_within();
+        for (path, is_protected) in shown.chain(emptied.iter().map(|path| (path, false))) {
             let Some(root) = files.writable.iter().filter(|root| path.starts_with(root)).max() else {
                 continue;
             };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 
 use super::*;
-use crate::confinement::Files;
+use crate::confinement::{Copied, Files, Source};
 use crate::wire::{Access, Missing, Reader};
 
 struct Told(BTreeMap<PathBuf, Kind>);
@@ -275,4 +275,76 @@ fn a_served_network_is_waited_for_last_and_its_files_cannot_be_written() {
     let plan = plan.with_variables(&[("PATH", "/x".into())]).unwrap().with_variables(&variables).unwrap();
     assert_eq!(plan.environment.iter().filter(|one| one.to_bytes().starts_with(b"PATH=")).count(), 1);
     assert!(plan.environment.contains(&c"GIT_SSL_CAINFO=/dev/byleave/authorities.pem".into()));
+}
+
+// req: E5
+#[test]
+fn a_copy_is_in_hand_before_anything_covers_what_it_is_of_and_masks_come_on_top() {
+    let overlay = |root: &str, name: &str, lowers: &[&str]| Copied {
+        root: root.into(),
+        source: Source::Overlay {
+            lowers: lowers.iter().map(PathBuf::from).collect(),
+            upper: format!("/home/me/state/{name}/upper").into(),
+            work: format!("/home/me/state/{name}/work").into(),
+        },
+    };
+    let mut files = files();
+    files.hidden.push("/home/me/ws/target/keys".into());
+    files.copied = vec![
+        overlay("/home/me/ws/target", "t", &["/home/me/state/old/upper"]),
+        overlay("/home/me/ws", "w", &[]),
+    ];
+    let mut told = usual();
+    let more = [
+        "/home/me/ws/target/keys/",
+        "/home/me/state/t/upper/",
+        "/home/me/state/t/work/",
+        "/home/me/state/w/upper/",
+        "/home/me/state/w/work/",
+        "/home/me/state/old/upper/",
+    ];
+    told.0.extend(host(&more).0);
+    let made_for = plan(files.clone(), &told).unwrap();
+    let made = |path: &'static CStr| move |op: &Op<CString>| matches!(op, Op::Overlay { root, .. } if root.as_c_str() == path);
+    let (outer, inner) = (at(&made_for, made(c"/home/me/ws")), at(&made_for, made(c"/home/me/ws/target")));
+    let seal = at(&made_for, |op| *op == Op::Seal);
+    assert!(outer < seal && inner < seal, "what is written stays so");
+    let layers = |before: usize| -> Vec<&CStr> {
+        let taken = made_for.mounts[..before].iter().rev().map_while(|op| match op {
+            Op::Layer { path, .. } => Some(path.as_c_str()),
+            _ => None,
+        });
+        let mut taken: Vec<&CStr> = taken.collect();
+        taken.reverse();
+        taken
+    };
+    let [upper, work] = [c"/home/me/state/t/upper", c"/home/me/state/t/work"];
+    assert_eq!(layers(inner), [upper, work, c"/home/me/state/old/upper", c"/home/me/ws/target"]);
+    assert_eq!(layers(outer).len(), 3);
+    let attach = [at(&made_for, attached(c"/home/me/ws")), at(&made_for, attached(c"/home/me/ws/target"))];
+    let [ws, target] = attach;
+    assert!(seal < ws && ws < target);
+    let itself = held(c"/home/me/ws", Access::Write);
+    assert!(!made_for.mounts.iter().any(itself), "the directory itself is not there");
+    // What is hidden comes on top; where earlier commands may have removed it, if it is there.
+    let env = at(&made_for, attached(c"/home/me/ws/.env"));
+    let keys = at(&made_for, attached(c"/home/me/ws/target/keys"));
+    assert!(target < env && target < keys);
+    let if_there = |op: &Op<CString>| matches!(op, Op::IfThere { .. });
+    assert!(if_there(&made_for.mounts[keys - 2]) && !if_there(&made_for.mounts[env - 2]));
+    // As the first process reads it.
+    let encoded = made_for.encode();
+    let mut read = Reader::new(&encoded);
+    read.part().unwrap();
+    read.number().unwrap();
+    read.bytes().unwrap();
+    read.number().unwrap();
+    read.number().unwrap();
+    assert_eq!(read.small(), u32::try_from(made_for.mounts.len()).ok());
+    for op in &made_for.mounts {
+        assert_eq!(format!("{:?}", read.op().unwrap()), format!("{op:?}"));
+    }
+    // Where it is kept must not be seen.
+    files.home_readable.push("/home/me/state".into());
+    assert!(matches!(plan(files, &told), Err(PlanError::CopyShown(_))));
 }

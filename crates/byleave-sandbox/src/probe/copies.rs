@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::statfs;
+use rustix::fs::{getxattr, statfs};
 
 use super::WALL;
 use crate::confinement::{Confinement, Copied, Files, Network, Source};
@@ -15,6 +15,7 @@ use crate::launch::{LaunchError, Outcome, RunAs, Scratch, Status, identity, star
 use crate::limits::Limits;
 use crate::plan::Command;
 
+const REPLACED: &str = "replaced";
 const OVERLAY: i64 = 0x794c_7630;
 const MEMORY: i64 = 0x0102_1994;
 /// File systems that no layer can be written to: FUSE, NFS, 9p, CIFS, what Windows lends to WSL among them.
@@ -29,11 +30,8 @@ pub fn copies(store: &Path, run_as: RunAs) -> Result<(), String> {
         outcome if outcome.status == Status::Exited(0) => Ok(()),
         outcome => {
             let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
-            Err(format!(
-                "a command on a copy in `{}` ended with {:?} {said}",
-                there.display(),
-                outcome.status
-            ))
+            let told = format!("a command on it ended with {:?} {said}", outcome.status);
+            Err(why(there, &LaunchError::NotCopied { root: there.into(), error: io::Error::other(told) }))
         }
     }
 }
@@ -49,6 +47,8 @@ fn attempt(store: &Path, run_as: RunAs) -> Result<Outcome, LaunchError> {
         chown(directory, Some(identity.uid), Some(identity.gid)).map_err(making)?;
     }
     let root = lower.path.clone();
+    fs::create_dir(root.join(REPLACED)).map_err(making)?;
+    chown(root.join(REPLACED), Some(identity.uid), Some(identity.gid)).map_err(making)?;
     let copied = Copied {
         root: root.clone(),
         source: Source::Overlay { lowers: Vec::new(), upper: upper.clone(), work },
@@ -66,13 +66,17 @@ fn attempt(store: &Path, run_as: RunAs) -> Result<Outcome, LaunchError> {
         limits: Limits { wall: WALL, reserve: 0, ..Limits::default() },
         waived: BTreeSet::from(Guarantee::ALL),
     };
-    let command = Command { argv: vec!["mkdir".into(), "made".into()], ..Command::default() };
+    // Something is replaced, which takes attributes in the layer: not every file system has them.
+    let script = format!("rm -r {REPLACED} && mkdir {REPLACED} && mkdir {REPLACED}/made");
+    let command = Command { argv: ["sh", "-c", &script].map(Into::into).into(), ..Command::default() };
     let outcome = start(&confinement, &command, run_as)?.finish()?;
-    let is_there = |directory: &PathBuf| directory.join("made").exists();
-    if outcome.status == Status::Exited(0) && (is_there(&root) || !is_there(&upper)) {
-        return Err(making(io::Error::other(
-            "what was changed in the copy is not there, or not there alone",
-        )));
+    let is_there = |directory: &PathBuf| directory.join(REPLACED).join("made").exists();
+    let mut opaque = [0u8; 1];
+    let is_marked =
+        getxattr(upper.join(REPLACED), "user.overlay.opaque", &mut opaque) == Ok(1) && opaque == *b"y";
+    if outcome.status == Status::Exited(0) && (is_there(&root) || !is_there(&upper) || !is_marked) {
+        let error = io::Error::other("what was changed is not in its layer, or not there alone");
+        return Err(LaunchError::NotCopied { root, error });
     }
     Ok(outcome)
 }

@@ -12,11 +12,11 @@ use byleave_sandbox::confinement::{Confinement, Copied, Source};
 use byleave_sandbox::ladder::{self, Rung};
 use byleave_sandbox::launch::{self, LaunchError, Oci, Outcome, RunAs, Session, Status};
 use byleave_sandbox::limits::Limit;
-use byleave_sandbox::plan::PlanError;
+use byleave_sandbox::plan::{Identity, PlanError};
 use byleave_sandbox::probe;
 
 use crate::launch::{bash, confinement, text};
-use crate::user::{passes, unprivileged};
+use crate::user::{UID, passes, unprivileged};
 
 /// A workspace, and where copies of it are kept.
 struct World {
@@ -80,7 +80,24 @@ impl World {
     }
 }
 
-pub(crate) fn run(confinement: &Confinement, script: &str) -> Outcome {
+impl Drop for World {
+    fn drop(&mut self) {
+        // What the kernel prepares layers in cannot be looked into by anybody, and so not be removed with the rest.
+        open_all(self.folder.path());
+    }
+}
+
+/// Makes every directory one that can be emptied. Follows no link.
+pub(crate) fn open_all(directory: &Path) {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap_or_default();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_all(&entry.path());
+        }
+    }
+}
+
+fn run(confinement: &Confinement, script: &str) -> Outcome {
     launch::run(confinement, &bash(script)).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -329,7 +346,7 @@ fn a_copy_does_not_fill_the_disk() {
     // Others write to that disk as well, though not so much at a time.
     confined.limits.reserve = (told.f_bavail * told.f_frsize).saturating_sub(1 << 30);
     confined.limits.wall = Duration::from_secs(20);
-    let outcome = run(&confined, "for i in 1 2 3; do fallocate -l 900M $i; done; sleep 1000");
+    let outcome = run(&confined, "for i in 1 2 3; do fallocate -l 500M $i; done; sleep 1000");
     assert_eq!(outcome.ended_by, Some(Limit::Reserve), "{outcome:?}");
 }
 
@@ -430,4 +447,36 @@ fn a_directory_of_copies_that_is_on_an_overlay_is_told() {
     again.arg(std::env::current_exe().unwrap());
     again.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     passes(again.current_dir(world.at("")).env(ON, world.at("m")), test);
+}
+
+/// Root runs it as another user, and what it finds is not always that user's.
+// req: E5
+#[test]
+fn what_belongs_to_others_is_in_the_copy_as_theirs() {
+    if rustix::process::geteuid().as_raw() != 0 {
+        return;
+    }
+    let world = World::new();
+    let identity = Identity { uid: UID, gid: UID };
+    let copied = world.overlay("w", "one", &[]);
+    for path in ["", "w", "w/sub", "w/target", "w/a", "store", "store/one-upper", "store/one-work"] {
+        std::os::unix::fs::chown(world.at(path), Some(UID), Some(UID)).unwrap();
+    }
+    // A file of the user's own whose group is none of its.
+    std::os::unix::fs::chown(world.at("w/held"), Some(UID), Some(UID + 1)).unwrap();
+    let before = world.state();
+    let mut confined = world.confined(vec![copied]);
+    confined.files.protected.clear();
+    let told = |script: &str| {
+        let running = launch::start(&confined, &bash(script), RunAs::User(identity)).unwrap();
+        said(&running.finish().unwrap())
+    };
+    // They can be read and removed. What would have to be copied, with its owner, fails and says so: a limit of overlays.
+    let script = "cat sub/b; echo x >> a; rm target/old; ls target
+        for change in 'echo x >> sub/b' 'mv sub/b moved' 'echo x >> held' 'mv held moved'; do bash -c \"$change\" 2>/dev/null && echo changed; done";
+    assert_eq!(told(script), "w/sub/b\n");
+    for theirs in ["sub/b", "held", "moved"] {
+        assert!(!world.at("store/one-upper").join(theirs).exists(), "{theirs}");
+    }
+    assert_eq!(world.state(), before);
 }

@@ -291,7 +291,11 @@ fn supervise() {
         }
         Means::HostNetwork => confinement.network = Network::Host,
         Means::Served => confinement.network = Network::Proxied,
-        Means::Copied => confinement.files.copied = copies(&confinement, store.path()),
+        Means::Copied => {
+            confinement.files.copied = copies(&confinement, store.path());
+            // What stands in for a disk here is small.
+            confinement.limits.reserve = 0;
+        }
         // What they cannot give is what the test is about.
         Means::Bwrap | Means::Landlock => confinement.waived.extend(Guarantee::ALL),
         Means::OneShot | Means::Session | Means::Pool | Means::Nothing => {}
@@ -324,6 +328,7 @@ fn supervise() {
     let Outcome { stdout, stderr, .. } = running.finish().unwrap_or_else(|error| panic!("{error}"));
     out.write_all(&stdout.bytes).unwrap();
     out.write_all(&stderr.bytes).unwrap();
+    crate::copied::open_all(store.path());
 }
 
 /// An overlay of everything that is writable.

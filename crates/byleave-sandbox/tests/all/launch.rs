@@ -154,3 +154,24 @@ fn a_dropped_command_leaves_nothing_running() {
     ender.join().unwrap().unwrap();
     assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), None));
 }
+
+// req: E2
+#[test]
+fn what_is_hidden_in_something_writable_is_hidden_around_what_is_writable_in_it() {
+    if !unprivileged("launch::what_is_hidden_in_something_writable_is_hidden_around_what_is_writable_in_it") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let mut confinement = confinement(workspace.path());
+    let at = |path: &str| confinement.files.cwd.join(path);
+    std::fs::create_dir_all(at("deep/secret/more/open")).unwrap();
+    std::fs::write(at("deep/secret/key"), "KEY").unwrap();
+    std::fs::write(at("deep/secret/more/key"), "KEY").unwrap();
+    let (hidden, open) = (vec![at("deep/secret"), at("deep/secret/more")], at("deep/secret/more/open"));
+    confinement.files.hidden = hidden;
+    confinement.files.writable.push(open.clone());
+    let script = "mv deep d; cd deep/secret; echo x > more/open/x; cat key more/key; find . -type f";
+    let outcome = launch::run(&confinement, &bash(script)).unwrap();
+    assert_eq!(text(&outcome.stdout), "./more/open/x\n", "{}", text(&outcome.stderr));
+    assert!(open.join("x").exists());
+}
