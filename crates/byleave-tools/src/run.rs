@@ -7,9 +7,7 @@ use byleave::core::outcome::Output;
 use byleave::tool::Run;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::granted::Keeper;
-use byleave_sandbox::launch::{
-    LaunchError, Outcome, Printed, Running, Status, Stopper, start, start_through,
-};
+use byleave_sandbox::launch::{LaunchError, Outcome, Printed, Running, Status, Stopper, start_warm};
 use byleave_sandbox::net::policy::Door;
 use byleave_sandbox::plan::Command;
 use byleave_sandbox::told::told;
@@ -53,8 +51,9 @@ fn started(
     way: Way,
     run: &Run,
 ) -> Result<Running, String> {
+    let warm = workplace.warm();
     if confinement.network != Network::Proxied {
-        return start(confinement, command, workplace.run_as).map_err(words);
+        return start_warm(confinement, command, workplace.run_as, None, warm).map_err(words);
     }
     let door = match (way, &run.rules) {
         (Way::Granted, Some(rules)) => {
@@ -63,7 +62,8 @@ fn started(
         }
         (Way::Closed, _) | (_, None) => Door::closed(),
     };
-    start_through(confinement, command, workplace.run_as, workplace.uplink()?, door).map_err(words)
+    let through = Some((workplace.uplink()?, door));
+    start_warm(confinement, command, workplace.run_as, through, warm).map_err(words)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]

@@ -11,7 +11,7 @@ use byleave_copy::{Copy, Fault, Method, Settings, Source, Store, scratch};
 use byleave_sandbox::confinement::{self, Confinement};
 use byleave_sandbox::granted::{self, Place};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{RunAs, Uplink};
+use byleave_sandbox::launch::{RunAs, Uplink, Warm};
 use byleave_sandbox::probe;
 
 /// What a rehearsal must have to stand for itself: without one of these it could do what nobody sees, or see what nobody showed it.
@@ -45,6 +45,7 @@ pub struct Workplace {
     pub waived: BTreeSet<Guarantee>,
     /// Who runs commands.
     pub run_as: RunAs,
+    warm: Arc<Warm>,
     uplink: Arc<OnceLock<Option<Uplink>>>,
     overlay: Arc<OnceLock<Result<(), String>>>,
 }
@@ -70,6 +71,7 @@ impl Workplace {
             environment: BTreeMap::new(),
             waived: BTreeSet::new(),
             run_as: RunAs::Caller,
+            warm: Arc::default(),
             uplink: Arc::default(),
             overlay: Arc::default(),
         }
@@ -143,6 +145,11 @@ impl Workplace {
     /// Whether overlays can be had where copies are kept. Tried once.
     fn overlay(&self) -> Result<(), String> {
         self.overlay.get_or_init(|| probe::copies(&self.kept_in, self.run_as)).clone()
+    }
+
+    /// What is known of the workspace from command to command.
+    pub(crate) fn warm(&self) -> &Warm {
+        &self.warm
     }
 
     /// The way out for commands whose network is served; made once.
