@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::check;
 use crate::copy::Copy;
 use crate::disk;
+use crate::durable;
 use crate::fault::{At as _, Conflict, Fault};
 use crate::journal::{Done, Ground, Journal};
 use crate::list::{self, Item};
@@ -18,7 +19,7 @@ use crate::listing::Listing;
 use crate::plan;
 use crate::staging::{self, Staging};
 use crate::steps::{self, Stopped};
-use crate::store::{Store, write_json, write_json_durably};
+use crate::store::{Store, write_json_durably};
 
 /// What was made final.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,9 +137,8 @@ pub(crate) fn carry_out(
     changes: &Changes,
 ) -> Result<(), Fault> {
     let at = store.directory(journal.id);
-    write_json(&at.join("changes.json"), changes)?;
-    // The contents that come are on the disk before anything points to them: the layer itself never waited for that.
-    sync(store, journal)?;
+    write_json_durably(&at.join("changes.json"), changes)?;
+    durable::contents(store, journal, ground)?;
     write_json_durably(&at.join("journal.json"), journal)?;
     for (number, step) in journal.steps.iter().enumerate() {
         if let Err(stopped) = steps::forward(step, ground) {
@@ -181,7 +181,7 @@ fn end(
 /// Forgets a journal whose steps were all taken back. Interrupted, it is known by a mark that there is nothing to do any more.
 pub(crate) fn abandon(store: &Store, journal: &Journal, ground: &Ground) -> Result<(), Fault> {
     let at = store.directory(journal.id);
-    sync(store, journal)?;
+    durable::names(store, journal, ground)?;
     write_json_durably(&at.join("abandoned.json"), &journal.id)?;
     staging::leave(journal, ground)?;
     if let Some(undone) = journal.undoes {
@@ -194,7 +194,7 @@ pub(crate) fn abandon(store: &Store, journal: &Journal, ground: &Ground) -> Resu
 /// Says that a commit is done, after everything of it is on the disk.
 pub(crate) fn finish(store: &Store, journal: &Journal, ground: &Ground) -> Result<(), Fault> {
     staging::settle(journal, ground)?;
-    sync(store, journal)?;
+    durable::names(store, journal, ground)?;
     let at = store.directory(journal.id);
     if let Some(undone) = journal.undoes {
         write_json_durably(&store.directory(undone).join("undone.json"), &journal.id)?;
@@ -212,20 +212,6 @@ pub(crate) fn tidy_up(store: &Store, id: Uuid) -> Result<(), Fault> {
     for name in crate::store::names(&at)? {
         if !STAYS.contains(&name.as_str()) {
             disk::remove_path(&at.join(&name)).at("remove", at.join(&name))?;
-        }
-    }
-    Ok(())
-}
-
-/// Everything that was written is on the disk: one call for each filesystem, however many files.
-fn sync(store: &Store, journal: &Journal) -> Result<(), Fault> {
-    let mut seen = HashSet::new();
-    for path in
-        std::iter::once(store.at.as_path()).chain(journal.roots.iter().map(|root| Path::new(&root.path)))
-    {
-        let handle = disk::open_directory(rustix::fs::CWD, path).at("open", path)?;
-        if seen.insert(rustix::fs::fstat(&handle).at("look at", path)?.st_dev) {
-            rustix::fs::syncfs(&handle).at("write to the disk", path)?;
         }
     }
     Ok(())
