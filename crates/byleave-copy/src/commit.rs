@@ -49,7 +49,7 @@ impl Copy {
         if !conflicts.is_empty() {
             return Err(Fault::Conflicts(conflicts));
         }
-        let mut staging = Staging::new(id, &ground, roots)?;
+        let mut staging = Staging::new(&self.store, id, &ground, roots)?;
         let planned = plan::steps(&items, roots, &mut staging);
         let result = planned.and_then(|steps| {
             let journal = Journal { id, undoes: None, roots: roots.clone(), steps };
@@ -60,7 +60,7 @@ impl Copy {
             Ok(Committed { id, changes })
         });
         if result.is_err() && !self.at.join("journal.json").exists() {
-            staging.restore()?;
+            staging.restore(&self.store)?;
         }
         result
     }
@@ -183,7 +183,7 @@ pub(crate) fn abandon(store: &Store, journal: &Journal, ground: &Ground) -> Resu
     let at = store.directory(journal.id);
     durable::names(store, journal, ground)?;
     write_json_durably(&at.join("abandoned.json"), &journal.id)?;
-    staging::leave(journal, ground)?;
+    staging::leave(store, journal.id, ground, &journal.roots)?;
     if let Some(undone) = journal.undoes {
         remove_file(&store.directory(undone).join("undone.json"))?;
     }
@@ -201,13 +201,21 @@ pub(crate) fn finish(store: &Store, journal: &Journal, ground: &Ground) -> Resul
     }
     let done = Done { at: store.now(&at)?, on: SystemTime::now() };
     write_json_durably(&at.join("done.json"), &done)?;
-    staging::leave(journal, ground)
+    staging::leave(store, journal.id, ground, &journal.roots)
 }
 
 /// Removes what a commit does not need any more once it is done.
 pub(crate) fn tidy_up(store: &Store, id: Uuid) -> Result<(), Fault> {
-    const STAYS: [&str; 7] =
-        ["lock", "copy.json", "journal.json", "changes.json", "done.json", "before", "undone.json"];
+    const STAYS: [&str; 8] = [
+        "lock",
+        "copy.json",
+        "journal.json",
+        "changes.json",
+        "done.json",
+        "before",
+        "undone.json",
+        staging::OUTPOSTS,
+    ];
     let at = store.directory(id);
     for name in crate::store::names(&at)? {
         if !STAYS.contains(&name.as_str()) {

@@ -74,13 +74,17 @@ impl Store {
         }
         let changes = inverse(&ended.changes, conflicts);
         let roots = ended.journal.roots.clone();
-        let mut staging = Staging::new(by, &ground, &roots)?;
-        let mut steps = Vec::new();
-        for step in ended.journal.steps.iter().rev() {
-            steps.extend(inverted(step, id, &mut staging)?);
+        let mut staging = Staging::new(self, by, &ground, &roots)?;
+        let inverse = |step| inverted(step, id, &mut staging).transpose();
+        let steps: Result<Vec<_>, _> = ended.journal.steps.iter().rev().filter_map(inverse).collect();
+        let result = steps.and_then(|steps| {
+            let journal = Journal { id: by, undoes: Some(id), roots: roots.clone(), steps };
+            carry_out(self, &journal, &ground, &changes)
+        });
+        if result.is_err() && !self.directory(by).join("journal.json").exists() {
+            staging.restore(self)?;
         }
-        let journal = Journal { id: by, undoes: Some(id), roots: roots.clone(), steps };
-        carry_out(self, &journal, &ground, &changes)?;
+        result?;
         tidy_up(self, by)?;
         Ok(Committed { id: by, changes })
     }
