@@ -1,6 +1,5 @@
 //! One copy: its directories, its lock, what is mounted where; and its end, if nobody wants it.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +9,7 @@ use crate::disk;
 use crate::fault::{At as _, Fault};
 use crate::layers::{self, Copied, Method, Owner, Root, Source};
 use crate::scratch::Stack;
-use crate::store::{Store, write_json};
+use crate::store::{Lock, Store, write_json};
 
 /// A copy that this process works with. Dropped, it stays in the store for later.
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub struct Copy {
     pub(crate) at: PathBuf,
     pub(crate) meta: Meta,
     /// Held until the copy is dropped.
-    pub(crate) _lock: File,
+    pub(crate) _lock: Lock,
 }
 
 /// What is known of a copy from its beginning.

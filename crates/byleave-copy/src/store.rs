@@ -94,6 +94,18 @@ pub(crate) struct Tombstone {
     pub why: String,
 }
 
+/// The lock of a copy.
+#[derive(Debug)]
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Said, not only closed: a process that is being started by another thread has the file as well, until it is another
+        // program. Where it cannot be said, the closing that follows does it.
+        rustix::fs::flock(&self.0, FlockOperation::Unlock).unwrap_or_default();
+    }
+}
+
 impl Store {
     /// Opens the store in a directory, which is made if it is not there. Only its owner can look into it.
     pub fn open(directory: &Path, settings: Settings) -> Result<Self, Fault> {
@@ -155,7 +167,7 @@ impl Store {
     }
 
     /// An empty directory under this name, and its lock.
-    pub(crate) fn begin(&self, id: Uuid) -> Result<(PathBuf, File), Fault> {
+    pub(crate) fn begin(&self, id: Uuid) -> Result<(PathBuf, Lock), Fault> {
         let at = self.directory(id);
         match DirBuilder::new().mode(0o700).create(&at) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -228,13 +240,13 @@ impl Store {
     }
 
     /// Takes the lock of a copy; it is given back when the file is closed, also by a crash.
-    pub(crate) fn lock(&self, id: Uuid) -> Result<File, Fault> {
+    pub(crate) fn lock(&self, id: Uuid) -> Result<Lock, Fault> {
         let path = self.directory(id).join("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let file = file.at("open", &path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Err(Fault::Busy(id)),
-            other => other.at("lock", &path).map(|()| file),
+            other => other.at("lock", &path).map(|()| Lock(file)),
         }
     }
 
