@@ -13,13 +13,14 @@ use crate::copy::Copy;
 use crate::disk;
 use crate::durable;
 use crate::fault::{At as _, Conflict, Fault};
+use crate::files::write_json_durably;
 use crate::journal::{Done, Ground, Journal};
 use crate::list::{self, Item};
 use crate::listing::Listing;
 use crate::plan;
 use crate::staging::{self, Staging};
 use crate::steps::{self, Stopped};
-use crate::store::{Store, write_json_durably};
+use crate::store::Store;
 
 /// What was made final.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,7 +218,7 @@ pub(crate) fn tidy_up(store: &Store, id: Uuid) -> Result<(), Fault> {
         staging::OUTPOSTS,
     ];
     let at = store.directory(id);
-    for name in crate::store::names(&at)? {
+    for name in crate::files::names(&at)? {
         if !STAYS.contains(&name.as_str()) {
             disk::remove_path(&at.join(&name)).at("remove", at.join(&name))?;
         }

@@ -19,10 +19,12 @@
 mod check;
 pub mod commit;
 pub mod copy;
+mod day;
 mod diff;
 mod disk;
 mod durable;
 pub mod fault;
+mod files;
 mod fold;
 mod images;
 mod index;

@@ -4,11 +4,12 @@ use uuid::Uuid;
 
 use crate::commit::{abandon, finish, take_back, tidy_up};
 use crate::fault::Fault;
+use crate::files::read_json;
 use crate::journal::{Ground, Journal};
 use crate::layers::Root;
 use crate::staging::{OUTPOSTS, leave};
 use crate::steps;
-use crate::store::{Store, read_json};
+use crate::store::Store;
 
 /// What became of a commit that was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,11 +9,12 @@ use uuid::Uuid;
 
 use crate::disk::{self, Beneath, Ident, bits};
 use crate::fault::{At as _, Fault};
+use crate::files::write_json_durably;
 use crate::journal::{Act, Ground, Journal, Slot};
 use crate::layers::{self, Root};
 use crate::list::{self, Item};
 use crate::plan::Slots;
-use crate::store::{Store, write_json_durably};
+use crate::store::Store;
 use crate::tree;
 
 /// What is made ready for one commit.

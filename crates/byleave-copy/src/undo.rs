@@ -89,12 +89,6 @@ impl Store {
         Ok(Committed { id: by, changes })
     }
 
-    /// Whether a path is as a commit left it: untouched since, or with the same content again.
-    pub(crate) fn is_as_left(&self, change: &Change, done_at: i64) -> Result<bool, Fault> {
-        let disk = Beneath::open(Path::new("/")).at("open", "/")?;
-        is_as_left(&disk, change, done_at, &mut Reader::new())
-    }
-
     /// What comes back is known by its content as well: later undos compare it.
     fn fill_digests(&self, ended: &mut Ended, ground: &Ground) -> Result<(), Fault> {
         let images = ended.images();
@@ -131,7 +125,7 @@ impl Store {
         for change in changes {
             let inside = change.path.trim_start_matches('/');
             let made = change.before.is_none() && is_directory(change.after.as_ref());
-            let why = if !is_as_left(&disk, change, ended.done.at, &mut reader)? {
+            let why = if !check::is_as_left(&disk, change, ended.done.at, &mut reader)? {
                 "it was changed since"
             } else if made && check::holds_more(&disk, inside, &left).at("list", &change.path)? {
                 "something was put into it since"
@@ -173,34 +167,6 @@ impl Store {
 }
 
 const NOWHERE: &str = "the directory that it was in is gone";
-
-fn is_as_left(disk: &Beneath, change: &Change, done_at: i64, reader: &mut Reader) -> Result<bool, Fault> {
-    let inside = change.path.trim_start_matches('/');
-    let ident = match disk.ident(inside) {
-        Err(rustix::io::Errno::LOOP) => None,
-        other => other.at("look at", &change.path)?,
-    };
-    let (Some(after), Some(ident)) = (&change.after, &ident) else {
-        return Ok(change.after.is_none() && ident.is_none());
-    };
-    let now = check::node(disk, inside, ident).at("look at", &change.path)?;
-    if now.mode != after.mode {
-        return Ok(false);
-    }
-    match (&now.kind, &after.kind) {
-        (NodeKind::File { size, .. }, NodeKind::File { size: left, digest }) => {
-            if size != left {
-                return Ok(false);
-            }
-            if now.modified == after.modified && ident.touched <= done_at {
-                return Ok(true);
-            }
-            let file = disk.open_at(inside, OFlags::RDONLY | OFlags::NONBLOCK).at("open", &change.path)?;
-            Ok(digest.is_some() && *digest == Some(reader.digest(&file).at("read", &change.path)?))
-        }
-        (now, left) => Ok(now == left),
-    }
-}
 
 /// The inverse of what was committed: what was left becomes what was there before, which is what is there now where that is another.
 fn inverse(changes: &Changes, conflicts: Vec<Conflict>) -> Changes {
