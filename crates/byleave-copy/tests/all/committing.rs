@@ -16,7 +16,7 @@ const FILES: &str =
 /// What the command did, what somebody did meanwhile, and what is in conflict.
 const MEANWHILE: [(&str, &str, &[&str]); 16] = [
     ("echo mine > a", "echo theirs > a", &["a"]),
-    ("echo mine > a", "touch -r a t; echo theirs!!! > a; touch -r t a; rm t", &["a"]),
+    ("echo mine > a", "touch -r a t; echo eno > a; touch -r t a; rm t", &["a"]),
     ("echo mine > a", "chmod 600 a", &["a"]),
     ("echo mine > a", "rm a", &["a"]),
     ("echo mine > a", "rm a; mkdir a", &["a"]),
@@ -56,6 +56,18 @@ fn what_changed_meanwhile_is_a_conflict_and_nothing_is_done() {
         copy.commit(&changes.only(&[place.path("other")])).unwrap();
         assert_eq!(fs::read_to_string(place.path("other")).unwrap(), "other\n");
     }
+}
+
+// req: E6
+#[test]
+fn what_changed_while_the_command_ran_is_a_conflict_though_the_listing_saw_it() {
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("echo mine > a");
+    place.directly("touch -r a t; echo eno > a; touch -r t a; rm t");
+    let changes = copy.changes().unwrap();
+    assert!(matches!(copy.commit(&changes), Err(Fault::Conflicts(_))));
+    assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "eno\n");
 }
 
 // req: E6
