@@ -33,7 +33,8 @@ pub struct Committed {
 
 impl Copy {
     /// Makes these changes final: all that were listed, or a part of them. What was there before is kept in the store. Nothing is
-    /// done if anything is not as it was when the copy was made; that is [`Fault::Conflicts`], and the copy can be tried again.
+    /// done if anything is not as it was when the copy was made; that is [`Fault::Conflicts`], and another part can be
+    /// tried. After [`Fault::TakenBack`] the files were moved away and back, which is a conflict for this copy: make another.
     pub fn commit(&self, chosen: &Changes) -> Result<Committed, Fault> {
         let id = self.meta.id;
         if self.at.join("done.json").exists() {

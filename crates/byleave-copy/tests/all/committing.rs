@@ -196,7 +196,7 @@ fn a_step_that_fails_takes_back_those_before_it() {
         );
         assert_eq!(differences(&before, &is), [""; 0]);
         assert_eq!(place.store.state(copy.id()).unwrap(), State::Open);
-        // Listed again it is the same, since what was put back was touched only by us: and can be committed.
+        // Moving things away and back touched them: the copy is of files as they were before that, and is not committed any more.
         assert_eq!(place.store.recover().unwrap(), []);
         assert!(matches!(copy.commit(&changes), Err(Fault::Conflicts(_))));
     }
