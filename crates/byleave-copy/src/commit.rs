@@ -29,6 +29,8 @@ pub struct Committed {
     pub id: Uuid,
     /// What, with the directories that a chosen part needed.
     pub changes: Changes,
+    /// What could not be cleaned up afterwards; it is committed all the same, and recovery tries again.
+    pub untidy: Option<String>,
 }
 
 impl Copy {
@@ -57,9 +59,9 @@ impl Copy {
             let journal = Journal { id, undoes: None, roots: roots.clone(), steps };
             let changes = committed(&listing, &items);
             carry_out(&self.store, &journal, &ground, &changes)?;
-            self.keep_scratch()?;
-            tidy_up(&self.store, id)?;
-            Ok(Committed { id, changes })
+            // From here on it is committed, whatever happens.
+            let tidied = self.keep_scratch().and_then(|()| clear(&self.store, &journal, &ground));
+            Ok(Committed { id, changes, untidy: tidied.err().map(|fault| fault.to_string()) })
         });
         if result.is_err() && !self.at.join("journal.json").exists() {
             staging.restore(&self.store)?;
@@ -202,11 +204,16 @@ pub(crate) fn finish(store: &Store, journal: &Journal, ground: &Ground) -> Resul
         write_json_durably(&store.directory(undone).join("undone.json"), &journal.id)?;
     }
     let done = Done { at: store.now(&at)?, on: SystemTime::now() };
-    write_json_durably(&at.join("done.json"), &done)?;
-    staging::leave(store, journal.id, ground, &journal.roots)
+    write_json_durably(&at.join("done.json"), &done)
 }
 
-/// Removes what a commit does not need any more once it is done.
+/// Removes what a commit does not need any more once it is done, in the roots as well.
+pub(crate) fn clear(store: &Store, journal: &Journal, ground: &Ground) -> Result<(), Fault> {
+    staging::leave(store, journal.id, ground, &journal.roots)?;
+    tidy_up(store, journal.id)
+}
+
+/// Removes what a commit does not need any more once it is done, in the store.
 pub(crate) fn tidy_up(store: &Store, id: Uuid) -> Result<(), Fault> {
     const STAYS: [&str; 8] = [
         "lock",

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::commit::{abandon, finish, take_back, tidy_up};
+use crate::commit::{abandon, clear, finish, take_back, tidy_up};
 use crate::fault::Fault;
 use crate::files::read_json;
 use crate::journal::{Ground, Journal};
@@ -79,7 +79,7 @@ impl Store {
         }
         if journal.steps.iter().all(|step| steps::forward(step, &ground).is_ok()) {
             finish(self, journal, &ground)?;
-            tidy_up(self, journal.id)?;
+            clear(self, journal, &ground)?;
             return Ok(End::Finished);
         }
         ground.copies.forget();

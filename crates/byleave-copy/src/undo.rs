@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use uuid::Uuid;
 
 use crate::check;
-use crate::commit::{Committed, carry_out, tidy_up};
+use crate::commit::{Committed, carry_out, clear};
 use crate::diff;
 use crate::disk::{self, Beneath, Ident};
 use crate::fault::{At as _, Conflict, Fault, Texts};
@@ -79,14 +79,13 @@ impl Store {
         let steps: Result<Vec<_>, _> = ended.journal.steps.iter().rev().filter_map(inverse).collect();
         let result = steps.and_then(|steps| {
             let journal = Journal { id: by, undoes: Some(id), roots: roots.clone(), steps };
-            carry_out(self, &journal, &ground, &changes)
+            carry_out(self, &journal, &ground, &changes)?;
+            Ok(clear(self, &journal, &ground).err().map(|fault| fault.to_string()))
         });
         if result.is_err() && !self.directory(by).join("journal.json").exists() {
             staging.restore(self)?;
         }
-        result?;
-        tidy_up(self, by)?;
-        Ok(Committed { id: by, changes })
+        Ok(Committed { id: by, changes, untidy: result? })
     }
 
     /// What comes back is known by its content as well: later undos compare it.
