@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use crate::disk::{self, Beneath, Ident, bits};
 use crate::fault::{At as _, Conflict, Fault};
 use crate::list::{Item, of_kind, special};
+use crate::read::Reader;
 
 /// What stands in the way of committing one item: `inside` is where it is in its root.
 pub(crate) fn conflict(
@@ -65,6 +66,40 @@ pub(crate) fn node(root: &Beneath, inside: &str, ident: &Ident) -> Result<Node, 
         kind => NodeKind::Special { what: special(kind).into() },
     };
     Ok(of_kind(kind, ident))
+}
+
+/// Whether a path is as a commit left it: untouched since, or with the same content again.
+pub(crate) fn is_as_left(
+    disk: &Beneath,
+    change: &Change,
+    done_at: i64,
+    reader: &mut Reader,
+) -> Result<bool, Fault> {
+    let inside = change.path.trim_start_matches('/');
+    let ident = match disk.ident(inside) {
+        Err(Errno::LOOP) => None,
+        other => other.at("look at", &change.path)?,
+    };
+    let (Some(after), Some(ident)) = (&change.after, &ident) else {
+        return Ok(change.after.is_none() && ident.is_none());
+    };
+    let now = node(disk, inside, ident).at("look at", &change.path)?;
+    if now.mode != after.mode {
+        return Ok(false);
+    }
+    match (&now.kind, &after.kind) {
+        (NodeKind::File { size, .. }, NodeKind::File { size: left, digest }) => {
+            if size != left {
+                return Ok(false);
+            }
+            if now.modified == after.modified && ident.touched <= done_at {
+                return Ok(true);
+            }
+            let file = disk.open_at(inside, OFlags::RDONLY | OFlags::NONBLOCK).at("open", &change.path)?;
+            Ok(digest.is_some() && *digest == Some(reader.digest(&file).at("read", &change.path)?))
+        }
+        (now, left) => Ok(now == left),
+    }
 }
 
 /// A conflict without texts.

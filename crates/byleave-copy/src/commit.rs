@@ -11,14 +11,16 @@ use uuid::Uuid;
 use crate::check;
 use crate::copy::Copy;
 use crate::disk;
+use crate::durable;
 use crate::fault::{At as _, Conflict, Fault};
+use crate::files::write_json_durably;
 use crate::journal::{Done, Ground, Journal};
 use crate::list::{self, Item};
 use crate::listing::Listing;
 use crate::plan;
 use crate::staging::{self, Staging};
 use crate::steps::{self, Stopped};
-use crate::store::{Store, write_json, write_json_durably};
+use crate::store::Store;
 
 /// What was made final.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +29,14 @@ pub struct Committed {
     pub id: Uuid,
     /// What, with the directories that a chosen part needed.
     pub changes: Changes,
+    /// What could not be cleaned up afterwards; it is committed all the same, and recovery tries again.
+    pub untidy: Option<String>,
 }
 
 impl Copy {
     /// Makes these changes final: all that were listed, or a part of them. What was there before is kept in the store. Nothing is
-    /// done if anything is not as it was when the copy was made; that is [`Fault::Conflicts`], and the copy can be tried again.
+    /// done if anything is not as it was when the copy was made; that is [`Fault::Conflicts`], and another part can be
+    /// tried. After [`Fault::TakenBack`] the files were moved away and back, which is a conflict for this copy: make another.
     pub fn commit(&self, chosen: &Changes) -> Result<Committed, Fault> {
         let id = self.meta.id;
         if self.at.join("done.json").exists() {
@@ -48,18 +53,18 @@ impl Copy {
         if !conflicts.is_empty() {
             return Err(Fault::Conflicts(conflicts));
         }
-        let mut staging = Staging::new(id, &ground, roots)?;
+        let mut staging = Staging::new(&self.store, id, &ground, roots)?;
         let planned = plan::steps(&items, roots, &mut staging);
         let result = planned.and_then(|steps| {
             let journal = Journal { id, undoes: None, roots: roots.clone(), steps };
             let changes = committed(&listing, &items);
             carry_out(&self.store, &journal, &ground, &changes)?;
-            self.keep_scratch()?;
-            tidy_up(&self.store, id)?;
-            Ok(Committed { id, changes })
+            // From here on it is committed, whatever happens.
+            let tidied = self.keep_scratch().and_then(|()| clear(&self.store, &journal, &ground));
+            Ok(Committed { id, changes, untidy: tidied.err().map(|fault| fault.to_string()) })
         });
         if result.is_err() && !self.at.join("journal.json").exists() {
-            staging.restore()?;
+            staging.restore(&self.store)?;
         }
         result
     }
@@ -136,9 +141,8 @@ pub(crate) fn carry_out(
     changes: &Changes,
 ) -> Result<(), Fault> {
     let at = store.directory(journal.id);
-    write_json(&at.join("changes.json"), changes)?;
-    // The contents that come are on the disk before anything points to them: the layer itself never waited for that.
-    sync(store, journal)?;
+    write_json_durably(&at.join("changes.json"), changes)?;
+    durable::contents(store, journal, ground)?;
     write_json_durably(&at.join("journal.json"), journal)?;
     for (number, step) in journal.steps.iter().enumerate() {
         if let Err(stopped) = steps::forward(step, ground) {
@@ -181,9 +185,9 @@ fn end(
 /// Forgets a journal whose steps were all taken back. Interrupted, it is known by a mark that there is nothing to do any more.
 pub(crate) fn abandon(store: &Store, journal: &Journal, ground: &Ground) -> Result<(), Fault> {
     let at = store.directory(journal.id);
-    sync(store, journal)?;
+    durable::names(store, journal, ground)?;
     write_json_durably(&at.join("abandoned.json"), &journal.id)?;
-    staging::leave(journal, ground)?;
+    staging::leave(store, journal.id, ground, &journal.roots)?;
     if let Some(undone) = journal.undoes {
         remove_file(&store.directory(undone).join("undone.json"))?;
     }
@@ -194,38 +198,37 @@ pub(crate) fn abandon(store: &Store, journal: &Journal, ground: &Ground) -> Resu
 /// Says that a commit is done, after everything of it is on the disk.
 pub(crate) fn finish(store: &Store, journal: &Journal, ground: &Ground) -> Result<(), Fault> {
     staging::settle(journal, ground)?;
-    sync(store, journal)?;
+    durable::names(store, journal, ground)?;
     let at = store.directory(journal.id);
     if let Some(undone) = journal.undoes {
         write_json_durably(&store.directory(undone).join("undone.json"), &journal.id)?;
     }
     let done = Done { at: store.now(&at)?, on: SystemTime::now() };
-    write_json_durably(&at.join("done.json"), &done)?;
-    staging::leave(journal, ground)
+    write_json_durably(&at.join("done.json"), &done)
 }
 
-/// Removes what a commit does not need any more once it is done.
+/// Removes what a commit does not need any more once it is done, in the roots as well.
+pub(crate) fn clear(store: &Store, journal: &Journal, ground: &Ground) -> Result<(), Fault> {
+    staging::leave(store, journal.id, ground, &journal.roots)?;
+    tidy_up(store, journal.id)
+}
+
+/// Removes what a commit does not need any more once it is done, in the store.
 pub(crate) fn tidy_up(store: &Store, id: Uuid) -> Result<(), Fault> {
-    const STAYS: [&str; 7] =
-        ["lock", "copy.json", "journal.json", "changes.json", "done.json", "before", "undone.json"];
+    const STAYS: [&str; 8] = [
+        "lock",
+        "copy.json",
+        "journal.json",
+        "changes.json",
+        "done.json",
+        "before",
+        "undone.json",
+        staging::OUTPOSTS,
+    ];
     let at = store.directory(id);
-    for name in crate::store::names(&at)? {
+    for name in crate::files::names(&at)? {
         if !STAYS.contains(&name.as_str()) {
             disk::remove_path(&at.join(&name)).at("remove", at.join(&name))?;
-        }
-    }
-    Ok(())
-}
-
-/// Everything that was written is on the disk: one call for each filesystem, however many files.
-fn sync(store: &Store, journal: &Journal) -> Result<(), Fault> {
-    let mut seen = HashSet::new();
-    for path in
-        std::iter::once(store.at.as_path()).chain(journal.roots.iter().map(|root| Path::new(&root.path)))
-    {
-        let handle = disk::open_directory(rustix::fs::CWD, path).at("open", path)?;
-        if seen.insert(rustix::fs::fstat(&handle).at("look at", path)?.st_dev) {
-            rustix::fs::syncfs(&handle).at("write to the disk", path)?;
         }
     }
     Ok(())

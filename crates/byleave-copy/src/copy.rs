@@ -1,6 +1,7 @@
 //! One copy: its directories, its lock, what is mounted where; and its end, if nobody wants it.
 
-use std::fs::File;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -8,9 +9,10 @@ use uuid::Uuid;
 
 use crate::disk;
 use crate::fault::{At as _, Fault};
+use crate::files::{read_json, write_json};
 use crate::layers::{self, Copied, Method, Owner, Root, Source};
 use crate::scratch::Stack;
-use crate::store::{Store, write_json};
+use crate::store::{Lock, Store};
 
 /// A copy that this process works with. Dropped, it stays in the store for later.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub struct Copy {
     pub(crate) at: PathBuf,
     pub(crate) meta: Meta,
     /// Held until the copy is dropped.
-    pub(crate) _lock: File,
+    pub(crate) _lock: Lock,
 }
 
 /// What is known of a copy from its beginning.
@@ -49,6 +51,71 @@ pub struct Harvested {
     pub files: u64,
     /// How long they are together.
     pub bytes: u64,
+}
+
+impl Store {
+    /// Makes a copy of these directories. What an ended process left under this name is removed first.
+    pub fn copy(&self, id: Uuid, roots: &[PathBuf], method: Method) -> Result<Copy, Fault> {
+        let (at, lock) = self.begin(id)?;
+        let roots = roots.iter().map(|path| self.root(path, method)).collect::<Result<Vec<_>, _>>()?;
+        for (number, root) in roots.iter().enumerate() {
+            let above = |other: &Root| Path::new(&root.path).starts_with(&other.path);
+            if roots.iter().enumerate().any(|(other, one)| other != number && above(one)) {
+                return Err(Fault::Root {
+                    path: (&root.path).into(),
+                    why: "it lies in another that is copied",
+                });
+            }
+        }
+        let mut another = false;
+        for root in &roots {
+            another |= Owner::of(Path::new(&root.path))?.is_another();
+        }
+        if another {
+            for directory in [&self.at, &self.at.join("copies"), &self.at.join("scratch"), &at] {
+                fs::set_permissions(directory, Permissions::from_mode(0o711))
+                    .at("set the mode of", directory)?;
+            }
+        }
+        let started = self.now(&at)?;
+        for (number, root) in roots.iter().enumerate() {
+            layers::make(&at, number, root, self.settings.tree_bytes_max)?;
+        }
+        let meta = Meta { id, roots, started, session: None, scratch: Vec::new() };
+        write_json(&at.join("copy.json"), &meta)?;
+        Ok(Copy { store: self.clone(), at, meta, _lock: lock })
+    }
+
+    /// Opens a copy that was made before, to look at it, commit it or discard it.
+    pub fn reopen(&self, id: Uuid) -> Result<Copy, Fault> {
+        let at = self.directory(id);
+        if !at.exists() {
+            return Err(self.missing(id));
+        }
+        let lock = self.lock(id)?;
+        if at.join("done.json").exists() {
+            return Err(Fault::Exists(id));
+        }
+        let meta = read_json(&at.join("copy.json"))?.ok_or(Fault::Missing(id))?;
+        Ok(Copy { store: self.clone(), at, meta, _lock: lock })
+    }
+
+    fn root(&self, path: &Path, method: Method) -> Result<Root, Fault> {
+        let wrong = |why| Fault::Root { path: path.to_owned(), why };
+        let resolved = path.canonicalize().at("find", path)?;
+        if resolved != path {
+            return Err(wrong("it is not the resolved path"));
+        }
+        if self.at.starts_with(path) {
+            return Err(wrong("the store lies in it"));
+        }
+        let metadata = fs::metadata(path).at("look at", path)?;
+        if !metadata.is_dir() {
+            return Err(wrong("it is not a directory"));
+        }
+        let text = path.to_str().ok_or_else(|| Fault::NotText { path: path.to_owned() })?;
+        Ok(Root { path: text.into(), dev: metadata.dev(), ino: metadata.ino(), method })
+    }
 }
 
 impl Copy {

@@ -30,7 +30,7 @@ pub enum Fault {
     #[error("there is no copy {0} in the store")]
     Missing(Uuid),
     /// It was forgotten, to make room or because it was old.
-    #[error("the before-images of {id} were dropped on {} because {why}", crate::tidy::day(*at))]
+    #[error("the before-images of {id} were dropped on {} because {why}", crate::day::day(*at))]
     Dropped {
         /// Which.
         id: Uuid,

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use byleave_core::change::{Node, NodeKind, Rename};
 use byleave_core::digest::Digest;
-use rustix::fs::OFlags;
 
-use crate::disk::Beneath;
+use crate::disk::{self, Beneath};
 use crate::fault::{At as _, Fault};
 use crate::list::Item;
 use crate::read::Reader;
@@ -29,8 +28,10 @@ pub(crate) fn fold(items: &mut [Item], reader: &mut Reader) -> Result<Vec<Rename
             continue;
         }
         let path = item.change.path.clone();
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let Ok(file) = disk.open_at(path.trim_start_matches('/'), flags) else { continue };
+        let opened = disk
+            .parent(path.trim_start_matches('/'))
+            .and_then(|(above, name)| disk::open_file(&*above, name));
+        let Ok(file) = opened else { continue };
         let digest = reader.digest(&file).at("read", &path)?;
         if let Some(Node { kind: NodeKind::File { digest: known, .. }, .. }) = &mut item.change.before {
             *known = Some(digest);
@@ -44,8 +45,8 @@ pub(crate) fn fold(items: &mut [Item], reader: &mut Reader) -> Result<Vec<Rename
             continue;
         };
         let Some(candidates) = gone.get_mut(digest).filter(|all| !all.is_empty()) else { continue };
-        let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-        let best = candidates.iter().position(|from| name(from) == name(&item.change.path)).unwrap_or(0);
+        let name = item.change.path.rsplit('/').next();
+        let best = candidates.iter().position(|from| from.rsplit('/').next() == name).unwrap_or(0);
         renames.push(Rename { from: candidates.remove(best), to: item.change.path.clone() });
     }
     Ok(renames)

@@ -6,12 +6,16 @@ use std::path::PathBuf;
 use byleave_core::change::Changes;
 use uuid::Uuid;
 
-use crate::fault::Fault;
+use crate::check;
+use crate::disk::Beneath;
+use crate::fault::{At as _, Fault};
+use crate::files::read_json;
 use crate::journal::{Act, Done, Journal};
 use crate::list;
 use crate::listing;
 use crate::plan::ancestors;
-use crate::store::{State, Store, read_json};
+use crate::read::Reader;
+use crate::store::{State, Store};
 
 /// A commit that has ended, as the store knows it.
 pub(crate) struct Ended {
@@ -54,6 +58,8 @@ impl Store {
         let images = ended.images();
         let copies = self.at.join("copies");
         let root = PathBuf::from("/");
+        let disk = Beneath::open(&root).at("open", &root)?;
+        let mut reader = Reader::new();
         for change in ended.changes.list.iter_mut().filter(|change| change.diff.is_none()) {
             let at = image(&images, &change.path).unwrap_or_default();
             if at.is_empty() && change.before.is_some() {
@@ -61,7 +67,7 @@ impl Store {
             }
             // Only what is still as the commit left it can be compared.
             let path = change.path.trim_start_matches('/');
-            if change.after.is_some() && !self.is_as_left(change, ended.done.at)? {
+            if change.after.is_some() && !check::is_as_left(&disk, change, ended.done.at, &mut reader)? {
                 continue;
             }
             change.diff = listing::shown(change, (&copies, &at), (&root, path))?;

@@ -10,7 +10,7 @@
 //! | [`store`], [`copy`] | the directory that holds everything; one copy in it |
 //! | `layers`, `tree`, [`scratch`] | how a copy is made: layers for an overlay, a plain copy, what is built again and again |
 //! | `list`, `fold`, `standing`, `diff` | what differs, what was renamed, what git knows, how text differs |
-//! | `plan`, `journal`, `steps` | what a commit will do, written down before it is done; each step can be done twice and taken back |
+//! | `plan`, `journal`, `steps`, `durable` | what a commit will do, written down before it is done; each step can be done twice and taken back |
 //! | `commit`, `recover`, `undo`, `tidy` | doing it, finishing it after a crash, doing the inverse, forgetting |
 //!
 //! Knows nothing of who runs what; a copy is a directory of layers that the sandbox mounts. No `unsafe`. Never follows a link
@@ -19,9 +19,12 @@
 mod check;
 pub mod commit;
 pub mod copy;
+mod day;
 mod diff;
 mod disk;
+mod durable;
 pub mod fault;
+mod files;
 mod fold;
 mod images;
 mod index;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk::{self, Ident, bits, stat_at};
 use crate::fault::{At as _, Fault};
 use crate::limits::{Limit, Limits};
-use crate::read::Reader;
+use crate::read::{self, Reader};
 use crate::whiteout::{self, Marks};
 
 /// One path that differs, and which things are at it on both sides.
@@ -59,7 +59,7 @@ pub(crate) struct Found {
 pub(crate) fn list(look: &Look<'_>, reader: &mut Reader, found: &mut Found) -> Result<(), Fault> {
     let upper = disk::open_directory(rustix::fs::CWD, look.changed).at("open", look.changed)?;
     let lower = disk::open_directory(rustix::fs::CWD, look.path).at("open", look.path)?;
-    let mut walk = Walk { look, reader, found };
+    let mut walk = Walk { look, reader, found, has_attributes: false };
     let (is, was) = (
         rustix::fs::fstat(&upper).at("look at", look.changed)?,
         rustix::fs::fstat(&lower).at("look at", look.path)?,
@@ -72,6 +72,8 @@ struct Walk<'a, 'b> {
     look: &'a Look<'b>,
     reader: &'a mut Reader,
     found: &'a mut Found,
+    /// Whether the file of the copy that was read last has attributes of its own.
+    has_attributes: bool,
 }
 
 /// A name on both sides.
@@ -189,14 +191,15 @@ impl Walk<'_, '_> {
         if let (NodeKind::File { size: old, digest: before }, NodeKind::File { size: new, digest: after }) =
             (&mut before.kind, &mut after.kind)
         {
+            let mut attributes = self.has_attributes;
             if old == new {
-                *before =
-                    self.reader.digest_if_readable(lower, pair.name).at("read", self.path(pair.inside))?;
+                let read = self.reader.digest_if_readable(lower, pair.name);
+                let read = read.at("read", self.path(pair.inside))?;
+                *before = read.map(|(digest, _)| digest);
+                attributes |= read.is_some_and(|(_, attributes)| attributes);
             }
-            // Compared only where nothing else differs: that is rare, and costs two more calls.
-            if old == new && before == after {
-                other_attributes = self.other_attributes(pair, is)?;
-            }
+            other_attributes =
+                attributes && old == new && before == after && self.other_attributes(pair, is)?;
         }
         let other_owner = (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid);
         // Linked to something that the command made: the link is lost unless both are committed.
@@ -307,6 +310,7 @@ impl Walk<'_, '_> {
         if let Some(what) = whiteout::take_marks_off(&file).at("read the attributes of", at())? {
             return Err(Fault::Layer { path: at(), what });
         }
+        self.has_attributes = read::has_attributes(&file).at("read the attributes of", at())?;
         self.reader.digest(&file).at("read", self.path(pair.inside))
     }
 

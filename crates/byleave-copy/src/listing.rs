@@ -15,13 +15,13 @@ use crate::copy::{Copy, Harvested};
 use crate::diff;
 use crate::disk::{self, Beneath, stat_at};
 use crate::fault::{At as _, Fault};
+use crate::files::{read_json, write_json};
 use crate::fold;
 use crate::layers::{self, Method};
 use crate::limits::Limit;
 use crate::list::{self, Found, Item, Look};
 use crate::read::Reader;
 use crate::standing;
-use crate::store::{read_json, write_json};
 
 /// What differs, with what the commit needs to know.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ impl Copy {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             other => other.at("make", &harvest)?,
         }
-        let number = crate::store::names(&harvest)?.iter().filter(|name| !name.ends_with(".json")).count();
+        let number = crate::files::names(&harvest)?.iter().filter(|name| !name.ends_with(".json")).count();
         let from = Beneath::open(&self.at).at("open", &self.at)?;
         let changed = format!("{}/{inside}", layers::changed(whose.method, root));
         let to = format!("harvest/{number}");

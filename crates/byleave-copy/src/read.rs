@@ -39,12 +39,24 @@ impl Reader {
         }
     }
 
-    /// The digest of a file by its name; none where it is not ours to read, or gone.
-    pub(crate) fn digest_if_readable(&mut self, above: &OwnedFd, name: &CStr) -> Result<Option<Digest>> {
+    /// The digest of a file by its name, and whether it has extended attributes; none where it is not ours to read, or gone.
+    pub(crate) fn digest_if_readable(
+        &mut self,
+        above: &OwnedFd,
+        name: &CStr,
+    ) -> Result<Option<(Digest, bool)>> {
         match disk::open_file(above, name) {
-            Ok(file) => self.digest(&file).map(Some),
+            Ok(file) => Ok(Some((self.digest(&file)?, has_attributes(&file)?))),
             Err(Errno::ACCESS | Errno::NOENT | Errno::LOOP) => Ok(None),
             Err(errno) => Err(errno),
         }
+    }
+}
+
+/// Whether an open file has extended attributes.
+pub(crate) fn has_attributes(file: &OwnedFd) -> Result<bool> {
+    match rustix::fs::flistxattr_query(file) {
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        other => Ok(other? > 0),
     }
 }

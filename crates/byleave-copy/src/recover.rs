@@ -2,11 +2,14 @@
 
 use uuid::Uuid;
 
-use crate::commit::{abandon, finish, take_back, tidy_up};
+use crate::commit::{abandon, clear, finish, take_back, tidy_up};
 use crate::fault::Fault;
+use crate::files::read_json;
 use crate::journal::{Ground, Journal};
+use crate::layers::Root;
+use crate::staging::{OUTPOSTS, leave};
 use crate::steps;
-use crate::store::{Store, read_json};
+use crate::store::Store;
 
 /// What became of a commit that was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +39,7 @@ impl Store {
         let mut all = Vec::new();
         for id in self.ids()? {
             let at = self.directory(id);
-            if !at.join("journal.json").exists() {
+            if !at.join("journal.json").exists() && !at.join(OUTPOSTS).exists() {
                 continue;
             }
             let _lock = match self.lock(id) {
@@ -44,19 +47,25 @@ impl Store {
                 other => other?,
             };
             // Asked again: whoever had the lock may have finished.
-            let Some(journal) = read_json::<Journal>(&at.join("journal.json"))? else { continue };
-            if at.join("done.json").exists() {
-                if at.join("in").exists() {
-                    if let Ok(ground) = Ground::open(self, &journal.roots) {
-                        crate::staging::leave(&journal, &ground)?;
-                    }
-                    tidy_up(self, id)?;
-                }
+            let journal = read_json::<Journal>(&at.join("journal.json"))?;
+            let Some(journal) = journal.filter(|_| !at.join("done.json").exists()) else {
+                self.clear(id)?;
                 continue;
-            }
+            };
             all.push(Recovered { id, end: self.end(&journal)? });
         }
         Ok(all)
+    }
+
+    /// Removes what a commit that has ended, or never began, left behind.
+    fn clear(&self, id: Uuid) -> Result<(), Fault> {
+        let at = self.directory(id);
+        if let Some(roots) = read_json::<Vec<Root>>(&at.join(OUTPOSTS))?
+            && let Ok(ground) = Ground::open(self, &roots)
+        {
+            leave(self, id, &ground, &roots)?;
+        }
+        if at.join("done.json").exists() { tidy_up(self, id) } else { Ok(()) }
     }
 
     fn end(&self, journal: &Journal) -> Result<End, Fault> {
@@ -70,7 +79,7 @@ impl Store {
         }
         if journal.steps.iter().all(|step| steps::forward(step, &ground).is_ok()) {
             finish(self, journal, &ground)?;
-            tidy_up(self, journal.id)?;
+            clear(self, journal, &ground)?;
             return Ok(End::Finished);
         }
         ground.copies.forget();

@@ -11,7 +11,7 @@ use rustix::fs::FlockOperation;
 
 use crate::disk;
 use crate::fault::{At as _, Fault};
-use crate::store::names;
+use crate::files::names;
 
 /// How many layers a stack has at most: then it starts over, and the next build builds everything.
 pub const DEPTH_MAX: usize = 48;

@@ -9,10 +9,12 @@ use uuid::Uuid;
 
 use crate::disk::{self, Beneath, Ident, bits};
 use crate::fault::{At as _, Fault};
+use crate::files::write_json_durably;
 use crate::journal::{Act, Ground, Journal, Slot};
 use crate::layers::{self, Root};
 use crate::list::{self, Item};
 use crate::plan::Slots;
+use crate::store::Store;
 use crate::tree;
 
 /// What is made ready for one commit.
@@ -28,7 +30,7 @@ pub(crate) struct Staging<'a> {
 
 impl<'a> Staging<'a> {
     /// Makes the places: in the store, and on the filesystem of every root that has another.
-    pub(crate) fn new(id: Uuid, ground: &'a Ground, roots: &'a [Root]) -> Result<Self, Fault> {
+    pub(crate) fn new(store: &Store, id: Uuid, ground: &'a Ground, roots: &'a [Root]) -> Result<Self, Fault> {
         let home = mount(&ground.copies).at("look at", "the store")?;
         let mut is_far = Vec::new();
         for (within, root) in ground.roots.iter().zip(roots) {
@@ -37,6 +39,10 @@ impl<'a> Staging<'a> {
         let staging = Self { id, ground, roots, is_far, count: 0, opened: Vec::new() };
         for name in ["in", "before"] {
             afresh(&ground.copies, &id.to_string(), name).at("make", name)?;
+        }
+        if staging.is_far.contains(&true) {
+            // Said first: whoever is killed from here on leaves something in a root, and recovery knows where.
+            write_json_durably(&store.directory(id).join(OUTPOSTS), &roots)?;
         }
         for ((within, root), _) in
             ground.roots.iter().zip(roots).zip(&staging.is_far).filter(|(_, far)| **far)
@@ -80,8 +86,9 @@ impl<'a> Staging<'a> {
         Ok((from, found.ok_or(Errno::NOENT).at("find in the store", at)?))
     }
 
-    /// Puts the modes of the layer back: the commit was not made.
-    pub(crate) fn restore(&self) -> Result<(), Fault> {
+    /// Puts everything back as it was: the commit was not made.
+    pub(crate) fn restore(&self, store: &Store) -> Result<(), Fault> {
+        leave(store, self.id, self.ground, self.roots)?;
         for (path, mode) in self.opened.iter().rev() {
             if let Some(of) = self.ground.copies.ident(path).at("look at", path)? {
                 self.ground.copies.set_mode(path, &of, *mode).at("set the mode of", path)?;
@@ -176,14 +183,21 @@ pub(crate) fn settle(journal: &Journal, ground: &Ground) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes the directories that were made in roots.
-pub(crate) fn leave(journal: &Journal, ground: &Ground) -> Result<(), Fault> {
-    let name = CString::new(outpost(journal.id)).map_err(std::io::Error::from).at("remove from", "a root")?;
-    for (within, root) in ground.roots.iter().zip(&journal.roots) {
+/// The file that says in which roots we have a directory.
+pub(crate) const OUTPOSTS: &str = "outposts.json";
+
+/// Removes the directories that were made in roots, and then what says so.
+pub(crate) fn leave(store: &Store, id: Uuid, ground: &Ground, roots: &[Root]) -> Result<(), Fault> {
+    let mark = store.directory(id).join(OUTPOSTS);
+    if !mark.exists() {
+        return Ok(());
+    }
+    let name = CString::new(outpost(id)).map_err(std::io::Error::from).at("remove from", "a root")?;
+    for (within, root) in ground.roots.iter().zip(roots) {
         let (above, _) = within.parent("").at("open", &root.path)?;
         disk::remove(above.as_fd(), &name).at("remove our directory from", &root.path)?;
     }
-    Ok(())
+    std::fs::remove_file(&mark).at("remove", &mark)
 }
 
 /// The name of our directory in a root on another filesystem, for the time of the commit.

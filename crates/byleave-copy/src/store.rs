@@ -19,14 +19,12 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::copy::{Copy, Meta};
 use crate::disk;
 use crate::fault::{At as _, Fault};
-use crate::layers::{self, Method, Owner, Root};
+use crate::files::{names, read_json};
 use crate::scratch::{Name, Scratch};
 
 /// What may be kept, for how long, and what counts as scratch.
@@ -94,6 +92,18 @@ pub(crate) struct Tombstone {
     pub why: String,
 }
 
+/// The lock of a copy.
+#[derive(Debug)]
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Said, not only closed: a process that is being started by another thread has the file as well, until it is another
+        // program. Where it cannot be said, the closing that follows does it.
+        rustix::fs::flock(&self.0, FlockOperation::Unlock).unwrap_or_default();
+    }
+}
+
 impl Store {
     /// Opens the store in a directory, which is made if it is not there. Only its owner can look into it.
     pub fn open(directory: &Path, settings: Settings) -> Result<Self, Fault> {
@@ -122,40 +132,8 @@ impl Store {
         &self.at
     }
 
-    /// Makes a copy of these directories. What an ended process left under this name is removed first.
-    pub fn copy(&self, id: Uuid, roots: &[PathBuf], method: Method) -> Result<Copy, Fault> {
-        let (at, lock) = self.begin(id)?;
-        let roots = roots.iter().map(|path| self.root(path, method)).collect::<Result<Vec<_>, _>>()?;
-        for (number, root) in roots.iter().enumerate() {
-            let above = |other: &Root| Path::new(&root.path).starts_with(&other.path);
-            if roots.iter().enumerate().any(|(other, one)| other != number && above(one)) {
-                return Err(Fault::Root {
-                    path: (&root.path).into(),
-                    why: "it lies in another that is copied",
-                });
-            }
-        }
-        let mut another = false;
-        for root in &roots {
-            another |= Owner::of(Path::new(&root.path))?.is_another();
-        }
-        if another {
-            for directory in [&self.at, &self.at.join("copies"), &self.at.join("scratch"), &at] {
-                fs::set_permissions(directory, Permissions::from_mode(0o711))
-                    .at("set the mode of", directory)?;
-            }
-        }
-        let started = self.now(&at)?;
-        for (number, root) in roots.iter().enumerate() {
-            layers::make(&at, number, root, self.settings.tree_bytes_max)?;
-        }
-        let meta = Meta { id, roots, started, session: None, scratch: Vec::new() };
-        write_json(&at.join("copy.json"), &meta)?;
-        Ok(Copy { store: self.clone(), at, meta, _lock: lock })
-    }
-
     /// An empty directory under this name, and its lock.
-    pub(crate) fn begin(&self, id: Uuid) -> Result<(PathBuf, File), Fault> {
+    pub(crate) fn begin(&self, id: Uuid) -> Result<(PathBuf, Lock), Fault> {
         let at = self.directory(id);
         match DirBuilder::new().mode(0o700).create(&at) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -169,20 +147,6 @@ impl Store {
             disk::remove_path(&at.join(name)).at("remove", at.join(name))?;
         }
         Ok((at, lock))
-    }
-
-    /// Opens a copy that was made before, to look at it, commit it or discard it.
-    pub fn reopen(&self, id: Uuid) -> Result<Copy, Fault> {
-        let at = self.directory(id);
-        if !at.exists() {
-            return Err(self.missing(id));
-        }
-        let lock = self.lock(id)?;
-        if at.join("done.json").exists() {
-            return Err(Fault::Exists(id));
-        }
-        let meta = read_json(&at.join("copy.json"))?.ok_or(Fault::Missing(id))?;
-        Ok(Copy { store: self.clone(), at, meta, _lock: lock })
     }
 
     /// The scratch layers of a session.
@@ -228,13 +192,13 @@ impl Store {
     }
 
     /// Takes the lock of a copy; it is given back when the file is closed, also by a crash.
-    pub(crate) fn lock(&self, id: Uuid) -> Result<File, Fault> {
+    pub(crate) fn lock(&self, id: Uuid) -> Result<Lock, Fault> {
         let path = self.directory(id).join("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let file = file.at("open", &path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Err(Fault::Busy(id)),
-            other => other.at("lock", &path).map(|()| file),
+            other => other.at("lock", &path).map(|()| Lock(file)),
         }
     }
 
@@ -250,58 +214,5 @@ impl Store {
         let metadata = fs::metadata(&path).at("look at", &path)?;
         fs::remove_file(&path).at("remove", &path)?;
         Ok(metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec()))
-    }
-
-    fn root(&self, path: &Path, method: Method) -> Result<Root, Fault> {
-        let wrong = |why| Fault::Root { path: path.to_owned(), why };
-        let resolved = path.canonicalize().at("find", path)?;
-        if resolved != path {
-            return Err(wrong("it is not the resolved path"));
-        }
-        if self.at.starts_with(path) {
-            return Err(wrong("the store lies in it"));
-        }
-        let metadata = fs::metadata(path).at("look at", path)?;
-        if !metadata.is_dir() {
-            return Err(wrong("it is not a directory"));
-        }
-        let text = path.to_str().ok_or_else(|| Fault::NotText { path: path.to_owned() })?;
-        Ok(Root { path: text.into(), dev: metadata.dev(), ino: metadata.ino(), method })
-    }
-}
-
-/// The names in a directory; none if it is not there.
-pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Fault> {
-    let listing = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.at("list", directory)?,
-    };
-    let names = listing.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
-    names.collect::<io::Result<Vec<_>>>().at("list", directory)
-}
-
-/// Writes a file that is there wholly or not at all, as long as the machine runs.
-pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Fault> {
-    let draft = path.with_extension("draft");
-    fs::write(&draft, json(path, value)?).at("write", &draft)?;
-    fs::rename(&draft, path).at("write", path)
-}
-
-/// Writes a file that is there wholly or not at all, also after a power cut.
-pub(crate) fn write_json_durably<T: Serialize>(path: &Path, value: &T) -> Result<(), Fault> {
-    disk::write_whole(path, &json(path, value)?).at("write", path)
-}
-
-fn json<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, Fault> {
-    serde_json::to_vec(value).map_err(|source| Fault::Garbled { path: path.to_owned(), source })
-}
-
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault> {
-    match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).at("read", path),
-        Ok(text) => serde_json::from_slice(&text)
-            .map(Some)
-            .map_err(|source| Fault::Garbled { path: path.to_owned(), source }),
     }
 }

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use uuid::Uuid;
 
 use crate::check;
-use crate::commit::{Committed, carry_out, tidy_up};
+use crate::commit::{Committed, carry_out, clear};
 use crate::diff;
 use crate::disk::{self, Beneath, Ident};
 use crate::fault::{At as _, Conflict, Fault, Texts};
@@ -74,21 +74,18 @@ impl Store {
         }
         let changes = inverse(&ended.changes, conflicts);
         let roots = ended.journal.roots.clone();
-        let mut staging = Staging::new(by, &ground, &roots)?;
-        let mut steps = Vec::new();
-        for step in ended.journal.steps.iter().rev() {
-            steps.extend(inverted(step, id, &mut staging)?);
+        let mut staging = Staging::new(self, by, &ground, &roots)?;
+        let inverse = |step| inverted(step, id, &mut staging).transpose();
+        let steps: Result<Vec<_>, _> = ended.journal.steps.iter().rev().filter_map(inverse).collect();
+        let result = steps.and_then(|steps| {
+            let journal = Journal { id: by, undoes: Some(id), roots: roots.clone(), steps };
+            carry_out(self, &journal, &ground, &changes)?;
+            Ok(clear(self, &journal, &ground).err().map(|fault| fault.to_string()))
+        });
+        if result.is_err() && !self.directory(by).join("journal.json").exists() {
+            staging.restore(self)?;
         }
-        let journal = Journal { id: by, undoes: Some(id), roots: roots.clone(), steps };
-        carry_out(self, &journal, &ground, &changes)?;
-        tidy_up(self, by)?;
-        Ok(Committed { id: by, changes })
-    }
-
-    /// Whether a path is as a commit left it: untouched since, or with the same content again.
-    pub(crate) fn is_as_left(&self, change: &Change, done_at: i64) -> Result<bool, Fault> {
-        let disk = Beneath::open(Path::new("/")).at("open", "/")?;
-        is_as_left(&disk, change, done_at, &mut Reader::new())
+        Ok(Committed { id: by, changes, untidy: result? })
     }
 
     /// What comes back is known by its content as well: later undos compare it.
@@ -127,7 +124,7 @@ impl Store {
         for change in changes {
             let inside = change.path.trim_start_matches('/');
             let made = change.before.is_none() && is_directory(change.after.as_ref());
-            let why = if !is_as_left(&disk, change, ended.done.at, &mut reader)? {
+            let why = if !check::is_as_left(&disk, change, ended.done.at, &mut reader)? {
                 "it was changed since"
             } else if made && check::holds_more(&disk, inside, &left).at("list", &change.path)? {
                 "something was put into it since"
@@ -169,34 +166,6 @@ impl Store {
 }
 
 const NOWHERE: &str = "the directory that it was in is gone";
-
-fn is_as_left(disk: &Beneath, change: &Change, done_at: i64, reader: &mut Reader) -> Result<bool, Fault> {
-    let inside = change.path.trim_start_matches('/');
-    let ident = match disk.ident(inside) {
-        Err(rustix::io::Errno::LOOP) => None,
-        other => other.at("look at", &change.path)?,
-    };
-    let (Some(after), Some(ident)) = (&change.after, &ident) else {
-        return Ok(change.after.is_none() && ident.is_none());
-    };
-    let now = check::node(disk, inside, ident).at("look at", &change.path)?;
-    if now.mode != after.mode {
-        return Ok(false);
-    }
-    match (&now.kind, &after.kind) {
-        (NodeKind::File { size, .. }, NodeKind::File { size: left, digest }) => {
-            if size != left {
-                return Ok(false);
-            }
-            if now.modified == after.modified && ident.touched <= done_at {
-                return Ok(true);
-            }
-            let file = disk.open_at(inside, OFlags::RDONLY | OFlags::NONBLOCK).at("open", &change.path)?;
-            Ok(digest.is_some() && *digest == Some(reader.digest(&file).at("read", &change.path)?))
-        }
-        (now, left) => Ok(now == left),
-    }
-}
 
 /// The inverse of what was committed: what was left becomes what was there before, which is what is there now where that is another.
 fn inverse(changes: &Changes, conflicts: Vec<Conflict>) -> Changes {

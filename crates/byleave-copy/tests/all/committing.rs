@@ -16,7 +16,7 @@ const FILES: &str =
 /// What the command did, what somebody did meanwhile, and what is in conflict.
 const MEANWHILE: [(&str, &str, &[&str]); 16] = [
     ("echo mine > a", "echo theirs > a", &["a"]),
-    ("echo mine > a", "touch -r a t; echo theirs!!! > a; touch -r t a; rm t", &["a"]),
+    ("echo mine > a", "touch -r a t; echo eno > a; touch -r t a; rm t", &["a"]),
     ("echo mine > a", "chmod 600 a", &["a"]),
     ("echo mine > a", "rm a", &["a"]),
     ("echo mine > a", "rm a; mkdir a", &["a"]),
@@ -56,6 +56,18 @@ fn what_changed_meanwhile_is_a_conflict_and_nothing_is_done() {
         copy.commit(&changes.only(&[place.path("other")])).unwrap();
         assert_eq!(fs::read_to_string(place.path("other")).unwrap(), "other\n");
     }
+}
+
+// req: E6
+#[test]
+fn what_changed_while_the_command_ran_is_a_conflict_though_the_listing_saw_it() {
+    let place = Place::new();
+    place.directly(FILES);
+    let copy = place.on_copy("echo mine > a");
+    place.directly("touch -r a t; echo eno > a; touch -r t a; rm t");
+    let changes = copy.changes().unwrap();
+    assert!(matches!(copy.commit(&changes), Err(Fault::Conflicts(_))));
+    assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "eno\n");
 }
 
 // req: E6
@@ -135,27 +147,18 @@ fn a_part_is_committed_with_what_it_needs_or_not_at_all() {
 // req: E6
 #[test]
 fn a_store_on_another_filesystem_commits_and_undoes_as_well() {
-    let place = Place::new();
-    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
-    let at = elsewhere.path().canonicalize().unwrap();
-    let store = byleave_copy::Store::open(&at.join("store"), byleave_copy::Settings::default()).unwrap();
+    let place = Place::apart();
     place.directly(&format!("{FILES}; mkdir gone; echo g > gone/g; chmod 640 b"));
     let before = tree(&place.root);
-    let copy =
-        store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), byleave_copy::Method::Overlay).unwrap();
     let script = "echo mine > a; chmod 600 b; rm -r gone; mkdir -p n/o; echo p > n/o/p; ln -sfn b link; mkfifo n/f; rm d/x; mkdir d/x";
-    crate::place::mounted(&copy.copied(), &place.root, script);
-    let changes = copy.changes().unwrap();
-    copy.commit(&changes).unwrap();
-    let id = copy.id();
-    drop(copy);
+    let (id, _) = place.commit(script);
     let after = tree(&place.root);
     assert_eq!(fs::read_to_string(place.path("n/o/p")).unwrap(), "p\n");
     assert!(!fs::exists(place.path("gone")).unwrap());
     let (undo, redo) = (Uuid::new_v4(), Uuid::new_v4());
-    store.undo(id, undo, Since::Refuse).unwrap();
+    place.store.undo(id, undo, Since::Refuse).unwrap();
     assert_eq!(differences(&before, &tree(&place.root)), [""; 0]);
-    store.undo(undo, redo, Since::Refuse).unwrap();
+    place.store.undo(undo, redo, Since::Refuse).unwrap();
     assert_eq!(differences(&after, &tree(&place.root)), [""; 0]);
 }
 
@@ -167,6 +170,89 @@ fn a_commit_of_nothing_is_a_commit() {
     copy.commit(&Changes::default()).unwrap();
     assert_eq!(place.store.state(copy.id()).unwrap(), State::Committed);
     assert!(matches!(copy.commit(&Changes::default()), Err(Fault::Exists(_))));
+}
+
+// req: E6
+#[test]
+fn a_step_that_fails_takes_back_those_before_it() {
+    for place in [Place::new(), Place::apart()] {
+        place.directly(&format!("{FILES}; mkdir z; echo z > z/z; chmod 750 d"));
+        let before = tree(&place.root);
+        let script = "echo mine > a; rm b; rm -r d; mkdir -p n/o; echo p > n/o/p; ln -sfn b link; echo more > z/z; chmod 700 .";
+        let copy = place.on_copy(script);
+        let changes = copy.changes().unwrap();
+        // Nothing can be moved in or out, which nobody sees before it is tried.
+        let fixed =
+            |how: &str| std::process::Command::new("chattr").arg(how).arg(place.root.join("z")).status();
+        if !fixed("+i").is_ok_and(|status| status.success()) {
+            return;
+        }
+        let result = copy.commit(&changes);
+        let is = tree(&place.root);
+        assert!(fixed("-i").unwrap().success());
+        assert!(
+            matches!(&result, Err(Fault::TakenBack { path, .. }) if *path == place.path("z/z")),
+            "{result:?}"
+        );
+        assert_eq!(differences(&before, &is), [""; 0]);
+        assert_eq!(place.store.state(copy.id()).unwrap(), State::Open);
+        // Moving things away and back touched them: the copy is of files as they were before that, and is not committed any more.
+        assert_eq!(place.store.recover().unwrap(), []);
+        assert!(matches!(copy.commit(&changes), Err(Fault::Conflicts(_))));
+    }
+}
+
+// req: E6
+#[test]
+fn nothing_lands_elsewhere_while_somebody_swaps_a_directory_for_a_link() {
+    let place = Place::new();
+    place.directly("mkdir -p d/e away; for i in $(seq 1 30); do echo $i > d/e/f$i; done");
+    let outside = place.root.parent().unwrap().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (inside, away) = (place.root.join("d"), place.root.join("away/d"));
+    std::os::unix::fs::symlink(&outside, &away).unwrap();
+    let swap = || {
+        let flags = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(rustix::fs::CWD, &inside, rustix::fs::CWD, &away, flags).unwrap();
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                swap();
+                swap();
+            }
+        });
+        let mut tried = 0;
+        while tried < 20 {
+            // The layer is made by hand: a mount would need the workspace to stand still.
+            let copy = place.store.copy(
+                Uuid::new_v4(),
+                std::slice::from_ref(&place.root),
+                byleave_copy::Method::Overlay,
+            );
+            let copy = copy.unwrap();
+            let upper = place.store.path().join(format!("copies/{}/0/upper/d/e", copy.id()));
+            fs::create_dir_all(&upper).unwrap();
+            for number in 1..30 {
+                fs::write(upper.join(format!("f{number}")), "mine").unwrap();
+            }
+            fs::create_dir(upper.join("new")).unwrap();
+            fs::write(upper.join("new/n"), "mine").unwrap();
+            let Ok(changes) = copy.changes() else { continue };
+            // Listed while the link was there, the link is what is replaced: that is another test.
+            if changes.list.iter().any(|change| !change.path.starts_with(&place.path("d/e/"))) {
+                continue;
+            }
+            tried += 1;
+            // Done, refused or taken back: all are well, as long as nothing is where it does not belong.
+            drop(copy.commit(&changes));
+            assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    assert!((1..30).all(|number| inside.join(format!("e/f{number}")).exists()));
 }
 
 /// Another user: for whom a mode means something.

@@ -21,9 +21,17 @@ const SCRIPT: &str = "for i in $(seq 1 60); do echo changed >> src/f$i; done; fo
 // req: E6
 #[test]
 fn whenever_it_is_killed_it_is_wholly_done_or_wholly_not() {
-    let rounds = number("BYLEAVE_CRASHES", 20);
+    check(&Place::new(), number("BYLEAVE_CRASHES", 20));
+}
+
+// req: E6
+#[test]
+fn also_with_the_store_on_another_filesystem() {
+    check(&Place::apart(), number("BYLEAVE_CRASHES", 20) / 2);
+}
+
+fn check(place: &Place, rounds: usize) {
     let mut dice = Dice(number("BYLEAVE_SEED", 11) as u64 | 1);
-    let place = Place::new();
     place.directly(FILES);
     let before = tree(&place.root);
     let mut killed = 0;
@@ -40,22 +48,22 @@ fn whenever_it_is_killed_it_is_wholly_done_or_wholly_not() {
         let kills_undo = dice.roll(2) == 0;
         let started = Instant::now();
         if kills_undo {
-            run(&place, &format!("commit {id}"), None);
+            run(place, &format!("commit {id}"), None);
         } else {
-            killed += usize::from(run(&place, &format!("commit {id}"), Some(moment(&mut dice, usual))));
+            killed += usize::from(run(place, &format!("commit {id}"), Some(moment(&mut dice, usual))));
         }
         let mut after = None;
         if kills_undo {
             usual = (usual + started.elapsed()) / 2;
             after = Some(tree(&place.root));
-            killed += usize::from(run(&place, &format!("undo {id} {undo}"), Some(moment(&mut dice, usual))));
+            killed += usize::from(run(place, &format!("undo {id} {undo}"), Some(moment(&mut dice, usual))));
         }
         let watched = if kills_undo { undo } else { id };
         let was_interrupted = place.store.state(watched).unwrap() == State::Interrupted;
         interrupted += usize::from(was_interrupted);
         // Recovery itself may be killed as well, and is begun again.
         if dice.roll(3) == 0 {
-            run(&place, "recover", Some(moment(&mut dice, usual)));
+            run(place, "recover", Some(moment(&mut dice, usual)));
         }
         let recovered = place.store.recover().unwrap();
         assert!(
@@ -87,7 +95,7 @@ fn whenever_it_is_killed_it_is_wholly_done_or_wholly_not() {
     }
     assert!(killed * 3 > rounds, "only {killed} of {rounds} were killed in time");
     assert!(rounds < 20 || interrupted > 0, "none of {rounds} was killed in the middle");
-    println!("{rounds} rounds, {killed} killed, {interrupted} in the middle of their steps");
+    eprintln!("{rounds} rounds, {killed} killed, {interrupted} in the middle of their steps");
 }
 
 fn moment(dice: &mut Dice, usual: Duration) -> Duration {

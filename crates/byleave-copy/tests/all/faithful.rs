@@ -28,6 +28,8 @@ fn command(dice: &mut Dice, number: usize) -> String {
         5 => format!("rmdir {one}"),
         6 | 7 => format!("mv -T {one} {other}"),
         8 => format!("mv {one} {other}"),
+        // Into itself it copies what the directory lists before that is noticed: an order that every filesystem has for itself.
+        9 if other.starts_with(one) => "true".into(),
         9 => format!("cp -a {one} {other}"),
         10 => format!("cp -p {one} {other}"),
         11 => format!("ln -sfn {one} {other}"),

@@ -1,5 +1,11 @@
 //! Copies, from the outside: real overlays in a mount namespace, real files, real crashes.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "tests"
+)]
 
 mod committing;
 mod crashing;

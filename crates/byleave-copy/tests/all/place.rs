@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 pub(crate) struct Place {
-    _folder: TempDir,
+    _folders: Vec<TempDir>,
     pub(crate) root: PathBuf,
     pub(crate) store: Store,
 }
@@ -30,7 +30,16 @@ impl Place {
         let root = at.join("w");
         fs::create_dir(&root).unwrap();
         let store = Store::open(&at.join("store"), settings).unwrap();
-        Self { _folder: folder, root, store }
+        Self { _folders: vec![folder], root, store }
+    }
+
+    /// With the store on another filesystem than the workspace.
+    pub(crate) fn apart() -> Self {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+        let root = folder.path().canonicalize().unwrap().join("w");
+        fs::create_dir(&root).unwrap();
+        let store = Store::open(&elsewhere.path().join("store"), Settings::default()).unwrap();
+        Self { _folders: vec![folder, elsewhere], root, store }
     }
 
     /// Runs a script in the workspace itself.
@@ -150,13 +159,14 @@ fn look(root: &Path, at: &Path, all: &mut Tree, first: &mut BTreeMap<u64, String
     }
 }
 
-/// Where two trees differ, in words.
+/// Where two trees differ, in words; the first few.
 pub(crate) fn differences(one: &Tree, other: &Tree) -> Vec<String> {
     let paths: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
     paths
         .into_iter()
         .filter(|path| one.get(*path) != other.get(*path))
         .map(|path| format!("{path}: {:?} / {:?}", one.get(path), other.get(path)))
+        .take(10)
         .collect()
 }
 

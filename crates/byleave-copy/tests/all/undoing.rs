@@ -121,7 +121,7 @@ fn undo_says_what_became_of_a_call_and_follows_undos_of_undos() {
 /// A workspace like those that people have.
 fn workspace(files: usize) -> String {
     format!(
-        "git init -q . && git config user.email a@b && git config user.name n; mkdir -p build empty/inner big; \
+        "git init -q . && git config user.email a@b && git config user.name n; git config gc.auto 0; mkdir -p build empty/inner big; \
          i=0; while [ $i -lt {files} ]; do d=src/m$((i % 40))/p$((i % 7)); [ -d $d ] || mkdir -p $d; echo \"file $i\" > $d/f$i.txt; i=$((i + 1)); done; \
          printf 'build/\\n*.o\\n' > .gitignore; git add -A; git commit -qm all; \
          for i in $(seq 1 60); do echo o > build/x$i.o; echo u > src/m$((i % 40))/untracked$i; ln -s ../m0 src/m$((i % 40))/l$i; done; \

@@ -1,0 +1,117 @@
+//! What a copy costs on a workspace of 10,000 files: to make, to list, to show, to commit with everything kept, to undo.
+//!
+//! `cargo bench -p byleave-copy --bench copy` prints a table, each figure for one change, beside `cp -a` of the whole workspace.
+//! With `BYLEAVE_PROOF=short` on a tenth of it. Either way it fails where something takes more than twice its bar. It mounts
+//! overlays: as root, or where users may have namespaces.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use byleave_copy::{Copy, Method, Settings, Since, Source, Store};
+use uuid::Uuid;
+
+const LIST_BAR: f64 = 15.0;
+const COMMIT_BAR: f64 = 60.0;
+const ROUNDS: usize = 5;
+
+/// What a command does.
+const COMMANDS: [(&str, &str); 5] = [
+    ("every file changed", "find src -type f -exec sed -i s/file/line/ {} +"),
+    ("as many made", "cp -r src new"),
+    ("all removed", "rm -rf src"),
+    ("all renamed", "mv src moved"),
+    ("every mode changed", "chmod -R go-rwx src"),
+];
+
+fn main() {
+    let files =
+        if std::env::var("BYLEAVE_PROOF").is_ok_and(|proof| proof == "short") { 1000 } else { 10_000 };
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().canonicalize().unwrap();
+    let root = at.join("w");
+    std::fs::create_dir(&root).unwrap();
+    let make = format!(
+        "git init -q . ; i=0; while [ $i -lt {files} ]; do d=src/m$((i % 100)); [ -d $d ] || mkdir -p $d; \
+         printf 'file %s\\n%s\\n' $i $i > $d/f$i; i=$((i + 1)); done; git add -A"
+    );
+    sh(&root, &make);
+    let store = Store::open(&at.join("store"), Settings::default()).unwrap();
+    let whole = once(|| sh(&at, "cp -a w whole && sync -f whole && rm -rf whole"));
+    println!(
+        "{files} files; `cp -a` of all of them, written to the disk and removed: {:.0} ms",
+        whole.as_secs_f64() * 1e3
+    );
+    let start = best((0..40).map(|_| {
+        let id = Uuid::new_v4();
+        let started = Instant::now();
+        let copy = store.copy(id, std::slice::from_ref(&root), Method::Overlay).unwrap();
+        let took = started.elapsed();
+        copy.discard().unwrap();
+        took
+    }));
+    println!("a copy made: {:.2} ms", start.as_secs_f64() * 1e3);
+    println!("| what | changes | list, µs each | shown, µs each | commit, µs each | undo, µs each | |");
+    println!("|---|--:|--:|--:|--:|--:|---|");
+    for (what, script) in COMMANDS {
+        measure(&store, &root, what, script);
+    }
+}
+
+fn measure(store: &Store, root: &Path, what: &str, script: &str) {
+    let mut took: [Vec<Duration>; 4] = Default::default();
+    let mut count = 0;
+    for _ in 0..ROUNDS {
+        let copy = store.copy(Uuid::new_v4(), &[root.to_owned()], Method::Overlay).unwrap();
+        mounted(&copy, root, script);
+        // What the command itself wrote is not what is measured.
+        sh(root, "sync -f .");
+        let started = Instant::now();
+        let mut changes = copy.changes().unwrap();
+        took[0].push(started.elapsed());
+        count = changes.list.len();
+        took[1].push(once(|| copy.show(&mut changes).unwrap()));
+        took[2].push(once(|| drop(copy.commit(&changes).unwrap())));
+        let id = copy.id();
+        drop(copy);
+        took[3].push(once(|| drop(store.undo(id, Uuid::new_v4(), Since::Refuse).unwrap())));
+    }
+    let each =
+        took.map(|all| best(all.into_iter()).as_secs_f64() * 1e6 / f64::from(u32::try_from(count).unwrap()));
+    let [list, shown, commit, undo] = each;
+    let word = if list <= LIST_BAR && commit <= COMMIT_BAR { "within" } else { "**beyond**" };
+    println!("| {what} | {count} | {list:.1} | {shown:.1} | {commit:.1} | {undo:.1} | {word} |");
+    assert!(list <= 2.0 * LIST_BAR, "{what}: {list:.1} µs a change to list, which is far beyond {LIST_BAR}");
+    assert!(
+        commit <= 2.0 * COMMIT_BAR,
+        "{what}: {commit:.1} µs a change to commit, which is far beyond {COMMIT_BAR}"
+    );
+}
+
+fn once(act: impl FnOnce()) -> Duration {
+    let started = Instant::now();
+    act();
+    started.elapsed()
+}
+
+/// The best of several: what others do on the machine only adds to it.
+fn best(all: impl Iterator<Item = Duration>) -> Duration {
+    all.min().unwrap()
+}
+
+fn sh(at: &Path, script: &str) {
+    let status = Command::new("sh").arg("-c").arg(script).current_dir(at).status().unwrap();
+    assert!(status.success(), "{script}");
+}
+
+fn mounted(copy: &Copy, root: &Path, script: &str) {
+    let copied = copy.copied();
+    let Some(Source::Overlay { upper, work, .. }) = copied.first().map(|one| &one.source) else { return };
+    let root = root.display();
+    let options =
+        format!("lowerdir={root},upperdir={},workdir={},userxattr,volatile", upper.display(), work.display());
+    let whole = format!("mount -t overlay overlay -o '{options}' '{root}' && cd '{root}' && {script}");
+    let how = if rustix::process::geteuid().is_root() { "-m" } else { "-Urm" };
+    assert!(Command::new("unshare").args([how, "sh", "-c", &whole]).status().unwrap().success(), "{script}");
+}
