@@ -13,7 +13,7 @@ use crate::copy::Copy;
 use crate::disk;
 use crate::durable;
 use crate::fault::{At as _, Conflict, Fault};
-use crate::files::write_json_durably;
+use crate::files::{names, write_json_durably};
 use crate::journal::{Done, Ground, Journal};
 use crate::list::{self, Item};
 use crate::listing::Listing;
@@ -69,6 +69,13 @@ impl Copy {
         result
     }
 
+    /// Ends a copy on which nothing was changed: its scratch stays with the session, and nothing else remains. There is nothing to
+    /// undo, so nothing is kept.
+    pub fn release(self) -> Result<(), Fault> {
+        self.keep_scratch()?;
+        self.discard()
+    }
+
     fn conflicts(&self, items: &[&Item], ground: &Ground) -> Result<Vec<Conflict>, Fault> {
         let mut conflicts = Vec::new();
         let inside = |item: &Item| {
@@ -113,7 +120,11 @@ impl Copy {
         let Some(session) = &self.meta.session else { return Ok(()) };
         let scratch = self.store.scratch(session);
         for (number, mounted) in self.meta.scratch.iter().enumerate() {
-            scratch.stack(&mounted.path)?.push(&self.at.join(format!("s{number}/upper")), &mounted.lowers)?;
+            let upper = self.at.join(format!("s{number}/upper"));
+            // A layer with nothing in it would only make the stack deeper.
+            if !names(&upper)?.is_empty() {
+                scratch.stack(&mounted.path)?.push(&upper, &mounted.lowers)?;
+            }
         }
         for (number, harvested) in self.all_harvested()?.iter().enumerate() {
             scratch
@@ -226,7 +237,7 @@ pub(crate) fn tidy_up(store: &Store, id: Uuid) -> Result<(), Fault> {
         staging::OUTPOSTS,
     ];
     let at = store.directory(id);
-    for name in crate::files::names(&at)? {
+    for name in names(&at)? {
         if !STAYS.contains(&name.as_str()) {
             disk::remove_path(&at.join(&name)).at("remove", at.join(&name))?;
         }

@@ -75,6 +75,17 @@ impl Copy {
         Ok(self.listed()?.harvested)
     }
 
+    /// How many files the command changed in scratch.
+    pub fn scratch_files(&self) -> Result<u64, Fault> {
+        let mut counted = Harvested { path: String::new(), files: 0, bytes: 0 };
+        for number in 0..self.meta.scratch.len() {
+            let mounted = self.at.join(format!("s{number}"));
+            let above = disk::open_directory(rustix::fs::CWD, &mounted).at("open", &mounted)?;
+            count(&above, c"upper", &mut counted).at("count", &mounted)?;
+        }
+        Ok(counted.files + self.harvested()?.iter().map(|one| one.files).sum::<u64>())
+    }
+
     /// The listing as it was shown; empty where nothing was.
     pub(crate) fn listed(&self) -> Result<Listing, Fault> {
         Ok(read_json(&self.at.join("listing.json"))?.unwrap_or_default())

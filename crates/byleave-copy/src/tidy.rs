@@ -61,6 +61,17 @@ impl Store {
         Ok(Tidied { dropped, kept_bytes: total })
     }
 
+    /// Forgets one, whatever the settings say: what was there before it is gone for good. Says whether there was one.
+    pub fn forget_one(&self, id: Uuid, now: SystemTime, why: &str) -> Result<bool, Fault> {
+        match self.state(id)? {
+            State::Interrupted => return Err(Fault::Interrupted(id)),
+            State::Missing | State::Dropped { .. } => return Ok(false),
+            State::Open | State::Committed | State::Undone { .. } => {}
+        }
+        let Some(held) = self.held(id)? else { return Ok(false) };
+        if self.forget(&held, now, why)? { Ok(true) } else { Err(Fault::Busy(id)) }
+    }
+
     fn why(&self, held: &Held, age: Duration, total: u64) -> Option<String> {
         let settings = &self.settings;
         let limit = if held.is_committed { settings.keep_for } else { settings.wait_for };

@@ -109,7 +109,7 @@ fn execute(workplace: &Workplace, text: &str, run: &Run) -> Result<Output, Strin
             "[byleave] blocked by policy: `{path}` was not kept; ask for `write {path}`\n"
         ));
     }
-    committed(&ready.copy, &chosen)?;
+    committed(ready.copy, &chosen)?;
     output.undo = undo_of(run, &chosen);
     Ok(output)
 }
@@ -120,7 +120,10 @@ pub(crate) fn undo_of(run: &Run, committed: &Changes) -> Option<Value> {
 }
 
 /// Commits, and says in words why not.
-pub(crate) fn committed(copy: &Copy, changes: &Changes) -> Result<(), String> {
+pub(crate) fn committed(copy: Copy, changes: &Changes) -> Result<(), String> {
+    if changes.is_empty() {
+        return copy.release().map_err(|fault| fault.to_string());
+    }
     match copy.commit(changes) {
         Ok(_) => Ok(()),
         Err(Fault::Conflicts(conflicts)) => {

@@ -12,7 +12,7 @@ use byleave_sandbox::launch::{Outcome, Status};
 /// The changes on a copy, and how many files in scratch are not among them.
 pub(crate) fn changes(copy: &Copy) -> Result<(Changes, u64), Fault> {
     let changes = copy.changes()?;
-    let scratch = copy.harvested()?.iter().map(|one| one.files).sum::<u64>();
+    let scratch = copy.scratch_files()?;
     Ok((changes, scratch))
 }
 

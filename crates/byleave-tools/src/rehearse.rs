@@ -139,11 +139,13 @@ fn finish(
                 return Err("nothing was changed: the copy is not as it was seen".into());
             }
             let copy = store.reopen(id).map_err(words)?;
-            committed(&copy, &chosen)?;
+            committed(copy, &chosen)?;
         }
         State::Interrupted => {
             return Err("the commit was interrupted, and can neither be finished nor taken back: `byleave undo` says why".into());
         }
+        // There was nothing to commit, and the copy was let go.
+        State::Missing if chosen.is_empty() => {}
         State::Missing => return Err("nothing was changed: the copy is gone".into()),
     }
     if only.is_some() {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::pin::pin;
+use std::time::SystemTime;
 
 use anyhow::Result;
 use byleave::book::export::{self, Contents, Exported};
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use crate::args::{Book, ExportForm, Log};
 use crate::complaint::Complaint;
-use crate::house::House;
+use crate::house::{House, workplace};
 use crate::ids::{self, short};
 use crate::json;
 use crate::options::Options;
@@ -182,10 +183,18 @@ async fn forget(call: &str, options: &Options, screen: &mut Screen) -> Result<St
     let forgotten = house.book.forget(call, options.person.name.clone(), now()).await?;
     let missing = || Complaint::new(format!("there is no call {call} in the book"));
     let forgotten = forgotten.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?;
+    // What its changes replaced is content of the call as well.
+    let store = workplace(options, &options.cwd).store()?;
+    let images = store.forget_one(call.uuid(), SystemTime::now(), "the call was forgotten")?;
     if screen.json() {
-        screen.value(&json!({ "call": call, "act": forgotten.act.id, "scrubbed": forgotten.scrubbed }));
+        let scrubbed = forgotten.scrubbed;
+        screen
+            .value(&json!({ "call": call, "act": forgotten.act.id, "scrubbed": scrubbed, "copies": images }));
     } else {
         screen.line(&format!("the contents of call {} are gone for good; its record stays", short(&call)));
+        if images {
+            screen.line("what was there before its changes is gone as well: it can no longer be undone");
+        }
         if !forgotten.scrubbed {
             screen.toned(
                 Tone::Careful,

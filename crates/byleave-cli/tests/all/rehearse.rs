@@ -165,3 +165,18 @@ fn a_person_at_a_terminal_is_asked_once_it_was_shown() {
     assert!(code == Some(0), "{seen}");
     assert_eq!((desk.text("a").as_deref(), desk.text("b")), (Some(""), None));
 }
+
+// req: E6
+#[test]
+fn what_is_forgotten_can_no_longer_be_undone() {
+    let desk = Desk::new();
+    assert_eq!(desk.rehearse(&["--yes"], "printf secret > notes.txt").0, Some(0));
+    let call = desk.json(&["book", "log", "--json"])[0]["call"].as_str().unwrap().to_owned();
+    let (code, out, err) = desk.does(&["book", "forget", &call]);
+    assert!(code == Some(0) && out.contains("can no longer be undone"), "{out}{err}");
+    let (code, _, err) = desk.does(&["undo", &call]);
+    assert!(code != Some(0) && err.contains("forgotten"), "{err}");
+    let left = fs::read_dir(desk.world.state().join("copies/copies")).unwrap().count();
+    assert_eq!(left, 0, "something is left of it");
+    assert_eq!(desk.does(&["book", "verify"]).0, Some(0));
+}
