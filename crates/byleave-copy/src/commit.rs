@@ -108,11 +108,12 @@ impl Copy {
         let Some(session) = &self.meta.session else { return Ok(()) };
         let scratch = self.store.scratch(session);
         for (number, mounted) in self.meta.scratch.iter().enumerate() {
-            scratch.stack(&mounted.path)?.push(&self.at.join(format!("s{number}/upper")), &mounted.lowers)?;
+            let stack = scratch.stack_for(&mounted.path, self.meta.kept)?;
+            stack.push(&self.at.join(format!("s{number}/upper")), &mounted.lowers)?;
         }
         for (number, harvested) in self.all_harvested()?.iter().enumerate() {
             scratch
-                .stack(Path::new(&harvested.path))?
+                .stack_for(Path::new(&harvested.path), self.meta.kept)?
                 .push(&self.at.join(format!("harvest/{number}")), &[])?;
         }
         Ok(())

@@ -149,7 +149,7 @@ impl Store {
         for (number, root) in roots.iter().enumerate() {
             layers::make(&at, number, root, self.settings.tree_bytes_max)?;
         }
-        let meta = Meta { id, roots, started, session: None, scratch: Vec::new() };
+        let meta = Meta { id, roots, started, session: None, scratch: Vec::new(), kept: Default::default() };
         write_json(&at.join("copy.json"), &meta)?;
         Ok(Copy { store: self.clone(), at, meta, _lock: lock })
     }
