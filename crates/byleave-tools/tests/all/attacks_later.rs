@@ -155,7 +155,11 @@ fn the_ground_turned_while_somebody_thinks() {
     const EDIT: &str = "open('src/a', 'w').write('committed')\n";
     const MAKE: &str = "import os\nos.makedirs('fresh/inner'); open('fresh/inner/f', 'w').write('committed'); open('new', 'w').write('committed')\n";
     const REMOVE: &str = "import shutil\nshutil.rmtree('docs')\n";
-    let cases: [(&str, &str, Turn); 9] = [
+    let cases: [(&str, &str, Turn); 10] = [
+        ("a link is where something is made in", "open('docs/new', 'w').write('committed')\n", |world| {
+            fs::rename(world.at("docs"), world.at("was")).unwrap();
+            symlink(world.beside("outside"), world.at("docs")).unwrap();
+        }),
         ("a file became a link", EDIT, |world| {
             fs::remove_file(world.at("src/a")).unwrap();
             symlink(world.beside("outside/a"), world.at("src/a")).unwrap();
@@ -266,6 +270,25 @@ fn taking_back_through_a_link() {
                 assert_eq!(outside(&world), before, "{name}, {force}: {}", told(&undone));
             }
             println!("held   {name}");
+        }
+    });
+}
+
+// req: E6
+#[test]
+fn taking_back_into_a_link() {
+    as_user("attacks_later::taking_back_into_a_link", async {
+        for force in [false, true] {
+            let world = world();
+            world.write("docs/d", "d");
+            let removed = world.bash(python(&world, "import os\nos.remove('docs/d')"), &[yes()]).await;
+            assert!(removed.result.success(), "{}", told(&removed));
+            fs::remove_dir(world.at("docs")).unwrap();
+            symlink(world.beside("outside"), world.at("docs")).unwrap();
+            let before = all(&world);
+            let undone = undo(&world, &removed, force).await;
+            assert!(!undone.result.success(), "{}", told(&undone));
+            assert_eq!(all(&world), before, "{force}: {}", told(&undone));
         }
     });
 }
