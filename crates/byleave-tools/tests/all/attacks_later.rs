@@ -156,10 +156,14 @@ fn the_ground_turned_while_somebody_thinks() {
     const MAKE: &str = "import os\nos.makedirs('fresh/inner'); open('fresh/inner/f', 'w').write('committed'); open('new', 'w').write('committed')\n";
     const REMOVE: &str = "import shutil\nshutil.rmtree('docs')\n";
     let cases: [(&str, &str, Turn); 10] = [
-        ("a link is where something is made in", "open('docs/new', 'w').write('committed')\n", |world| {
-            fs::rename(world.at("docs"), world.at("was")).unwrap();
-            symlink(world.beside("outside"), world.at("docs")).unwrap();
-        }),
+        (
+            "a link is where something is made in",
+            "open('docs/deep/new', 'w').write('committed')\n",
+            |world| {
+                fs::rename(world.at("docs"), world.at("was")).unwrap();
+                symlink(world.beside("outside"), world.at("docs")).unwrap();
+            },
+        ),
         ("a file became a link", EDIT, |world| {
             fs::remove_file(world.at("src/a")).unwrap();
             symlink(world.beside("outside/a"), world.at("src/a")).unwrap();
@@ -204,6 +208,7 @@ fn the_ground_turned_while_somebody_thinks() {
             let world = Arc::new(world());
             world.write("../../outside/a", "kept");
             world.write("docs/deep/f", "f");
+            world.write("../../outside/deep/x", "x");
             let command = python(&world, code);
             let (seen, after) = (Arc::downgrade(&world), Arc::new(Mutex::new(None)));
             let kept = Arc::clone(&after);
@@ -280,10 +285,11 @@ fn taking_back_into_a_link() {
     as_user("attacks_later::taking_back_into_a_link", async {
         for force in [false, true] {
             let world = world();
-            world.write("docs/d", "d");
-            let removed = world.bash(python(&world, "import os\nos.remove('docs/d')"), &[yes()]).await;
+            world.write("docs/deep/d", "d");
+            world.write("../../outside/deep/x", "x");
+            let removed = world.bash(python(&world, "import os\nos.remove('docs/deep/d')"), &[yes()]).await;
             assert!(removed.result.success(), "{}", told(&removed));
-            fs::remove_dir(world.at("docs")).unwrap();
+            fs::remove_dir_all(world.at("docs")).unwrap();
             symlink(world.beside("outside"), world.at("docs")).unwrap();
             let before = all(&world);
             let undone = undo(&world, &removed, force).await;
