@@ -71,9 +71,9 @@ impl Copy {
 
     /// Ends a copy on which nothing was changed: its scratch stays with the session, and nothing else remains. There is nothing to
     /// undo, so nothing is kept.
-    pub fn release(self) -> Result<(), Fault> {
+    pub fn release(&self) -> Result<(), Fault> {
         self.keep_scratch()?;
-        self.discard()
+        disk::remove_path(&self.at).at("remove", &self.at)
     }
 
     fn conflicts(&self, items: &[&Item], ground: &Ground) -> Result<Vec<Conflict>, Fault> {
@@ -120,15 +120,12 @@ impl Copy {
         let Some(session) = &self.meta.session else { return Ok(()) };
         let scratch = self.store.scratch(session);
         for (number, mounted) in self.meta.scratch.iter().enumerate() {
-            let upper = self.at.join(format!("s{number}/upper"));
-            // A layer with nothing in it would only make the stack deeper.
-            if !names(&upper)?.is_empty() {
-                scratch.stack(&mounted.path)?.push(&upper, &mounted.lowers)?;
-            }
+            let stack = scratch.stack_for(&mounted.path, self.meta.kept)?;
+            stack.push(&self.at.join(format!("s{number}/upper")), &mounted.lowers)?;
         }
         for (number, harvested) in self.all_harvested()?.iter().enumerate() {
             scratch
-                .stack(Path::new(&harvested.path))?
+                .stack_for(Path::new(&harvested.path), self.meta.kept)?
                 .push(&self.at.join(format!("harvest/{number}")), &[])?;
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::disk;
 use crate::fault::{At as _, Fault};
 use crate::files::{read_json, write_json};
 use crate::layers::{self, Copied, Method, Owner, Root, Source};
-use crate::scratch::Stack;
+use crate::scratch::{Kept, Stack};
 use crate::store::{Lock, Store};
 
 /// A copy that this process works with. Dropped, it stays in the store for later.
@@ -33,6 +33,9 @@ pub(crate) struct Meta {
     pub started: i64,
     pub session: Option<String>,
     pub scratch: Vec<Mounted>,
+    /// Who finds its scratch again.
+    #[serde(default)]
+    pub kept: Kept,
 }
 
 /// A scratch directory that has layers of its own in this copy.
@@ -81,7 +84,7 @@ impl Store {
         for (number, root) in roots.iter().enumerate() {
             layers::make(&at, number, root, self.settings.tree_bytes_max)?;
         }
-        let meta = Meta { id, roots, started, session: None, scratch: Vec::new() };
+        let meta = Meta { id, roots, started, session: None, scratch: Vec::new(), kept: Kept::default() };
         write_json(&at.join("copy.json"), &meta)?;
         Ok(Copy { store: self.clone(), at, meta, _lock: lock })
     }
@@ -127,20 +130,30 @@ impl Copy {
     /// Gives these scratch directories layers of their own, over those that the session left. Held by the stacks: keep them
     /// until the command has ended. A path that is in none of the copied directories, or has no directory to lie in, is left out.
     pub fn with_scratch(&mut self, session: &str, paths: &[PathBuf]) -> Result<Vec<Stack>, Fault> {
+        self.scratch_for(session, paths, Kept::ForAll)
+    }
+
+    /// The same for a rehearsal: it finds what rehearsals left as well, and what it leaves only they find.
+    pub fn with_rehearsed_scratch(&mut self, session: &str, paths: &[PathBuf]) -> Result<Vec<Stack>, Fault> {
+        self.scratch_for(session, paths, Kept::ForRehearsals)
+    }
+
+    fn scratch_for(&mut self, session: &str, paths: &[PathBuf], kept: Kept) -> Result<Vec<Stack>, Fault> {
         let scratch = self.store.scratch(session);
         let mut stacks = Vec::new();
         for path in paths {
             let Some((number, root)) = self.root_of(path) else { continue };
             let Some(above) = path.parent().filter(|above| above.is_dir()) else { continue };
             let owner = Owner::of(above)?;
+            let stack = scratch.stack_for(path, kept)?;
             if !path.exists() {
-                // There must be something to mount on; a listing knows that it is not a change.
-                if root.method != Method::Overlay {
+                // Of nothing there is no overlay: if the command makes it, that is found when it has ended.
+                if root.method != Method::Overlay || stack.lowers().is_empty() {
                     continue;
                 }
+                // There must be something to mount on; a listing knows that it is not a change.
                 self.mount_point(number, path, owner)?;
             }
-            let stack = scratch.stack(path)?;
             let inside = self.at.join(format!("s{}", self.meta.scratch.len()));
             owner.make(&inside, 0o700)?;
             owner.make(&inside.join("upper"), 0o755)?;
@@ -149,6 +162,7 @@ impl Copy {
             stacks.push(stack);
         }
         self.meta.session = Some(session.into());
+        self.meta.kept = kept;
         write_json(&self.at.join("copy.json"), &self.meta)?;
         Ok(stacks)
     }

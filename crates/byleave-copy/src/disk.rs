@@ -239,30 +239,75 @@ pub(crate) fn names(directory: impl AsFd) -> Result<Vec<Box<CStr>>> {
     Ok(all)
 }
 
-/// Removes what is at `name`, with everything beneath; what may not be read or entered is made so first.
+/// How many directories may lie in each other where a tree is walked: far more than anybody has, far less than handles and stack.
+pub(crate) const DEPTH_MAX: usize = 256;
+/// How many are gone down at once where a tree is removed, which a command may have made as deep as it liked.
+const STEPS_DOWN: usize = 64;
+
+/// Removes what is at `name`, with everything beneath, however deep; what may not be read or entered is made so first.
 pub(crate) fn remove(above: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+    let Some(top) = removed_or_opened(above, name)? else { return Ok(()) };
+    let mut moved = 0;
+    // What was too deep comes up to here, and is gone down into again.
+    loop {
+        rustix::fs::seek(&top, rustix::fs::SeekFrom::Start(0))?;
+        let inside = names(&top)?;
+        if inside.is_empty() {
+            return rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
+        }
+        rustix::fs::fchmod(&top, Mode::RWXU)?;
+        for name in &inside {
+            remove_within(top.as_fd(), (top.as_fd(), name), 1, &mut moved)?;
+        }
+    }
+}
+
+fn remove_within(
+    top: BorrowedFd<'_>,
+    (above, name): (BorrowedFd<'_>, &CStr),
+    depth: usize,
+    moved: &mut u64,
+) -> Result<()> {
+    let Some(opened) = removed_or_opened(above, name)? else { return Ok(()) };
+    let inside = names(&opened)?;
+    if !inside.is_empty() {
+        rustix::fs::fchmod(&opened, Mode::RWXU)?;
+        if depth >= STEPS_DOWN {
+            return move_up((above, name), top, moved);
+        }
+    }
+    for name in &inside {
+        remove_within(top, (opened.as_fd(), name), depth + 1, moved)?;
+    }
+    rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)
+}
+
+fn move_up(from: (BorrowedFd<'_>, &CStr), top: BorrowedFd<'_>, moved: &mut u64) -> Result<()> {
+    loop {
+        *moved += 1;
+        let to = format!("deep-{moved}");
+        match rustix::fs::renameat_with(from.0, from.1, top, to, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Removes what is no directory; opens one to be emptied.
+fn removed_or_opened(above: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>> {
     match rustix::fs::unlinkat(above, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Ok(()) | Err(Errno::NOENT) => return Ok(None),
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(errno) => return Err(errno),
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = match rustix::fs::openat(above, name, flags, Mode::empty()) {
-        Err(Errno::NOTDIR) => return Err(Errno::PERM),
+    match rustix::fs::openat(above, name, READ_DIRECTORY, Mode::empty()) {
+        Err(Errno::NOTDIR) => Err(Errno::PERM),
         Err(Errno::ACCESS) => {
             rustix::fs::chmodat(above, name, Mode::RWXU, AtFlags::empty())?;
-            rustix::fs::openat(above, name, flags, Mode::empty())?
+            rustix::fs::openat(above, name, READ_DIRECTORY, Mode::empty()).map(Some)
         }
-        other => other?,
-    };
-    let inside = names(&opened)?;
-    if !inside.is_empty() && rustix::fs::fstat(&opened)?.st_mode & 0o700 != 0o700 {
-        rustix::fs::fchmod(&opened, Mode::RWXU)?;
+        other => other.map(Some),
     }
-    for name in &inside {
-        remove(opened.as_fd(), name)?;
-    }
-    rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)
 }
 
 /// Removes what is at `path`, with everything beneath; nothing there is well.

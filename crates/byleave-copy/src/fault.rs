@@ -75,6 +75,12 @@ pub enum Fault {
         /// Where.
         path: PathBuf,
     },
+    /// More directories in each other than are looked into.
+    #[error("in `{}` lie more than {} directories in each other: nothing of this copy can be committed", path.display(), crate::disk::DEPTH_MAX)]
+    TooDeep {
+        /// In which directory.
+        path: PathBuf,
+    },
     /// The layer has something that only another way of mounting makes.
     #[error("the layer at `{}` has `{what}`, which no copy of ours has", path.display())]
     Layer {

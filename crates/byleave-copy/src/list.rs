@@ -341,6 +341,10 @@ impl Walk<'_, '_> {
             let name = std::ffi::OsStr::from_bytes(name.to_bytes());
             return Err(Fault::NotText { path: self.path(inside).join(name) });
         };
+        // Whoever made it this deep wants us to run out of handles or stack.
+        if inside.bytes().filter(|byte| *byte == b'/').count() >= disk::DEPTH_MAX {
+            return Err(Fault::TooDeep { path: self.look.path.into() });
+        }
         Ok(if inside.is_empty() { name.to_owned() } else { format!("{inside}/{name}") })
     }
 

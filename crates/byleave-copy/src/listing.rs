@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use byleave_core::change::{Change, Changes, Node, NodeKind, Rename};
 use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::copy::{Copy, Harvested};
@@ -81,7 +82,7 @@ impl Copy {
         for number in 0..self.meta.scratch.len() {
             let mounted = self.at.join(format!("s{number}"));
             let above = disk::open_directory(rustix::fs::CWD, &mounted).at("open", &mounted)?;
-            count(&above, c"upper", &mut counted).at("count", &mounted)?;
+            count(&above, c"upper", disk::DEPTH_MAX, &mut counted).at("count", &mounted)?;
         }
         Ok(counted.files + self.harvested()?.iter().map(|one| one.files).sum::<u64>())
     }
@@ -149,7 +150,10 @@ impl Copy {
         let above = disk::open_directory(rustix::fs::CWD, &harvest).at("open", &harvest)?;
         let name =
             std::ffi::CString::new(number.to_string()).map_err(io::Error::from).at("open", &harvest)?;
-        count(&above, &name, &mut counted).at("count", &harvest)?;
+        match count(&above, &name, disk::DEPTH_MAX, &mut counted) {
+            Err(Errno::NAMETOOLONG) => return Err(Fault::TooDeep { path: counted.path.into() }),
+            other => other.at("count", &harvest)?,
+        }
         write_json(&harvest.join(format!("{number}.json")), &counted)
     }
 
@@ -167,13 +171,15 @@ impl Copy {
 fn count(
     above: &std::os::fd::OwnedFd,
     name: &std::ffi::CStr,
+    steps_down: usize,
     counted: &mut Harvested,
 ) -> rustix::io::Result<()> {
     let Some(stat) = stat_at(above, name)? else { return Ok(()) };
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let steps_down = steps_down.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
         let inner = disk::open_ours(above.as_fd(), name, &stat)?;
         for name in disk::names(&inner)? {
-            count(&inner, &name, counted)?;
+            count(&inner, &name, steps_down, counted)?;
         }
     } else {
         counted.files += 1;

@@ -1,5 +1,9 @@
 //! Scratch: directories that are made again by whoever needs them. Their changes are never shown and never land in the user's
 //! directory; they stay with the session, a layer for each committed run, so that the next build finds the last one.
+//!
+//! What runs without being shown to anybody must not find what a rehearsal left: that would be a way to have something run with
+//! more rights than it was looked at with. So there are two stacks. Rehearsals find both, theirs on top; what was granted finds
+//! only what was left by its like. A new layer that was granted makes those that rehearsals had put on the old ones void.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -7,7 +11,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use byleave_core::digest::Digest;
-use rustix::fs::FlockOperation;
+use rustix::fs::{CWD, FlockOperation, RenameFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use crate::disk;
 use crate::fault::{At as _, Fault};
@@ -15,6 +21,8 @@ use crate::files::names;
 
 /// How many layers a stack has at most: then it starts over, and the next build builds everything.
 pub const DEPTH_MAX: usize = 48;
+/// Beside the layers: those that rehearsals put on the one of this number.
+const ON: &str = "on-";
 const FOUND_MAX: usize = 24;
 const LOOKED_AT_MAX: usize = 50_000;
 const STEPS_DOWN_MAX: usize = 8;
@@ -79,6 +87,19 @@ pub struct Stack {
     at: PathBuf,
     layers: Vec<u32>,
     lock: File,
+    /// What was granted, under what was rehearsed.
+    beneath: Option<Box<Stack>>,
+}
+
+/// Who finds the scratch of a run again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kept {
+    /// Everything that runs later in the session.
+    #[default]
+    ForAll,
+    /// Other rehearsals.
+    ForRehearsals,
 }
 
 impl Scratch {
@@ -87,17 +108,26 @@ impl Scratch {
         Self { at: above.join(Digest::of(session.as_bytes()).short()) }
     }
 
-    /// The layers of a directory, held.
+    /// The layers of a directory that everything in the session finds, held.
     pub fn stack(&self, path: &Path) -> Result<Stack, Fault> {
         use std::os::unix::ffi::OsStrExt as _;
         let at = self.at.join(Digest::of(path.as_os_str().as_bytes()).short());
-        DirBuilder::new().recursive(true).mode(0o711).create(&at).at("make", &at)?;
-        let lock = File::create(at.join("lock")).at("open", at.join("lock"))?;
-        rustix::fs::flock(&lock, FlockOperation::LockShared).at("lock", &at)?;
-        fs::write(at.join("path"), path.as_os_str().as_bytes()).at("write", &at)?;
-        let mut layers: Vec<u32> = names(&at)?.iter().filter_map(|name| name.parse().ok()).collect();
-        layers.sort_unstable_by(|one, other| other.cmp(one));
-        Ok(Stack { at, layers, lock })
+        let stack = Stack::open(at)?;
+        fs::write(stack.at.join("path"), path.as_os_str().as_bytes()).at("write", &stack.at)?;
+        Ok(stack)
+    }
+
+    /// The layers of a directory that such a run finds, held.
+    pub(crate) fn stack_for(&self, path: &Path, kept: Kept) -> Result<Stack, Fault> {
+        let granted = self.stack(path)?;
+        match kept {
+            Kept::ForAll => Ok(granted),
+            Kept::ForRehearsals => {
+                let top = granted.layers.first().copied().unwrap_or_default();
+                let rehearsed = Stack::open(granted.at.join(format!("{ON}{top}")))?;
+                Ok(Stack { beneath: Some(Box::new(granted)), ..rehearsed })
+            }
+        }
     }
 
     /// The layers of a directory, topmost first.
@@ -126,20 +156,37 @@ impl Scratch {
 }
 
 impl Stack {
+    fn open(at: PathBuf) -> Result<Self, Fault> {
+        DirBuilder::new().recursive(true).mode(0o711).create(&at).at("make", &at)?;
+        let lock = File::create(at.join("lock")).at("open", at.join("lock"))?;
+        rustix::fs::flock(&lock, FlockOperation::LockShared).at("lock", &at)?;
+        let mut layers: Vec<u32> = names(&at)?.iter().filter_map(|name| name.parse().ok()).collect();
+        layers.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(Self { at, layers, lock, beneath: None })
+    }
+
     /// The layers, topmost first.
     pub fn lowers(&self) -> Vec<PathBuf> {
+        let mut all = self.own();
+        all.extend(self.beneath.iter().flat_map(|beneath| beneath.own()));
+        all
+    }
+
+    fn own(&self) -> Vec<PathBuf> {
         self.layers.iter().map(|layer| self.at.join(layer.to_string())).collect()
     }
 
-    /// Puts a layer on top, if it was made on the layers as they are still; says whether it did. Too deep, it starts over.
+    /// Puts a layer on top, if there is something in it and it was made on the layers as they are still; says whether it did. Too
+    /// deep, it starts over.
     pub(crate) fn push(self, layer: &Path, made_on: &[PathBuf]) -> Result<bool, Fault> {
-        if self.lowers() != made_on {
+        // A run that left nothing changes nothing for others: most of those that were granted are such.
+        if self.lowers() != made_on || names(layer)?.is_empty() {
             return Ok(false);
         }
-        if self.layers.len() >= DEPTH_MAX {
+        if made_on.len() >= DEPTH_MAX {
             // Layers that somebody has mounted stay: deeper is slower, not wrong.
             if rustix::fs::flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                for layer in self.lowers() {
+                for layer in self.own() {
                     disk::remove_path(&layer).at("remove", &layer)?;
                 }
                 return Ok(false);
@@ -147,8 +194,27 @@ impl Stack {
         }
         let next = self.layers.first().map_or(1, |top| top.saturating_add(1));
         let to = self.at.join(next.to_string());
-        fs::rename(layer, &to).at("move to scratch", &to)?;
+        match rustix::fs::renameat_with(CWD, layer, CWD, &to, RenameFlags::NOREPLACE) {
+            // Another run of the session was faster.
+            Err(Errno::EXIST) => return Ok(false),
+            other => other.at("move to scratch", &to)?,
+        }
+        if self.beneath.is_none() {
+            self.void_rehearsed()?;
+        }
         Ok(true)
+    }
+
+    /// Removes what rehearsals had put on layers that are not the topmost any more. What somebody has mounted goes the next time.
+    fn void_rehearsed(&self) -> Result<(), Fault> {
+        for name in names(&self.at)?.iter().filter(|name| name.starts_with(ON)) {
+            let at = self.at.join(name);
+            let lock = File::create(at.join("lock")).at("open", at.join("lock"))?;
+            if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                disk::remove_path(&at).at("remove", &at)?;
+            }
+        }
+        Ok(())
     }
 }
 

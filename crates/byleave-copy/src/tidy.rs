@@ -1,9 +1,12 @@
 //! Forgetting: what is old, and the oldest of what is too much. What was forgotten is said, now and to whoever asks for it later.
 
+use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::disk;
@@ -49,7 +52,10 @@ impl Store {
         }
         all.sort_by_key(|held| held.since);
         let mut dropped = Vec::new();
-        let mut total = self.tidy_scratch(now)? + all.iter().map(|held| held.bytes).sum::<u64>();
+        let held_bytes = all.iter().map(|held| held.bytes).sum::<u64>();
+        // Scratch first, which can be made again: whoever fills it must not be able to drive out what was there before a commit.
+        let scratch_max = self.settings.quota_bytes.saturating_sub(held_bytes);
+        let mut total = self.tidy_scratch(now, scratch_max)? + held_bytes;
         for held in all {
             let age = now.duration_since(held.since).unwrap_or_default();
             let Some(why) = self.why(&held, age, total) else { continue };
@@ -113,36 +119,68 @@ impl Store {
         Ok(true)
     }
 
-    /// Scratch that nobody added to for long goes; it says nothing, since it can be made again.
-    fn tidy_scratch(&self, now: SystemTime) -> Result<u64, Fault> {
+    /// Scratch that nobody added to for long goes, and the oldest beyond this; it says nothing, since it can be made again.
+    fn tidy_scratch(&self, now: SystemTime, max_bytes: u64) -> Result<u64, Fault> {
         let scratch = self.at.join("scratch");
-        let mut total = 0;
+        let mut all = Vec::new();
         for session in names(&scratch)? {
             let at = scratch.join(session);
             let used =
                 std::fs::symlink_metadata(&at).and_then(|metadata| metadata.modified()).at("look at", &at)?;
-            if now.duration_since(used).unwrap_or_default() > self.settings.keep_for {
+            all.push((used, bytes(&at)?, at));
+        }
+        all.sort();
+        let mut total = all.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
+        for (used, bytes, at) in all {
+            let is_old = now.duration_since(used).unwrap_or_default() > self.settings.keep_for;
+            if !is_old && total <= max_bytes {
+                continue;
+            }
+            if let Some(_held) = unused(&at)? {
                 disk::remove_path(&at).at("remove", &at)?;
-            } else {
-                total += bytes(&at)?;
+                total = total.saturating_sub(bytes);
             }
         }
         Ok(total)
     }
 }
 
+/// The locks of a session's scratch, if nobody has any of it mounted.
+fn unused(session: &Path) -> Result<Option<Vec<File>>, Fault> {
+    let mut locks = Vec::new();
+    for name in names(session)? {
+        let at = session.join(name).join("lock");
+        let lock = File::create(&at).at("open", &at)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            other => other.at("lock", &at)?,
+        }
+        locks.push(lock);
+    }
+    Ok(Some(locks))
+}
+
 /// How much a directory holds on the disk.
 fn bytes(at: &Path) -> Result<u64, Fault> {
-    let metadata = std::fs::symlink_metadata(at).at("look at", at)?;
-    let mut total = metadata.blocks().saturating_mul(512);
-    if metadata.is_dir() {
-        let listing = match std::fs::read_dir(at) {
-            // The kernel's own directory beside an upper, and what a command closed: small, or counted when it is removed.
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(total),
-            other => other.at("list", at)?,
+    let mut total = 0_u64;
+    let mut ahead = vec![at.to_owned()];
+    while let Some(path) = ahead.pop() {
+        let looked = match std::fs::symlink_metadata(&path) {
+            // Deeper than paths reach: a command made it so, and it must not keep the rest from being counted.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => continue,
+            other => other.at("look at", &path)?,
         };
-        for entry in listing {
-            total += bytes(&entry.at("list", at)?.path())?;
+        total = total.saturating_add(looked.blocks().saturating_mul(512));
+        if looked.is_dir() {
+            let listing = match std::fs::read_dir(&path) {
+                // The kernel's own directory beside an upper, and what a command closed: small, or counted when it is removed.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => continue,
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => continue,
+                other => other.at("list", &path)?,
+            };
+            for entry in listing {
+                ahead.push(entry.at("list", &path)?.path());
+            }
         }
     }
     Ok(total)

@@ -42,6 +42,9 @@ struct Copying<'a> {
 
 impl Copying<'_> {
     fn inside(&mut self, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+        if self.path.iter().filter(|byte| **byte == b'/').count() >= disk::DEPTH_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
         for name in disk::names(source)? {
             let length = self.path.len();
             if length > 0 {

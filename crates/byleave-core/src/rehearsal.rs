@@ -33,7 +33,7 @@ pub struct Rehearsal {
     /// What it wanted of the network, and did not get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<Want>,
-    /// How many processes it left running; they were ended.
+    /// How many processes it left running, at least; they were ended. Only zero is exact.
     #[serde(default)]
     pub left_running: u32,
     /// What of the place it ran in was weaker than a rehearsal must be to stand for itself, in words.

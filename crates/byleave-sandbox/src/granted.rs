@@ -104,7 +104,8 @@ pub fn confinement(plan: &Plan, policy: &Arc<Policy>, place: &Place) -> Result<C
     if place.rehearsing {
         marks = marks.on_a_copy();
     }
-    files.hidden.extend(marks.elsewhere(&roots)?);
+    let elsewhere = marks.elsewhere(&roots, &files.home_readable)?;
+    files.hidden.extend(elsewhere);
     files.asked = Some(Asked { roots, marker: Arc::new(marks) });
 
     let mut waived = BTreeSet::new();

@@ -8,11 +8,13 @@ use byleave::core::outcome::Output;
 use byleave::pending::Pending;
 use byleave::tool::{Rehearse, Run, Tool};
 use byleave_copy::{Copy, Fault};
+use byleave_sandbox::confinement::Confinement;
+use byleave_sandbox::launch::Outcome;
 use serde_json::{Value, json};
 
 use crate::observed;
-use crate::run::{self, Way};
-use crate::workplace::{Unready, Workplace};
+use crate::run;
+use crate::workplace::{Unready, Way, Workplace};
 
 /// Runs shell commands.
 #[derive(Clone, Debug)]
@@ -81,7 +83,7 @@ impl Tool for Bash {
 /// Runs a command that was granted, and commits what it changed at once.
 fn execute(workplace: &Workplace, text: &str, run: &Run) -> Result<Output, String> {
     let mut confinement = workplace.confinement(run, false)?;
-    let ready = match workplace.copied(run, &mut confinement) {
+    let ready = match workplace.copied(run, &mut confinement, Way::Granted) {
         Ok(ready) => Some(ready),
         Err(Unready::Elsewhere) => return Err("another process runs this call".into()),
         Err(Unready::Not(why)) => {
@@ -89,19 +91,30 @@ fn execute(workplace: &Workplace, text: &str, run: &Run) -> Result<Output, Strin
             None
         }
     };
-    let outcome = run::run(workplace, &confinement, text, Way::Granted, run)?;
-    let mut output = run::output(&confinement, &outcome);
+    let outcome = run::run(workplace, &confinement, text, Way::Granted, run);
     let Some(ready) = ready else {
+        let mut output = run::output(&confinement, &outcome?);
         output.text.push_str("[byleave] it ran without a copy: what it changed cannot be undone\n");
         return Ok(output);
     };
     drop(ready.stacks);
-    if run.cancel.is_cancelled() {
+    let done = outcome.and_then(|outcome| kept(&ready.copy, &confinement, &outcome, run));
+    if done.is_err() {
+        // Nobody comes back for it, and what it holds may be large.
         discard(ready.copy);
+    }
+    done
+}
+
+/// Commits what a command changed, but for what no rule lets anybody change.
+fn kept(copy: &Copy, confinement: &Confinement, outcome: &Outcome, run: &Run) -> Result<Output, String> {
+    if run.cancel.is_cancelled() {
         return Err("it was stopped; nothing that it changed was kept".into());
     }
-    let (changes, _) = observed::changes(&ready.copy).map_err(|fault| fault.to_string())?;
-    let forbidden = observed::forbidden(&changes, &confinement);
+    let mut output = run::output(confinement, outcome);
+    let (changes, _) =
+        observed::changes(copy).map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
+    let forbidden = observed::forbidden(&changes, confinement);
     let chosen = without(&changes, &forbidden);
     for path in &forbidden {
         let path = path.escape_debug();
@@ -109,7 +122,7 @@ fn execute(workplace: &Workplace, text: &str, run: &Run) -> Result<Output, Strin
             "[byleave] blocked by policy: `{path}` was not kept; ask for `write {path}`\n"
         ));
     }
-    committed(ready.copy, &chosen)?;
+    committed(copy, &chosen)?;
     output.undo = undo_of(run, &chosen);
     Ok(output)
 }
@@ -120,7 +133,7 @@ pub(crate) fn undo_of(run: &Run, committed: &Changes) -> Option<Value> {
 }
 
 /// Commits, and says in words why not.
-pub(crate) fn committed(copy: Copy, changes: &Changes) -> Result<(), String> {
+pub(crate) fn committed(copy: &Copy, changes: &Changes) -> Result<(), String> {
     if changes.is_empty() {
         return copy.release().map_err(|fault| fault.to_string());
     }

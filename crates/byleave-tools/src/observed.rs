@@ -1,13 +1,17 @@
 //! What a run on a copy came to, put together from what the sandbox saw and what the copy shows.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use byleave::core::change::Changes;
 use byleave::core::outcome::{EndStatus, Output};
 use byleave::core::rehearsal::{Rehearsal, Want};
 use byleave_copy::{Copy, Fault};
-use byleave_sandbox::confinement::Confinement;
+use byleave_sandbox::confinement::{Confinement, Source};
 use byleave_sandbox::launch::{Outcome, Status};
+use byleave_sandbox::marked::look;
 
 /// The changes on a copy, and how many files in scratch are not among them.
 pub(crate) fn changes(copy: &Copy) -> Result<(Changes, u64), Fault> {
@@ -64,4 +68,42 @@ pub(crate) fn forbidden(changes: &Changes, confinement: &Confinement) -> Vec<Str
         |path: &str| asked.marker.protects(path) || asked.marker.plants(path) || asked.marker.hides(path);
     let made = changes.list.iter().map(|change| change.path.as_str());
     made.filter(|path| is_forbidden(path)).map(str::to_owned).collect()
+}
+
+/// The time by the clock of the disk, before a command starts: that of its copy, which was just made.
+pub(crate) fn now(confinement: &Confinement) -> Result<(i64, i64), String> {
+    let made = confinement.files.copied.first().map(|copied| match &copied.source {
+        Source::Overlay { upper, .. } => upper.as_path(),
+        Source::Tree { at } => at.as_path(),
+    });
+    // Without a copy nothing can be written: then anything of it will do that was not touched since.
+    let made = made.unwrap_or(Path::new("/proc/self"));
+    let touched =
+        fs::metadata(made).map_err(|error| format!("cannot look at `{}`: {error}", made.display()))?;
+    Ok((touched.ctime(), touched.ctime_nsec()))
+}
+
+/// What must not be seen, and came while the command ran: nothing hid it, so what was printed may be of it. In words.
+pub(crate) fn came_into_sight(confinement: &Confinement, began: (i64, i64)) -> Vec<String> {
+    let Some(asked) = &confinement.files.asked else { return Vec::new() };
+    let is_newer = |path: &Path| {
+        // Gone again is no comfort.
+        fs::symlink_metadata(path).map_or(true, |found| (found.ctime(), found.ctime_nsec()) > began)
+    };
+    let mut words = Vec::new();
+    for root in &asked.roots {
+        match look(root, &*asked.marker) {
+            Ok(marked) => {
+                let came = marked.hidden.iter().filter(|path| is_newer(path));
+                words.extend(came.map(|path| {
+                    format!(
+                        "`{}` must not be seen, and came while it ran",
+                        path.to_string_lossy().escape_debug()
+                    )
+                }));
+            }
+            Err(fault) => words.push(fault.to_string()),
+        }
+    }
+    words
 }

@@ -11,12 +11,13 @@ use byleave::core::ruling::Verdict;
 use byleave::pending::Pending;
 use byleave::tool::{Rehearse, Run, Tool as _, Unrehearsed};
 use byleave_copy::{Fault, State};
+use byleave_sandbox::confinement::Confinement;
 use serde_json::Value;
 
 use crate::bash::{Bash, command, committed, discard, undo_of};
 use crate::observed;
-use crate::run::{self, Way};
-use crate::workplace::{Unready, Workplace};
+use crate::run;
+use crate::workplace::{Ready, Unready, Way, Workplace};
 
 impl Rehearse for Bash {
     fn rehearse(&self, arguments: Value, run: Run) -> Pending<'_, Result<Rehearsal, Unrehearsed>> {
@@ -75,21 +76,18 @@ impl Bash {
         let workplace = &*self.workplace;
         self.may_be_rehearsed(run).map_err(Unrehearsed::Not)?;
         let mut confinement = workplace.confinement(run, true).map_err(Unrehearsed::Not)?;
-        let ready = workplace.copied(run, &mut confinement).map_err(|unready| match unready {
-            Unready::Elsewhere => Unrehearsed::Elsewhere,
-            Unready::Not(why) => Unrehearsed::Not(why),
-        })?;
-        let outcome = run::run(workplace, &confinement, text, Way::Closed, run).map_err(Unrehearsed::Not)?;
+        let ready =
+            workplace.copied(run, &mut confinement, Way::Closed).map_err(|unready| match unready {
+                Unready::Elsewhere => Unrehearsed::Elsewhere,
+                Unready::Not(why) => Unrehearsed::Not(why),
+            })?;
+        let seen = looked_at(workplace, &confinement, text, &ready, run);
         drop(ready.stacks);
-        let mut listed =
-            observed::changes(&ready.copy).map_err(|fault| Unrehearsed::Not(fault.to_string()))?;
-        // How the texts differ is for people: without it there is still everything to judge.
-        if let Err(fault) = ready.copy.show(&mut listed.0) {
-            tracing::warn!(%fault, "the differences of a rehearsal cannot be shown");
+        if seen.is_err() {
+            // Nobody comes back for it, and what it holds may be large.
+            discard(ready.copy);
         }
-        let mut weaker = workplace.weaker();
-        weaker.extend(ready.lesser.map(|why| format!("on a plain copy: {why}")));
-        Ok(observed::rehearsal(&outcome, run::output(&confinement, &outcome), listed, weaker))
+        seen.map_err(Unrehearsed::Not)
     }
 
     /// What must not be seen before somebody said so cannot be rehearsed: what it read could be anywhere on the copy.
@@ -112,6 +110,31 @@ impl Bash {
         }
         Ok(())
     }
+}
+
+/// Runs a command on its copy, and looks at what it did there.
+fn looked_at(
+    workplace: &Workplace,
+    confinement: &Confinement,
+    text: &str,
+    ready: &Ready,
+    run: &Run,
+) -> Result<Rehearsal, String> {
+    let began = observed::now(confinement)?;
+    let outcome = run::run(workplace, confinement, text, Way::Closed, run)?;
+    let mut listed = observed::changes(&ready.copy).map_err(|fault| fault.to_string())?;
+    // How the texts differ is for people: without it there is still everything to judge.
+    if let Err(fault) = ready.copy.show(&mut listed.0) {
+        tracing::warn!(%fault, "the differences of a rehearsal cannot be shown");
+    }
+    let mut weaker = workplace.weaker();
+    weaker.extend(ready.lesser.as_ref().map(|why| format!("on a plain copy: {why}")));
+    let mut seen = observed::rehearsal(&outcome, run::output(confinement, &outcome), listed, weaker);
+    // Looked for only where it counts: everything else is asked about anyway.
+    if seen.is_quiet() {
+        seen.weaker.extend(observed::came_into_sight(confinement, began));
+    }
+    Ok(seen)
 }
 
 /// Commits what was seen, or finishes a commit that was begun.
@@ -139,7 +162,7 @@ fn finish(
                 return Err("nothing was changed: the copy is not as it was seen".into());
             }
             let copy = store.reopen(id).map_err(words)?;
-            committed(copy, &chosen)?;
+            committed(&copy, &chosen)?;
         }
         State::Interrupted => {
             return Err("the commit was interrupted, and can neither be finished nor taken back: `byleave undo` says why".into());

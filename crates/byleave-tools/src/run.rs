@@ -13,19 +13,10 @@ use byleave_sandbox::plan::Command;
 use byleave_sandbox::told::told;
 use tokio_util::sync::CancellationToken;
 
-use crate::workplace::Workplace;
+use crate::workplace::{Way, Workplace};
 
 /// The shell that reads commands: by its place, so that nothing in the workspace can be it.
 const SHELL: &str = "/bin/bash";
-
-/// Whether a command may reach what was granted, or nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// What was granted, by name.
-    Granted,
-    /// Nothing; what was wanted is written down.
-    Closed,
-}
 
 /// Runs a shell command to its end. Blocks; stops when it is told to.
 pub(crate) fn run(
@@ -129,9 +120,26 @@ pub(crate) fn output(confinement: &Confinement, outcome: &Outcome) -> Output {
 }
 
 fn shown(printed: &Printed) -> String {
-    let mut text = String::from_utf8_lossy(&printed.bytes).into_owned();
+    let mut text = in_its_own_words(&String::from_utf8_lossy(&printed.bytes));
     if printed.dropped > 0 {
         text.push_str(&format!("\n[byleave] cut: {} bytes more\n", printed.dropped));
     }
     text
+}
+
+/// What a command printed, where no line looks like one of ours: those are read as what the gate says.
+fn in_its_own_words(text: &str) -> String {
+    const OURS: &str = "[byleave]";
+    if !text.contains(OURS) {
+        return text.to_owned();
+    }
+    let line = |line: &str| {
+        let indented =
+            line.len() - line.trim_start_matches(|one: char| one.is_whitespace() || one.is_control()).len();
+        match line.split_at_checked(indented) {
+            Some((before, rest)) if rest.starts_with(OURS) => format!("{before}printed: {rest}"),
+            _ => line.to_owned(),
+        }
+    };
+    text.split_inclusive(['\n', '\r']).map(line).collect()
 }

@@ -50,6 +50,15 @@ pub struct Workplace {
     overlay: Arc<OnceLock<Result<(), String>>>,
 }
 
+/// Whether a command may reach and find what was granted, or is looked at before it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// What was granted, by name; of scratch, what was granted before.
+    Granted,
+    /// Nothing; what was wanted is written down. Of scratch, what rehearsals left as well.
+    Closed,
+}
+
 /// A copy of what a command may write, and what must be held while it runs.
 pub(crate) struct Ready {
     pub(crate) copy: Copy,
@@ -118,7 +127,12 @@ impl Workplace {
     }
 
     /// A copy of everything that the confinement lets a command write, put in its place.
-    pub(crate) fn copied(&self, run: &Run, confinement: &mut Confinement) -> Result<Ready, Unready> {
+    pub(crate) fn copied(
+        &self,
+        run: &Run,
+        confinement: &mut Confinement,
+        way: Way,
+    ) -> Result<Ready, Unready> {
         let roots = confinement.files.writable.clone();
         let (overlays, lesser) = match self.overlay() {
             Ok(()) => (true, None),
@@ -136,7 +150,11 @@ impl Workplace {
             }
             paths.sort();
             paths.dedup();
-            stacks = copy.with_scratch(session, &paths)?;
+            // What nobody was shown must not be what something with more rights runs: see the scratch of copies.
+            stacks = match way {
+                Way::Granted => copy.with_scratch(session, &paths)?,
+                Way::Closed => copy.with_rehearsed_scratch(session, &paths)?,
+            };
         }
         confinement.files.copied = copy.copied().into_iter().map(mounted).collect();
         Ok(Ready { copy, stacks, lesser })

@@ -61,9 +61,11 @@ fn ran(page: &mut Page, rehearsal: &Rehearsal, sheet: &Sheet) {
         );
     }
     if rehearsal.left_running > 0 {
-        let left = usize::try_from(rehearsal.left_running).unwrap_or(usize::MAX);
-        let left = counted(left, "process", "processes");
-        page.line(LineRole::Warning, WARNING_GUTTER, &format!("left {left} running, which were ended"));
+        page.line(
+            LineRole::Warning,
+            WARNING_GUTTER,
+            "left something running in the background, which was ended",
+        );
     }
     let limits = rehearsal.changes.limits.iter().map(|limit| ("differs from a run without a copy", limit));
     let weaker =

@@ -60,18 +60,33 @@ impl Marks {
         Self { asks_to_write: false, ..self }
     }
 
-    /// What rules deny to be read in places that they name, other than these.
-    pub(super) fn elsewhere(&self, roots: &[PathBuf]) -> Result<Vec<PathBuf>, MarkFault> {
+    /// What rules deny to be read in places that they name, or ask about, other than in these roots. What cannot be read inside
+    /// need not be hidden: the system can, and these.
+    pub(super) fn elsewhere(
+        &self,
+        roots: &[PathBuf],
+        readable: &[PathBuf],
+    ) -> Result<Vec<PathBuf>, MarkFault> {
         let mut hidden = BTreeSet::new();
-        for (place, guard) in self.policy.reads(Verdict::Deny) {
+        let can_be_read = |place: &Path| {
+            preset::is_system(place) || readable.iter().any(|readable| place.starts_with(readable))
+        };
+        let denied = self.policy.reads(Verdict::Deny).map(|(place, guard)| (place, guard, false));
+        let asked = self.policy.reads(Verdict::Ask).filter(|_| self.asks_to_read);
+        for (place, guard, asked) in denied.chain(asked.map(|(place, guard)| (place, guard, true))) {
             let place = PathBuf::from(place);
             let looked_through = roots.iter().any(|root| place.starts_with(root));
-            // What cannot be read inside need not be hidden; what is a link is named by its own path.
-            if looked_through || !preset::is_system(&place) || !is_there(&place) {
+            // What is a link is named by its own path.
+            if looked_through || !can_be_read(&place) || !is_there(&place) {
+                continue;
+            }
+            // Who asks about a whole toolchain or the whole system asks about every program that runs, and was answered with it.
+            if asked && !place.parent().is_some_and(can_be_read) {
                 continue;
             }
             let text = place.to_string_lossy().into_owned();
-            if guard.fits(&Effect::Read { path: text }) {
+            let is_granted = asked && self.holds_granted(&place);
+            if guard.fits(&Effect::Read { path: text }) && !is_granted {
                 hidden.insert(place);
             } else if place.is_dir() {
                 let one = One { marks: self, guard: &guard };

@@ -112,19 +112,24 @@ impl World {
         Self { folder, gate, asked, replies, meanwhile }
     }
 
+    /// The person answers with these from now on, one after the other, and then says no.
+    pub(crate) fn answers(&self, replies: &[Reply]) {
+        *self.replies.lock().unwrap() = replies.iter().cloned().collect();
+    }
+
     /// The next time that the person thinks, this happens.
     pub(crate) fn meanwhile(&self, happens: impl FnOnce() + Send + 'static) {
         *self.meanwhile.lock().unwrap() = Some(Box::new(happens));
     }
 
+    /// A path beside the home, whatever became of the home.
+    pub(crate) fn beside(&self, path: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(path)
+    }
+
     /// A path in the workspace.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join("home/w").join(path)
-    }
-
-    /// A path beside the home directory.
-    pub(crate) fn beside(&self, path: &str) -> PathBuf {
-        self.folder.path().canonicalize().unwrap().join(path)
     }
 
     pub(crate) fn write(&self, path: &str, text: &str) {

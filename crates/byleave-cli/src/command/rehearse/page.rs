@@ -39,11 +39,10 @@ pub(super) fn show(screen: &mut Screen, rehearsal: &Rehearsal, cwd: &Path, took:
         );
     }
     if rehearsal.left_running > 0 {
-        let left = rehearsal.left_running;
         screen.toned(
             Tone::Careful,
             "careful:",
-            &format!("it left {left} running in the background; they were ended"),
+            "it left something running in the background, which was ended",
         );
     }
     for limit in rehearsal.changes.limits.iter().chain(&rehearsal.weaker) {

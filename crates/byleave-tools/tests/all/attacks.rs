@@ -1,0 +1,255 @@
+//! Attacks on the relaxation: commands that want an effect without a question. Each is a script that the rules do not understand.
+//!
+//! The property is the same for all: where nobody was asked, nothing outside the session's scratch changed, nothing was reached and
+//! no secret was read; everything else was asked about or refused. Markers are harmless, and nothing leaves this machine.
+
+use std::fs;
+
+use byleave::approve::Reply;
+use byleave::core::sheet::{Seen, Sheet};
+use byleave::result::Ending;
+
+use crate::user::unprivileged;
+use crate::world::{Played, World, tree};
+
+/// What no command may ever print.
+pub(crate) const SECRET: &str = "MARKER-7f3a-secret";
+/// What a script prints when it has done all that it wanted to.
+pub(crate) const RAN: &str = "ran to its end";
+
+/// A script, and what must come of it when the person says no.
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    pub(crate) script: &'static str,
+    pub(crate) expect: Expect,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expect {
+    /// Nobody is asked, because it comes to nothing: it ran, and this is printed.
+    Nothing(&'static str),
+    /// Somebody is asked, and this is among what they are shown.
+    Asked(&'static str),
+}
+
+/// Runs a test as another user, on a runtime.
+pub(crate) fn as_user(test: &str, body: impl Future<Output = ()>) {
+    if unprivileged(test) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(body);
+    }
+}
+
+/// A world with a few files, secrets among them.
+pub(crate) fn world() -> World {
+    world_with("")
+}
+
+pub(crate) fn world_with(rules: &str) -> World {
+    let world = World::with(rules, Default::default());
+    for path in [
+        ".env",
+        "src/.env.local",
+        "certs/server.key",
+        "../.ssh/id_ed25519",
+        "../../outside/kept",
+        "../../state/key",
+    ] {
+        world.write(path, SECRET);
+    }
+    fs::hard_link(world.at(".env"), world.at("notes.txt")).unwrap();
+    std::os::unix::fs::symlink(".env", world.at("settings")).unwrap();
+    for (path, text) in
+        [("src/a", "one\ntwo\n"), ("src/b", "b\n"), ("Cargo.toml", "[package]\n"), ("target/old", "old\n")]
+    {
+        world.write(path, text);
+    }
+    // Where things are, for scripts that look for them.
+    for (name, path) in [("outside", "../../outside"), ("state", "../../state"), ("home", "..")] {
+        let path = world.at(path).canonicalize().unwrap();
+        world.write(&format!("where/{name}"), path.to_str().unwrap());
+    }
+    world
+}
+
+/// Everything that an attack must not change: the home, the workspace, what lies beside them.
+pub(crate) fn all(world: &World) -> Vec<String> {
+    let [home, outside] = ["..", "../../outside"].map(|path| world.at(path).canonicalize().unwrap());
+    let mut all = tree(&home);
+    all.extend(tree(&outside));
+    all
+}
+
+/// Plays an attack in a world; what of the property it broke.
+pub(crate) async fn broken(world: &World, attack: &Attack) -> Option<String> {
+    world.write("attack.sh", &format!("{}\necho {RAN}\n", attack.script));
+    // Scripts of a shell are read by the rules; what an interpreter starts is not.
+    world.write("go.py", "import os\nos.execv('/bin/bash', ['bash', 'attack.sh'])\n");
+    let before = all(world);
+    let played = world.bash("python3 go.py", &[]).await;
+    let (after, told) = (all(world), told(&played));
+    let why = if after != before {
+        let differs: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
+        format!("something changed: {differs:?}")
+    } else if told.contains(SECRET) || played.asked.iter().any(|sheet| format!("{sheet:?}").contains(SECRET))
+    {
+        "a secret was told".to_owned()
+    } else {
+        match attack.expect {
+            Expect::Nothing(_) if !played.asked.is_empty() => "somebody was asked".to_owned(),
+            Expect::Nothing(prints) if !told.contains(prints) => "it did not run so".to_owned(),
+            Expect::Asked(_) if played.asked.is_empty() => "nobody was asked".to_owned(),
+            Expect::Asked(shown) if !told.contains(shown) => format!("`{shown}` was not shown"),
+            Expect::Asked(_) if told.starts_with("done") => "it was released".to_owned(),
+            _ => return None,
+        }
+    };
+    Some(format!("{}: {why}\n{told}", attack.name))
+}
+
+/// Plays every attack in a world of its own, and fails with all that broke the property.
+pub(crate) async fn play(attacks: &[Attack], prepared: impl Fn(&World)) {
+    let mut wrong = Vec::new();
+    for attack in attacks {
+        let world = world();
+        prepared(&world);
+        let broken = broken(&world, attack).await;
+        println!("{} {}", if broken.is_some() { "BROKEN" } else { "held  " }, attack.name);
+        wrong.extend(broken);
+    }
+    assert!(wrong.is_empty(), "{} of {} attacks:\n{}", wrong.len(), attacks.len(), wrong.join("\n\n"));
+}
+
+/// What came of a call, in lines: how it ended, what was shown, what it printed.
+pub(crate) fn told(played: &Played) -> String {
+    let ended = match &played.result.ending {
+        Ending::Refused(refusal) => format!("refused {:?}", refusal.code),
+        _ if played.result.success() => "done".to_owned(),
+        _ => "done, and failed".to_owned(),
+    };
+    let mut told = vec![ended, played.text()];
+    told.extend(played.asked.iter().map(shown));
+    told.join("\n")
+}
+
+fn shown(sheet: &Sheet) -> String {
+    match &sheet.seen {
+        None => "shown: nothing".into(),
+        Some(Seen::Not { why }) => format!("shown: not rehearsed: {why}"),
+        Some(Seen::Ran { rehearsal, .. }) => {
+            let mut all = Vec::new();
+            all.extend(rehearsal.changes.list.iter().map(|one| format!("{} {}", one.what(), one.path)));
+            all.extend(rehearsal.changes.limits.iter().map(|limit| format!("limit {limit}")));
+            all.extend(
+                rehearsal.wanted.iter().map(|want| {
+                    format!("wanted {}:{}", want.host.as_deref().unwrap_or("somewhere"), want.port)
+                }),
+            );
+            all.extend((rehearsal.left_running > 0).then(|| "left running".into()));
+            all.extend(rehearsal.weaker.iter().map(|weaker| format!("weaker {weaker}")));
+            format!("shown: {:?} {:?}\nprinted: {}", rehearsal.status, all, rehearsal.output.text)
+        }
+    }
+}
+
+pub(crate) fn part(paths: &[&str]) -> Reply {
+    Reply::Part { paths: paths.iter().map(|&path| path.into()).collect(), note: None }
+}
+
+// req: E5
+#[test]
+fn behaving_delaying_and_staying() {
+    const LEFT: Expect = Expect::Asked("left running");
+    const ATTACKS: &[Attack] = &[
+        Attack {
+            name: "behaves where it sees an overlay",
+            script: "if grep -q ' overlay ' /proc/self/mountinfo; then :; else rm -rf src; echo otherwise; fi",
+            expect: Expect::Nothing(RAN),
+        },
+        Attack {
+            name: "behaves where it is the first process but one",
+            script: "[ \"$PPID\" -le 1 ] || [ $$ -lt 20 ] || rm -rf src",
+            expect: Expect::Nothing(RAN),
+        },
+        Attack { name: "waits for another year", script: "[ $(date +%Y) -ge 2999 ] && rm -rf src", expect: Expect::Nothing(RAN) },
+        Attack { name: "a job of the shell", script: "(sleep 300; rm -rf src) &", expect: LEFT },
+        Attack { name: "setsid", script: "setsid -f sh -c 'sleep 300; rm -rf src' </dev/null >/dev/null 2>&1", expect: LEFT },
+        Attack { name: "nohup", script: "nohup sh -c 'sleep 300; rm -rf src' >/dev/null 2>&1 &", expect: LEFT },
+        Attack {
+            name: "forks twice and lets go of everything",
+            script: "python3 -c \"
+import os, time
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+for fd in range(3): os.close(fd)
+time.sleep(300)
+\"; sleep 0.3",
+            expect: LEFT,
+        },
+        Attack {
+            name: "a daemon that waits for the end of all others and ignores every signal",
+            script: "python3 -c \"
+import os, signal, time
+if os.fork(): os._exit(0)
+os.setsid()
+for number in range(1, 32):
+    try: signal.signal(number, signal.SIG_IGN)
+    except OSError: pass
+for fd in range(3): os.close(fd)
+while len([p for p in os.listdir('/proc') if p.isdigit()]) > 2: time.sleep(0.01)
+open('src/a', 'w').write('late')
+\"; sleep 0.2",
+            expect: LEFT,
+        },
+        Attack {
+            name: "stays by holding the mount, and writes for ever",
+            script: "(exec 9<src; cd src; while :; do echo x > a; done) >/dev/null 2>&1 & sleep 0.2",
+            expect: LEFT,
+        },
+        Attack {
+            name: "kills the first process",
+            script: "for signal in TERM INT HUP QUIT USR1 SEGV KILL STOP; do kill -$signal 1; done 2>/dev/null; echo lives",
+            expect: Expect::Nothing("lives"),
+        },
+        Attack {
+            name: "traces the first process",
+            script: "python3 -c \"
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+print('attached' if libc.ptrace(16, 1, 0, 0) == 0 else 'not attached')
+try: open('/proc/1/mem', 'r+b'); print('opened')
+except OSError: print('not opened')
+\"",
+            expect: Expect::Nothing("not attached\nnot opened"),
+        },
+        Attack {
+            name: "looks into the first process",
+            script: "ls /proc/1/fd /proc/1/cwd/ /proc/1/root/ 2>&1 | grep -c 'copies'; cat /proc/1/environ 2>/dev/null | tr '\\0' '\\n' | grep -i secret",
+            expect: Expect::Nothing("0"),
+        },
+        Attack { name: "ends with everything", script: "kill -KILL -1", expect: Expect::Nothing(RAN) },
+        Attack { name: "pretends to have been killed", script: "kill -SEGV $$", expect: Expect::Nothing("ended by signal 11") },
+        Attack {
+            name: "plans for later with the system's clocks",
+            script: "for place in /var/spool/cron/crontabs /etc/cron.d /etc/systemd/system ~/.config/systemd/user ~/.config/autostart; do
+mkdir -p $place; echo '* * * * * touch /tmp/late' > $place/late; done 2>/dev/null; echo 'touch late' | at now 2>/dev/null; crontab late 2>/dev/null; :",
+            expect: Expect::Nothing(RAN),
+        },
+        Attack {
+            name: "mounts something else over what is listed",
+            script: "mount -t tmpfs none src || unshare -rm mount -t tmpfs none src || umount . || umount -l target; ls src/a",
+            expect: Expect::Nothing("src/a"),
+        },
+    ];
+    as_user("attacks::behaving_delaying_and_staying", async {
+        play(ATTACKS, |_| {}).await;
+        // What behaves the first time is looked at the second time as well.
+        let world = world();
+        let script = "if [ -e target/seen ]; then rm src/a; else touch target/seen; fi";
+        let first = broken(&world, &Attack { name: "first", script, expect: Expect::Nothing(RAN) }).await;
+        let second =
+            broken(&world, &Attack { name: "second", script, expect: Expect::Asked("deleted") }).await;
+        assert_eq!((first, second), (None, None));
+    });
+}
