@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod fatigue;
 mod rehearsing;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]
 mod user;
