@@ -21,9 +21,8 @@ edition = "2021"
 members = ["crates/core"]
 
 [dependencies]
-core = { path = "crates/core", package = "core" }
+app_core = { path = "crates/core", package = "core" }
 EOF
-sed -i 's/^core = .*$/app_core = { path = "crates\/core", package = "core" }/' Cargo.toml
 cat >crates/core/Cargo.toml <<'EOF'
 [package]
 name = "core"
