@@ -14,6 +14,7 @@ use crate::host::{Host, HostPattern, Ports};
 
 pub(crate) use path::{Wide, folded, glob_of, holders, place_of};
 pub(crate) use program::last_step;
+pub use program::stands_in;
 
 /// A pattern that one effect fits or does not. `Unknown` and `Unconfined` fit none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -168,6 +168,8 @@ fn reading(policy: &Policy, granted: &Granted, place: &Place, files: &mut Files)
     let more = granted.read.iter().cloned().chain(allowed);
     let more: BTreeSet<PathBuf> = more
         .filter(|path| !path.starts_with(&place.workspace) && !preset::is_everywhere(path))
+        // Every command has a temporary directory of its own: that of everyone, put over it, would leave it nowhere to write.
+        .filter(|path| !(preset::is_scratch(path) && preset::holds_scratch(path)))
         // A directory that holds the workspace would show what lies beside it.
         .filter(|path| !place.workspace.starts_with(path))
         .filter(|path| place.home.as_ref().is_none_or(|home| !home.starts_with(path)))

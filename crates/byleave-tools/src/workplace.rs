@@ -26,6 +26,11 @@ const NEEDED: [Guarantee; 8] = [
     Guarantee::IpcApart,
 ];
 
+/// What programs do of their own accord and nobody has asked for, turned off by their own settings: `git status` would write the
+/// index anew, and npm look for its own next version, each time, because it finds its home empty. Everything else would have to be
+/// told from that.
+const UNPROMPTED: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("npm_config_update_notifier", "false")];
+
 /// Where commands run.
 #[derive(Clone, Debug)]
 pub struct Workplace {
@@ -117,6 +122,9 @@ impl Workplace {
         let mut confinement =
             granted::confinement(&run.plan, rules, &place).map_err(|fault| fault.to_string())?;
         confinement.waived.extend(self.waived.iter().copied());
+        for (name, value) in UNPROMPTED {
+            confinement.environment.insert(name.into(), value.into());
+        }
         Ok(confinement)
     }
 

@@ -46,6 +46,7 @@ const STANDS_IN: &[(&str, &[&str])] = &[
     ("vi", &["vim.basic", "vim.tiny", "nvi"]),
     ("cc", &["gcc"]),
     ("c++", &["g++"]),
+    ("which", &["which.debianutils"]),
 ];
 
 /// Long options for short ones that mean the same almost everywhere.
@@ -84,10 +85,13 @@ fn is_the_systems(name: &str, program: &str, argv: &[String]) -> bool {
     named && is_system(program)
 }
 
-/// Whether the system has a file of this name where another is asked for: `python3` is `python3.12`.
-fn stands_in(name: &str, file: &str) -> bool {
+/// Whether systems have a file of this name where another is asked for: `python3` is `python3.12`, `gcc` is
+/// `x86_64-linux-gnu-gcc-12`, `cargo` is `rustup`.
+pub fn stands_in(name: &str, file: &str) -> bool {
     let version = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
-    file.strip_prefix(name).is_some_and(version)
+    let native = file.split_once("-linux-gnu-").map(|(_, native)| native);
+    native == Some(name)
+        || native.unwrap_or(file).strip_prefix(name).is_some_and(version)
         || STANDS_IN.iter().any(|(asked, files)| *asked == name && files.contains(&file))
 }
 
@@ -186,6 +190,10 @@ mod tests {
         check("git status", "git", "git status", false);
         check("git status", "/usr/src/app/git", "git status", false);
         check("cargo", "/home/u/.cargo/bin/rustup", "cargo test", true);
+        check("gcc", "/usr/bin/x86_64-linux-gnu-gcc-12", "gcc --version", true);
+        check("gcc", "/usr/bin/aarch64-linux-gnu-gcc", "gcc --version", true);
+        check("gcc", "/usr/bin/x86_64-linux-gnu-gcov-12", "gcc --version", false);
+        check("gcc", "/w/x86_64-linux-gnu-gcc-12", "gcc --version", false);
         check("cargo", "/home/u/w/.cargo/bin/cargo", "cargo test", false);
         check("awk", "/usr/bin/mawk", "awk 1", true);
         check("awk", "/usr/bin/mawk", "/w/awk 1", false);

@@ -491,3 +491,21 @@ proptest! {
         prop_assert_eq!(found, slow);
     }
 }
+
+// req: P3
+#[test]
+fn a_deny_fits_a_program_by_what_it_was_called_and_by_what_it_is() {
+    // Under either name, wherever the file lies: only an allow asks whether it is the system's own.
+    for name in ["cargo", "rustup"] {
+        for program in ["/home/u/.cargo/bin/rustup", "/w/bin/rustup", "/usr/bin/rustup"] {
+            let rule = Rule::new("no", Layer::User, Verdict::Deny, vec![Pattern::Run(vec![name.into()])]);
+            let policy = Policy::new(vec![rule]).unwrap();
+            let run = Effect::Run { program: program.into(), argv: vec!["cargo".into(), "test".into()] };
+            let plan = Plan { effects: vec![run], ..Plan::default() };
+            let (manifest, session, agent) =
+                (Manifest::of_commands("bash"), SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+            let ruling = policy.rule(&Request::plain(&manifest, &plan, &session, &agent));
+            assert_eq!(ruling.verdict, Verdict::Deny, "{name} {program}");
+        }
+    }
+}

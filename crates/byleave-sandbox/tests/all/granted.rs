@@ -174,6 +174,16 @@ fn what_only_reads_writes_nothing_and_what_was_granted_can_be_read_and_written()
 
 // req: E7
 #[test]
+fn a_command_keeps_its_own_temporary_directory_where_a_rule_allows_to_read_everyones() {
+    let world = World::new();
+    let allowed = "[[rule]]\nverdict = \"allow\"\nread = [\"/tmp/\", \"/var/tmp/\"]";
+    let confined = world.confined(vec![run()], allowed).unwrap();
+    let shown = &confined.files.home_readable;
+    assert!(!shown.iter().any(|path| path.ends_with("tmp")), "{shown:?}");
+}
+
+// req: E7
+#[test]
 fn what_is_granted_outside_is_possible_and_nothing_beside_it() {
     let world = World::new();
     let in_place = world.confined(vec![run(), world.write("outside/a.txt")], "").unwrap();

@@ -1,6 +1,7 @@
 //! One command from its first word to its last: redirections, assignments, the program, its manual, its sub-commands.
 
 use byleave_core::effect::Effect;
+use byleave_core::pattern::stands_in;
 
 use super::teller::{Teller, base, why_of};
 use super::{Account, builtins, special};
@@ -104,7 +105,8 @@ impl Teller<'_> {
                 self.guess(words);
             }
         }
-        if !same && self.program != text {
+        // Where systems keep the one under the other's name, the first tells of both: the file, and what it was called.
+        if !same && self.program != text && !stands_in(invoked, base(&self.program)) {
             self.add(Effect::Run { program: invoked.to_owned(), argv: self.kept.clone() });
         }
     }

@@ -23,6 +23,8 @@ impl Scene for Fixture {
         match name {
             "/ws/t" => Some("/usr/bin/touch".into()),
             "awk" => Some("/usr/bin/mawk".into()),
+            "corepack" => Some("/usr/lib/node_modules/corepack/dist/corepack.js".into()),
+            "nc" => Some("/usr/bin/touch".into()),
             "./ls" | "/ws/ls" => Some("/ws/ls".into()),
             "missing" | "." | ":" | "gradlew" | "build.sh" => None,
             name => match name.rsplit_once('/') {
@@ -101,6 +103,25 @@ fn words_lead_to_effects() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+// req: P3
+#[test]
+fn a_program_under_the_name_that_systems_give_it_is_one_program() {
+    let runs = |text: &str| -> Vec<(String, String)> {
+        let effects = account(text).effects.into_iter();
+        let run = |effect| match effect {
+            Effect::Run { program, argv } => Some((program, argv[0].clone())),
+            _ => None,
+        };
+        effects.filter_map(run).collect()
+    };
+    let file = "/usr/lib/node_modules/corepack/dist/corepack.js";
+    assert_eq!(runs("corepack enable"), [(file.to_owned(), "corepack".to_owned())]);
+    // Another program under a name that is not its own is reported by both.
+    let both = runs("nc x");
+    assert!(both.iter().any(|(program, _)| program == "/usr/bin/touch"), "{both:?}");
+    assert!(both.iter().any(|(program, _)| program == "nc"), "{both:?}");
 }
 
 // req: P3

@@ -1,0 +1,289 @@
+//! Published bypasses, each run for real through the gate and the real `bash`, rehearsal on. The person says no, but where a case
+//! must be contained although it was approved; and what really happened on the machine is looked at afterwards.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use byleave::core::call::Mode;
+use byleave::core::effect::Effect;
+use byleave::core::id::{AgentId, SessionId};
+use byleave::core::ruling::Verdict;
+use byleave::core::session::{Ceiling, Opening};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::case::{Case, policy_of};
+use super::elsewhere::answered_by;
+use super::machine::{Job, SECRET, tell};
+use super::played::{Play, Played, play};
+
+const MARKER: &str = "/tmp/gate-marker";
+/// Where the marker is planted for the second round: in the workspace, where a command can really leave it.
+const PLANTED: &str = "/ws/gate-marker";
+
+/// Cases whose text tells of something and is not a command.
+const NOT_COMMANDS: [&str; 6] = [
+    "git-email-config-injection",
+    "git-replace-refs",
+    "workspace-dotenv-controls-harness",
+    "codex-home-dotenv",
+    "bwrap-argument-file",
+    "seccomp-io-uring",
+];
+
+/// Cases about a shell that the built-in `bash` does not start, so that their text means something else.
+const OTHER_SHELLS: [&str; 3] =
+    ["windows-caret-quote-differential", "powershell-newline-separator", "cmd-percent-expansion"];
+
+/// Starts a process for every few lines of a long file: stopped early, so that it comes to the same on every machine.
+const ENDLESS: &str = "sort-compress-program-abbreviated";
+
+/// Cases whose helpers may or may not have ended when they are over: what is left running is asked about. They are shown as asked.
+pub(super) const LINGERING: [&str; 1] = ["git-ext-transport"];
+
+/// What must not be there afterwards, where the case says so in words.
+const NOT_THERE: [(&str, &str); 3] = [
+    ("settings-file-created-inside-sandbox", "/ws/.agent/settings.json"),
+    ("git-dir-hooks-writable", "/ws/.git/hooks/pre-commit"),
+    ("symlink-deny-write-real-path", "/ws/real/locked"),
+];
+
+/// What became of a case.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Saw {
+    pub(super) at: usize,
+    pub(super) id: String,
+    pub(super) class: String,
+    pub(super) must: String,
+    /// It was seen to do harm where nothing stands between it and the machine.
+    pub(super) harms: bool,
+    /// Another part of the system answers it.
+    pub(super) elsewhere: bool,
+    pub(super) fate: Fate,
+    /// What happened that must not.
+    pub(super) wrong: Vec<String>,
+    /// It was named in the question, and somebody said yes to just that.
+    pub(super) by_name: bool,
+    /// A program that it needs is not on this machine.
+    pub(super) not_here: bool,
+    /// For whoever reads the output of the test.
+    pub(super) why: String,
+}
+
+/// How a call went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Fate {
+    /// Refused, and nobody was asked.
+    Refused,
+    /// Somebody was asked.
+    Asked,
+    /// Nobody was asked, because on the copy it did nothing.
+    Spared,
+    /// It ran by the rules.
+    Allowed,
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let text = include_str!("../../../../../tests/corpus/bypasses.jsonl");
+    let cases = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let others = || NOT_COMMANDS.iter().chain(&OTHER_SHELLS);
+    cases.filter(|case: &Case| case.tool == "bash" && !others().any(|id| *id == case.id)).collect()
+}
+
+/// Runs the cases of a job as they are.
+pub(super) fn run(job: Job) {
+    for (at, case) in job.share(cases()) {
+        tell(&saw(at, &case, MARKER));
+    }
+}
+
+/// Runs the cases of a job with the marker in the workspace: those that leave it there where nothing stands in between.
+pub(super) fn run_planted(job: Job) {
+    let leaves = |case: &Case| case.effect_when_ungated.as_deref() == Some("marker");
+    // What must be contained is allowed by the rules of its case, and a command that is allowed may work in the workspace.
+    let cases = cases().into_iter().filter(|case| leaves(case) && case.must != "contained");
+    for (at, case) in job.share(cases.map(planted).collect()) {
+        prepare(&case);
+        bare(&case);
+        if Path::new(PLANTED).exists() {
+            tell(&saw(at, &case, PLANTED));
+        }
+    }
+}
+
+/// The case with its marker in the workspace.
+fn planted(mut case: Case) -> Case {
+    let moved = |text: &str| text.replace(MARKER, PLANTED);
+    case.setup = moved(&case.setup);
+    case.input = serde_json::from_str(&moved(&case.input.to_string())).unwrap();
+    case.rules = serde_json::from_str(&moved(&serde_json::to_string(&case.rules).unwrap())).unwrap();
+    case
+}
+
+fn saw(at: usize, case: &Case, marker: &str) -> Saw {
+    prepare(case);
+    let (before, inside) = (places(&OUTSIDE), places(&["/ws"]));
+    let Some(played) = through_the_gate(at, case) else {
+        return told(at, case, Fate::Refused, "the policy cannot be used".into());
+    };
+    let fate = match played.by_text {
+        _ if !played.asked.is_empty() => Fate::Asked,
+        _ if played.is_spared => Fate::Spared,
+        Some(Verdict::Allow) if played.ran() => Fate::Allowed,
+        _ => Fate::Refused,
+    };
+    let mut wrong = Vec::new();
+    let text = case.input.to_string();
+    if played.told().contains(SECRET) && !text.contains(SECRET) {
+        wrong.push(format!("the secret is released: {:.200}", played.told()));
+    }
+    if places(&OUTSIDE) != before {
+        wrong.push("something outside has changed".to_owned());
+    }
+    if fate != Fate::Allowed && case.must != "contained" && places(&["/ws"]) != inside {
+        wrong.push("something in the workspace has changed".to_owned());
+    }
+    let effect = case.effect_when_ungated.as_deref().unwrap_or_default();
+    let happened = match effect.split_once(':') {
+        Some(("file", path)) => Path::new(path).exists(),
+        Some(("nofile", path)) => !Path::new(path).exists(),
+        Some(("grep", rest)) => {
+            let (wanted, path) = rest.split_once(':').unwrap();
+            fs::read_to_string(path).is_ok_and(|text| text.contains(wanted))
+        }
+        _ => Path::new(marker).exists(),
+    };
+    if happened {
+        wrong.push(format!("{effect} happened"));
+    }
+    let there = NOT_THERE.iter().filter(|(id, path)| *id == case.id && Path::new(path).exists());
+    wrong.extend(there.map(|(_, path)| format!("{path} is there")));
+    let why = format!("{:?} {} | {:.300}", played.by_text, played.why(), played.told());
+    let by_name = case.must == "contained" && !wrong.is_empty() && is_named(effect, &played);
+    Saw { wrong, by_name, not_here: played.lacks_a_program(), ..told(at, case, fate, why) }
+}
+
+/// Whether the question named the very path that the effect of a case is about.
+fn is_named(effect: &str, played: &Played) -> bool {
+    let path = effect.rsplit(':').next().unwrap_or_default();
+    let named = |effect: &Effect| match effect {
+        Effect::Write { path: own } | Effect::Delete { path: own } => own == path,
+        _ => false,
+    };
+    played.asked.first().is_some_and(|sheet| sheet.plan.effects.iter().any(named))
+}
+
+fn told(at: usize, case: &Case, fate: Fate, why: String) -> Saw {
+    Saw {
+        at,
+        id: case.id.clone(),
+        class: case.class.clone(),
+        must: case.must.clone(),
+        harms: case.effect_when_ungated.is_some(),
+        elsewhere: answered_by(case).is_some(),
+        fate,
+        wrong: Vec::new(),
+        by_name: false,
+        not_here: false,
+        why,
+    }
+}
+
+/// The call of a case, made; none where a gate would not start.
+fn through_the_gate(at: usize, case: &Case) -> Option<Played> {
+    let mut arguments = case.input.clone();
+    let fields = arguments.as_object_mut().unwrap();
+    let mut taken = |name: &str| fields.remove(name).and_then(|value| value.as_str().map(str::to_owned));
+    let (cwd, agent) = (taken("cwd"), taken("agent"));
+    let played = play(
+        Play {
+            policy: policy_of(case).ok()?,
+            arguments,
+            cwd: cwd.unwrap_or_else(|| "/ws".into()),
+            agent: agent.as_deref().unwrap_or("a").replace(' ', "-"),
+            mode: mode(case),
+            lineage: lineage(case),
+            says_yes: case.must == "contained",
+            timeout_ms: if case.id == ENDLESS { 300 } else { 20_000 },
+        },
+        &Path::new("/state").join(at.to_string()),
+    );
+    Some(played)
+}
+
+/// The mode that the call is made in, where its case tells of one.
+fn mode(case: &Case) -> Mode {
+    match case.setup.as_str() {
+        "plan (read-only) mode" => Mode::ReadOnly,
+        "agent definition requests bypass mode; organisation disabled it" => Mode::Yolo,
+        _ => Mode::ConfirmSensitive,
+    }
+}
+
+/// Whose sub-agent makes the call, where its case tells of one.
+fn lineage(case: &Case) -> Vec<Opening> {
+    let opening = |session: &str, parent: Option<&str>, mode| Opening {
+        session: SessionId::new(session).unwrap(),
+        parent: parent.map(|parent| SessionId::new(parent).unwrap()),
+        agent: AgentId::new(session).unwrap(),
+        ceiling: Ceiling::of(mode),
+    };
+    let child = |name: &str, parent: Mode| {
+        vec![opening(name, Some("main"), Mode::Yolo), opening("main", None, parent)]
+    };
+    match case.setup.as_str() {
+        "parent in plan (read-only) mode spawns a child" => child("child", Mode::ReadOnly),
+        "deny rule on agent type X; named spawn used" => child("X", Mode::ConfirmSensitive),
+        _ => Vec::new(),
+    }
+}
+
+/// Runs it with nothing between it and the machine.
+fn bare(case: &Case) {
+    let Some(text) = case.input.get("command").and_then(Value::as_str) else { return };
+    let mut bare = Command::new("timeout");
+    bare.args(["-k1", "5", "/bin/bash", "-c", text]).current_dir("/ws").stdin(Stdio::null());
+    bare.output().unwrap();
+}
+
+/// The fixture as the case wants it.
+fn prepare(case: &Case) {
+    for place in ["/ws", "/outside", "/home/u", "/main", "/tmp", "/var/tmp"] {
+        let cleared = Command::new("find").args([place, "-mindepth", "1", "-delete"]).status().unwrap();
+        assert!(cleared.success(), "{place}");
+    }
+    if case.setup.starts_with("an alias or wrapper named safe-tool") {
+        // The first directory of the search path.
+        fs::create_dir_all("/home/u/.cargo/bin").unwrap();
+        symlink("/usr/bin/touch", "/home/u/.cargo/bin/safe-tool").unwrap();
+    }
+    let Some(commands) = case.setup.strip_prefix("sh:") else { return };
+    let mut setup = Command::new("bash");
+    setup.args(["--norc", "-c", commands]).current_dir("/ws").env_remove("API_TOKEN").stdin(Stdio::null());
+    // Some end in a remark in words; what stands before it has been done.
+    setup.output().unwrap();
+}
+
+/// What may not change, whatever runs.
+const OUTSIDE: [&str; 5] = ["/outside", "/home/u", "/main", "/tmp", "/var/tmp"];
+
+/// Everything in these places, by path: mode, size, where it leads and content.
+fn places(places: &[&str]) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut left: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.metadata().unwrap());
+            let content = if kind.is_file() { fs::read(&path).unwrap_or_default() } else { Vec::new() };
+            if kind.is_dir() {
+                left.push(path.clone());
+            }
+            let size = if kind.is_dir() { 0 } else { kind.len() };
+            found.insert(path, (kind.mode(), size, content));
+        }
+    }
+    found
+}

@@ -1,0 +1,140 @@
+//! Everyday commands, each run for real in a project of its own, through a gate whose person says yes to everything and is counted.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use byleave::core::call::Mode;
+use byleave::core::policy::{Policy, builtin};
+use byleave::core::ruling::Verdict;
+use byleave::result::Ending;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::case::{Everyday, PLACES, read_user};
+use super::machine::{Job, tell};
+use super::played::{Play, Played, play};
+
+/// What became of an everyday command.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Saw {
+    pub(super) at: usize,
+    pub(super) class: String,
+    pub(super) command: String,
+    /// Reading alone would have asked.
+    pub(super) by_text: bool,
+    pub(super) asked: bool,
+    pub(super) spared: bool,
+    pub(super) ended: Ended,
+    /// It failed, and does not where nothing stands between it and the machine.
+    pub(super) is_broken: bool,
+    /// For whoever reads the output of the test.
+    pub(super) why: String,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Ended {
+    Ran,
+    Failed,
+    /// A program that it needs is not on this machine.
+    NotHere,
+    Refused,
+}
+
+/// The policy that the docs offer for ordinary development; by its name, the built-in rules alone.
+fn policy(job: Job) -> Policy {
+    let mut rules = builtin(&PLACES).unwrap();
+    if job.name == super::DEV {
+        rules.extend(read_user(include_str!("../../../../../docs/policies/dev-default.toml")).unwrap());
+    }
+    Policy::new(rules).unwrap()
+}
+
+/// What must be so before a command, beyond what the project is like.
+const BEFORE: [(&str, &str); 8] = [
+    ("git stash pop", "git reset -q --hard"),
+    ("git switch main", "git reset -q --hard"),
+    ("git rebase main", "git reset -q --hard"),
+    ("git merge --no-ff feature/parser", "git reset -q --hard"),
+    ("git cherry-pick abc1234", "git reset -q --hard"),
+    ("git checkout -b feature/parser", "git branch -q -D feature/parser"),
+    ("touch src/parser/mod.rs", "mkdir src/parser"),
+    ("ctest --test-dir build", "mkdir build"),
+];
+
+/// Commands that need the network, which the machine does not have. They are let go on for a while.
+const NETWORK: [&str; 4] =
+    ["npm view react version", "npm outdated", "cargo search serde --limit 3", "mvn -q test"];
+
+pub(super) fn commands() -> Vec<Everyday> {
+    let text = include_str!("../../../../../tests/corpus/benign.jsonl");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Runs the commands of a job.
+pub(super) fn run(job: Job) {
+    shell(include_str!("workspace.sh"));
+    shell("cp -a /ws /state/template");
+    for (at, Everyday { command, class }) in job.share(commands()) {
+        prepare(&command);
+        let played = play(
+            Play {
+                policy: policy(job),
+                arguments: json!({ "command": command }),
+                cwd: "/ws".into(),
+                agent: "a".into(),
+                mode: Mode::ConfirmSensitive,
+                lineage: Vec::new(),
+                says_yes: true,
+                timeout_ms: if NETWORK.contains(&command.as_str()) { 4_000 } else { 60_000 },
+            },
+            &Path::new("/state").join(at.to_string()),
+        );
+        let ended = ended(&played);
+        tell(&Saw {
+            at,
+            class,
+            is_broken: ended == Ended::Failed && works_bare(&command),
+            command,
+            by_text: played.by_text != Some(Verdict::Allow),
+            asked: !played.asked.is_empty(),
+            spared: played.is_spared,
+            ended,
+            why: format!("{} | {:.300}", played.why(), played.told()),
+        });
+    }
+}
+
+/// The project as it is before a command.
+fn prepare(command: &str) {
+    shell("find /ws -mindepth 1 -delete; cp -a /state/template/. /ws/");
+    if let Some((_, before)) = BEFORE.iter().find(|(one, _)| *one == command) {
+        shell(before);
+    }
+}
+
+/// Whether a command does not fail where nothing stands between it and the machine.
+fn works_bare(command: &str) -> bool {
+    prepare(command);
+    let mut bare = Command::new("timeout");
+    // Not among the arguments, where `pgrep` would find it.
+    bare.args(["-k1", "4", "/bin/bash", "-c", "eval \"$COMMAND\""]).env("COMMAND", command);
+    bare.current_dir("/ws").stdin(Stdio::null());
+    bare.output().unwrap().status.success()
+}
+
+fn ended(played: &Played) -> Ended {
+    match &played.ending {
+        Ending::Completed(_) => Ended::Ran,
+        Ending::Failed(_) if played.lacks_a_program() => Ended::NotHere,
+        Ending::Failed(_) => Ended::Failed,
+        _ => Ended::Refused,
+    }
+}
+
+fn shell(script: &str) {
+    let mut bash = Command::new("bash");
+    let ended =
+        bash.args(["--norc", "-c", script]).current_dir("/ws").env_remove("API_TOKEN").output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}

@@ -1,0 +1,163 @@
+//! One call through a real gate with the real `bash`, on the paths of the machine: what the rules said, who was asked, what ran.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use byleave::approve::{Reply, callback};
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::policy::Policy;
+use byleave::core::ruling::Verdict;
+use byleave::core::session::Opening;
+use byleave::core::sheet::{Seen, Sheet};
+use byleave::gate::Gate;
+use byleave::ledger::Ledger as _;
+use byleave::ledger::memory::MemoryLedger;
+use byleave::result::Ending;
+use byleave::settings::Settings;
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_tools::{Bash, Workplace};
+use serde_json::Value;
+
+/// A call, and the person who is there.
+pub(super) struct Play {
+    pub(super) policy: Policy,
+    pub(super) arguments: Value,
+    pub(super) cwd: String,
+    pub(super) agent: String,
+    pub(super) mode: Mode,
+    pub(super) lineage: Vec<Opening>,
+    pub(super) says_yes: bool,
+    pub(super) timeout_ms: u64,
+}
+
+/// What came of it.
+pub(super) struct Played {
+    /// What the rules said of the text; none where it did not come to that.
+    pub(super) by_text: Option<Verdict>,
+    pub(super) asked: Vec<Sheet>,
+    /// Nobody was asked, because of what was seen on the copy.
+    pub(super) is_spared: bool,
+    pub(super) ending: Ending,
+}
+
+impl Played {
+    pub(super) fn ran(&self) -> bool {
+        matches!(
+            self.ending,
+            Ending::Completed(_) | Ending::Failed(_) | Ending::Withheld(_) | Ending::Unknown(_)
+        )
+    }
+
+    /// Everything that the model is told.
+    pub(super) fn told(&self) -> String {
+        match &self.ending {
+            Ending::Completed(output) | Ending::Failed(output) => {
+                format!("{}{}", output.text, output.error.as_deref().unwrap_or_default())
+            }
+            other => other.refusal().map(|refusal| refusal.why.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Whether it failed because a program is not on this machine.
+    pub(super) fn lacks_a_program(&self) -> bool {
+        let lacks = |text: &str| text.contains("command not found") || text.contains("No module named");
+        matches!(&self.ending, Ending::Failed(output) if lacks(&output.text))
+    }
+
+    /// What the person was asked about, in a line: the reasons and what was seen.
+    pub(super) fn why(&self) -> String {
+        let mut why = String::new();
+        for sheet in &self.asked {
+            let reasons = sheet.ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
+            let reasons: Vec<String> =
+                reasons.map(|reason| format!("{:?}: {}", reason.cause, reason.why)).collect();
+            why.push_str(&reasons.join("; "));
+            match &sheet.seen {
+                None => why.push_str(" [no rehearsal]"),
+                Some(Seen::Not { why: not }) => why.push_str(&format!(" [not rehearsed: {not}]")),
+                Some(Seen::Ran { rehearsal, .. }) => {
+                    let paths: Vec<&str> =
+                        rehearsal.changes.list.iter().map(|one| one.path.as_str()).take(6).collect();
+                    why.push_str(&format!(
+                        " [changed {paths:?}, limits {:?}, wanted {:?}, left {}, weaker {:?}, {:?}]",
+                        rehearsal.changes.limits,
+                        rehearsal.wanted,
+                        rehearsal.left_running,
+                        rehearsal.weaker,
+                        rehearsal.status
+                    ));
+                }
+            }
+        }
+        why
+    }
+}
+
+/// Plays a call, with a gate and a store of copies of its own.
+pub(super) fn play(play: Play, state: &Path) -> Played {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(played(play, state))
+}
+
+async fn played(play: Play, state: &Path) -> Played {
+    fs::create_dir_all(state).unwrap();
+    let mut workplace = Workplace::new(state.join("copies"), "/ws".into());
+    workplace.home = Some("/home/u".into());
+    workplace.ours = vec!["/state".into(), "/supervisor".into()];
+    workplace.environment = std::env::vars().collect();
+    // No cgroups are delegated to tests.
+    workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
+    let asked = Arc::<Mutex<Vec<Sheet>>>::default();
+    let shown = Arc::clone(&asked);
+    let person = callback("ada", move |sheet| {
+        shown.lock().unwrap().push(sheet.clone());
+        if play.says_yes { Reply::Yes { note: None } } else { Reply::No { feedback: None } }
+    });
+    let ledger = Arc::new(MemoryLedger::new());
+    let gate = Gate::builder()
+        .ledger(Arc::clone(&ledger) as _)
+        .policy(play.policy)
+        .settings(Settings { timeout_ms_max: play.timeout_ms, ..Settings::default() })
+        .tool(Bash::new(workplace))
+        .approver(Arc::new(person))
+        .build()
+        .unwrap();
+    let tenant = TenantId::new("local").unwrap();
+    let mut session = SessionId::new("s").unwrap();
+    for opening in play.lineage.iter().rev() {
+        session = opening.session.clone();
+        if let Err(fault) = gate.open_session(&tenant, "test", opening.clone()).await {
+            let refusal = byleave::core::refusal::Refusal::new(
+                byleave::core::refusal::Code::Denied,
+                format!("the session is not opened: {fault}"),
+            );
+            let ending = Ending::Refused(refusal);
+            return Played { by_text: None, asked: Vec::new(), is_spared: false, ending };
+        }
+    }
+    let id = CallId::new(uuid::Uuid::new_v4());
+    let call = Call {
+        id,
+        tenant,
+        session,
+        agent: AgentId::new(play.agent).unwrap(),
+        tool: "bash".into(),
+        arguments: play.arguments,
+        reason: None,
+        cwd: play.cwd,
+        mode: play.mode,
+        dry_run: false,
+    };
+    let ending = gate.settle(call).await.ending;
+    let record = ledger.load(id).await.unwrap().map(|loaded| loaded.record);
+    let draft = record.as_ref().and_then(|record| record.draft());
+    let ruling = draft.as_ref().and_then(|draft| draft.permitted()).and_then(|step| step.as_ref().ok());
+    let by_text = ruling.map(|ruling| ruling.verdict);
+    let asked = asked.lock().unwrap().clone();
+    let has_run = !matches!(ending, Ending::Refused(_) | Ending::Rehearsed(_));
+    let is_spared = by_text == Some(Verdict::Ask) && asked.is_empty() && has_run;
+    Played { by_text, asked, is_spared, ending }
+}
