@@ -6,6 +6,7 @@ use anyhow::Result;
 use byleave::book::{Book as _, Page, QuestionFilter};
 use byleave::core::question::QuestionKind;
 use byleave::core::render::{LineRole, render};
+use byleave::core::sheet::Seen;
 use byleave::settings::Settings;
 use serde_json::{Value, json};
 
@@ -95,8 +96,11 @@ async fn show(id: &str, options: &Options, screen: &mut Screen) -> Result<Status
     let id = short(&question);
     if rendering.complete {
         let confirm = if sheet.question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
+        // Only of what was seen on a copy can a part be kept.
+        let stands = matches!(&sheet.seen, Some(Seen::Ran { rehearsal, .. }) if rehearsal.stands());
+        let part = if stands { "part, " } else { "" };
         screen.hint(&format!(
-            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, part, edit, leave, abort",
+            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, {part}edit, leave, abort",
             sheet.question.digest().short()
         ));
     } else {

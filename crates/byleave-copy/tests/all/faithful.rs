@@ -41,7 +41,7 @@ fn command(dice: &mut Dice, number: usize) -> String {
         17 => format!("head -c {} /dev/zero | tr '\\0' {} > {one}", 100_000 + number, number % 10),
         18 => format!("touch {one}"),
         19 => format!("touch -d @1200000000 {one}"),
-        20 => format!("mkfifo {one}"),
+        20 => format!("mkfifo pipe{number}"),
         21 => format!("find {one} -type f -delete"),
         22 => format!("rm -rf {one}; mkdir {one}; echo {number} > {one}/in"),
         23 => format!("rm -rf {one}; echo {number} > {one}"),
