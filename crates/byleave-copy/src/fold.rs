@@ -52,6 +52,31 @@ pub(crate) fn fold(items: &mut [Item], reader: &mut Reader) -> Result<Vec<Rename
     Ok(renames)
 }
 
+/// Files that may have been one. Where a directory was moved, an overlay lets it be copied, and two names of one file come out as
+/// two files that are alike to the nanosecond; nothing else tells of it.
+pub(crate) fn twins<'a>(items: &'a [Item], renames: &[Rename]) -> Vec<&'a str> {
+    let is_directory = |node: Option<&Node>| node.is_some_and(|node| node.kind == NodeKind::Directory);
+    let went =
+        |item: &Item| is_directory(item.change.before.as_ref()) && !is_directory(item.change.after.as_ref());
+    if !items.iter().any(went) {
+        return Vec::new();
+    }
+    // What was there under another name was one file by itself, or is told of as linked.
+    let moved: HashSet<&str> = renames.iter().map(|rename| rename.to.as_str()).collect();
+    let mut alike: HashMap<(Digest, u32, i64), Vec<&str>> = HashMap::new();
+    for change in items.iter().map(|item| &item.change).filter(|change| !moved.contains(change.path.as_str()))
+    {
+        if let Some(Node { kind: NodeKind::File { size: 1.., digest: Some(digest) }, mode, modified }) =
+            &change.after
+        {
+            alike.entry((*digest, *mode, *modified)).or_default().push(&change.path);
+        }
+    }
+    let mut paths: Vec<&str> = alike.into_values().filter(|all| all.len() > 1).flatten().collect();
+    paths.sort_unstable();
+    paths
+}
+
 fn size(node: Option<&Node>) -> Option<u64> {
     match node?.kind {
         NodeKind::File { size, .. } if size > 0 => Some(size),

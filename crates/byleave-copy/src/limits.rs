@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 pub(crate) enum Limit {
     /// A file had other names, and only this one has the new content.
     Unlinked,
+    /// They are alike in every way, and a directory was moved, which a copy does by copying.
+    Apart,
     /// The file below was changed by somebody else since the copy was made.
     Underneath,
     /// Extended attributes are other ones: kept, and not shown.
@@ -36,6 +38,10 @@ impl Limit {
         match self {
             Self::Unlinked => {
                 "hard links: other names of these files are not changed with them, because a copy changes one name only"
+            }
+            Self::Apart => {
+                "hard links: these are alike in content, mode and time; if they were one file, moving a directory took them apart, \
+                 because a copy moves by copying"
             }
             Self::Underneath => "changed by somebody else since the copy was made, a commit is refused",
             Self::Attributes => {

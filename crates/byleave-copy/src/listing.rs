@@ -125,6 +125,7 @@ impl Copy {
         }
         items.sort_unstable_by(|one, other| one.change.path.cmp(&other.change.path));
         let renames = fold::fold(&mut items, &mut reader)?;
+        fold::twins(&items, &renames).iter().for_each(|path| limits.met(Limit::Apart, path));
         standing::tell(&mut items);
         for (root, inside) in scratch {
             self.harvest(root, &inside)?;

@@ -198,3 +198,23 @@ fn a_link_out_of_the_workspace_is_a_link() {
     assert_eq!(to("p"), NodeKind::Link { to: "/etc/passwd".into() });
     assert_eq!(changes.list.len(), 5);
 }
+
+// req: E5
+#[test]
+fn what_may_have_been_one_file_is_told_where_a_directory_was_moved() {
+    // What a command does, and whether it is told: moved, two new names of one file come apart on a copy.
+    let cases = [
+        ("echo new > one; ln one d/two; mv d e", true),
+        ("mv d e", false),
+        ("echo new > one; echo new > e; touch -r one e", false),
+        ("mkdir f; cp -a d/x f/1; cp -a d/x f/2; rm -r f", false),
+    ];
+    for (script, told) in cases {
+        let place = Place::new();
+        place.directly("mkdir d; echo content > d/x; echo content > d/y; touch -r d/x d/y");
+        let copy = place.on_copy(script);
+        let limits = copy.changes().unwrap().limits;
+        let is_told = limits.iter().any(|limit| limit.contains("moving a directory"));
+        assert_eq!(is_told, told, "{script}: {limits:?}");
+    }
+}
