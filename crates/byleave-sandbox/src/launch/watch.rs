@@ -19,6 +19,8 @@ use crate::limits::{Limit, Limits};
 
 /// How often a command is looked at, at most.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// After how many looks what a command has to itself is added up, whatever the file system says.
+const ADDED_UP_EVERY: u32 = 10;
 /// The kernel stamps files with a clock that ticks; the slowest does so a hundred times a second.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
 /// Units of processor time in `/proc`, the same on every architecture that is built for.
@@ -51,7 +53,11 @@ impl Watch {
             cpu_used: Duration::ZERO,
             cpu_next: began,
             growth: Growth::new(limits.growth, writable),
-            copies: Growth { seen_at: roots, ..Growth::new(limits.copy, written.collect()) },
+            copies: Growth {
+                seen_at: roots,
+                is_its_own: true,
+                ..Growth::new(limits.copy, written.collect())
+            },
             reserve: limits.reserve,
             next: began + INTERVAL,
         };
@@ -188,6 +194,9 @@ struct Growth {
     seen_at: Vec<PathBuf>,
     /// One directory of each file system, its device, and what was used of it.
     bases: Vec<(PathBuf, u64, u64)>,
+    /// Nobody else writes there, and what is there is soon added up.
+    is_its_own: bool,
+    looks: u32,
 }
 
 impl Growth {
@@ -201,14 +210,19 @@ impl Growth {
                 bases.push((path.clone(), device, used));
             }
         }
-        Self { max, began: SystemTime::now() - CLOCK_TICK, writable, seen_at: Vec::new(), bases }
+        let began = SystemTime::now() - CLOCK_TICK;
+        Self { max, began, writable, seen_at: Vec::new(), bases, is_its_own: false, looks: 0 }
     }
 
     fn passed(&mut self, tree: impl Fn() -> Option<Tree>) -> bool {
+        self.looks = self.looks.wrapping_add(1);
+        // Others may free as much as the command fills: of what is its own, it can be said without asking the file system.
+        let is_due = self.is_its_own && self.looks.is_multiple_of(ADDED_UP_EVERY);
         for at in 0..self.bases.len() {
             let Some((path, device, base)) = self.bases.get(at) else { continue };
-            let Some(grown) = used(path).map(|now| now.saturating_sub(*base)) else { continue };
-            if grown <= self.max {
+            let Some(now) = used(path) else { continue };
+            let grown = now.saturating_sub(*base);
+            if grown <= self.max && !is_due {
                 continue;
             }
             let own = tree().map_or(0, |tree| self.changed(*device, &tree));
@@ -217,7 +231,7 @@ impl Growth {
             }
             // The rest was others.
             if let Some((_, _, base)) = self.bases.get_mut(at) {
-                *base += grown - own;
+                *base += grown.saturating_sub(own);
             }
         }
         false
