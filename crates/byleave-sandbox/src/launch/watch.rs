@@ -19,8 +19,6 @@ use crate::limits::{Limit, Limits};
 
 /// How often a command is looked at, at most.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// After how many looks what a command has to itself is added up, whatever the file system says.
-const ADDED_UP_EVERY: u32 = 10;
 /// The kernel stamps files with a clock that ticks; the slowest does so a hundred times a second.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
 /// Units of processor time in `/proc`, the same on every architecture that is built for.
@@ -53,11 +51,7 @@ impl Watch {
             cpu_used: Duration::ZERO,
             cpu_next: began,
             growth: Growth::new(limits.growth, writable),
-            copies: Growth {
-                seen_at: roots,
-                is_its_own: true,
-                ..Growth::new(limits.copy, written.collect())
-            },
+            copies: Growth { seen_at: roots, ..Growth::new(limits.copy, written.collect()) },
             reserve: limits.reserve,
             next: began + INTERVAL,
         };
@@ -194,9 +188,6 @@ struct Growth {
     seen_at: Vec<PathBuf>,
     /// One directory of each file system, its device, and what was used of it.
     bases: Vec<(PathBuf, u64, u64)>,
-    /// Nobody else writes there, and what is there is soon added up.
-    is_its_own: bool,
-    looks: u32,
 }
 
 impl Growth {
@@ -210,28 +201,26 @@ impl Growth {
                 bases.push((path.clone(), device, used));
             }
         }
-        let began = SystemTime::now() - CLOCK_TICK;
-        Self { max, began, writable, seen_at: Vec::new(), bases, is_its_own: false, looks: 0 }
+        Self { max, began: SystemTime::now() - CLOCK_TICK, writable, seen_at: Vec::new(), bases }
     }
 
     fn passed(&mut self, tree: impl Fn() -> Option<Tree>) -> bool {
-        self.looks = self.looks.wrapping_add(1);
-        // Others may free as much as the command fills: of what is its own, it can be said without asking the file system.
-        let is_due = self.is_its_own && self.looks.is_multiple_of(ADDED_UP_EVERY);
         for at in 0..self.bases.len() {
-            let Some((path, device, base)) = self.bases.get(at) else { continue };
+            let Some((path, device, base)) = self.bases.get_mut(at) else { continue };
             let Some(now) = used(path) else { continue };
-            let grown = now.saturating_sub(*base);
-            if grown <= self.max && !is_due {
+            // What others free does not count for the command.
+            *base = now.min(*base);
+            let (device, grown) = (*device, now - *base);
+            if grown <= self.max {
                 continue;
             }
-            let own = tree().map_or(0, |tree| self.changed(*device, &tree));
+            let own = tree().map_or(0, |tree| self.changed(device, &tree));
             if own > self.max {
                 return true;
             }
             // The rest was others.
             if let Some((_, _, base)) = self.bases.get_mut(at) {
-                *base += grown.saturating_sub(own);
+                *base += grown - own;
             }
         }
         false
