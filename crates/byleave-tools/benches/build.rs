@@ -14,7 +14,7 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use byleave::core::call::Mode;
@@ -82,6 +82,7 @@ struct Ground {
     _folder: tempfile::TempDir,
     at: PathBuf,
     run_as: RunAs,
+    tool: OnceLock<(Bash, Arc<Policy>)>,
 }
 
 impl Ground {
@@ -127,7 +128,7 @@ impl Ground {
             }
             fs::set_permissions(&at, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         }
-        Self { _folder: folder, at, run_as }
+        Self { _folder: folder, at, run_as, tool: OnceLock::new() }
     }
 
     fn environment(&self) -> BTreeMap<String, String> {
@@ -157,32 +158,37 @@ impl Ground {
         began.elapsed()
     }
 
-    /// The same on a copy: made, run, listed, compared; and then committed, so that the session has the scratch of it.
-    async fn rehearsed(&self, text: &str, session: &str) -> Duration {
+    /// The tool and the rules, made once as by a gate that stays.
+    fn tool(&self) -> (Bash, Arc<Policy>) {
         let [workspace, home, state] = ["home/w", "home", "state"].map(|name| self.at.join(name));
         let texts = [&workspace, &home, &state].map(|path| path.to_str().unwrap().to_owned());
         let [w, h, s] = texts.each_ref().map(|text| Some(text.as_str()));
         let places = Places { workspace: w, home: h, state: s, ..Places::default() };
         let rules = Arc::new(Policy::new(builtin(&places).unwrap()).unwrap());
-        let mut workplace = Workplace::new(state.join("copies"), workspace.clone());
+        let mut workplace = Workplace::new(state.join("copies"), workspace);
         workplace.home = Some(home);
         workplace.ours = vec![state];
         workplace.environment = self.environment();
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
         workplace.run_as = self.run_as;
-        let bash = Bash::new(workplace);
+        (Bash::new(workplace), rules)
+    }
+
+    /// The same on a copy: made, run, listed, compared; and then committed, so that the session has the scratch of it.
+    async fn rehearsed(&self, text: &str, session: &str) -> Duration {
+        let (bash, rules) = self.tool.get_or_init(|| self.tool());
         let rehearser = bash.rehearser().unwrap();
         let site = Site {
             session: SessionId::new(session).unwrap(),
             agent: AgentId::new("a").unwrap(),
-            cwd: workspace,
+            cwd: self.at.join("home/w"),
         };
         let effects = vec![Effect::Run { program: "cargo".into(), argv: vec!["cargo".into()] }];
         let plan = Arc::new(Plan { effects, ..Plan::default() });
         let call = CallId::new(Uuid::new_v4());
         let run = || {
             Run::new(call, site.clone(), Arc::clone(&plan), CancellationToken::new(), Arc::new(|_| {}))
-                .under(Arc::clone(&rules), Mode::ConfirmSensitive)
+                .under(Arc::clone(rules), Mode::ConfirmSensitive)
         };
         let began = Instant::now();
         let seen = rehearser
