@@ -3,11 +3,15 @@
 use std::future::Future;
 use std::pin::pin;
 
+use anyhow::Result;
+use byleave::approve::Reply;
 use byleave::core::id::CallId;
-use byleave::gate::Gate;
+use byleave::core::question::Question;
+use byleave::gate::{Gate, GivenAnswer};
 use byleave::result::Standing;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::complaint::Complaint;
 use crate::options::Options;
 use crate::screen::{Screen, prose};
 use crate::status::Status;
@@ -23,6 +27,20 @@ impl Driven {
         let status = Status::of(&self.standing);
         if self.interrupted { status.interrupted() } else { status }
     }
+}
+
+/// Answers a question as who is here, and drives its call on.
+pub(crate) async fn answered(
+    gate: &Gate,
+    question: &Question,
+    reply: Reply,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Driven> {
+    let by = options.person.clone();
+    let given = GivenAnswer { question: question.id, digest: question.digest(), reply, by };
+    let call = gate.answer(given).await.map_err(Complaint::from)?;
+    Ok(drive(gate, call, gate.resume(call), options, screen).await)
 }
 
 /// Waits for the work on a call. Ctrl-C calls it off; pressed again, we leave at once.

@@ -179,10 +179,21 @@ impl Changes {
     /// Only what is at these paths, with everything beneath them.
     #[must_use]
     pub fn only(&self, paths: &[String]) -> Self {
+        self.where_in(paths, true)
+    }
+
+    /// All but what is at these paths and beneath them.
+    #[must_use]
+    pub fn except(&self, paths: &[String]) -> Self {
+        self.where_in(paths, false)
+    }
+
+    fn where_in(&self, paths: &[String], wanted: bool) -> Self {
         let beneath = |inner: &str, outer: &str| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let chosen = |path: &str| paths.iter().any(|outer| beneath(path, outer.trim_end_matches('/')));
+        let chosen =
+            |path: &str| paths.iter().any(|outer| beneath(path, outer.trim_end_matches('/'))) == wanted;
         Self {
             list: self.list.iter().filter(|change| chosen(&change.path)).cloned().collect(),
             renames: self
@@ -239,5 +250,7 @@ mod tests {
         let both = of(vec![change("/w/a", None, file(1)), change("/w/ab", None, file(1))]);
         assert_eq!(both.only(&["/w/a".into()]), one);
         assert_eq!(both.only(&["/w/".into()]), both);
+        assert_eq!(both.except(&["/w/ab".into()]), one);
+        assert_eq!((both.except(&[]), both.except(&["/w".into()]).is_empty()), (both.clone(), true));
     }
 }

@@ -68,15 +68,7 @@ impl Tool for Bash {
 
     fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
         let workplace = Arc::clone(&self.workplace);
-        Box::pin(async move {
-            let done =
-                tokio::task::spawn_blocking(move || execute(&workplace, command(&arguments), &run)).await;
-            match done {
-                Ok(Ok(output)) => output,
-                Ok(Err(why)) => Output::failure(why),
-                Err(error) => Output::failure(format!("it broke: {error}")),
-            }
-        })
+        Box::pin(run::apart(move || execute(&workplace, command(&arguments), &run)))
     }
 }
 
@@ -112,10 +104,9 @@ fn kept(copy: &Copy, confinement: &Confinement, outcome: &Outcome, run: &Run) ->
         return Err("it was stopped; nothing that it changed was kept".into());
     }
     let mut output = run::output(confinement, outcome);
-    let (changes, _) =
-        observed::changes(copy).map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
+    let changes = copy.changes().map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
     let forbidden = observed::forbidden(&changes, confinement);
-    let chosen = without(&changes, &forbidden);
+    let chosen = changes.except(&forbidden);
     for path in &forbidden {
         let path = path.escape_debug();
         output.text.push_str(&format!(
@@ -148,22 +139,6 @@ pub(crate) fn committed(copy: &Copy, changes: &Changes) -> Result<(), String> {
             Err(why)
         }
         Err(fault) => Err(fault.to_string()),
-    }
-}
-
-/// The changes but for these paths and what is beneath them.
-fn without(changes: &Changes, paths: &[String]) -> Changes {
-    let out = changes.only(paths);
-    let is_out = |path: &str| out.list.iter().any(|change| change.path == path);
-    Changes {
-        list: changes.list.iter().filter(|change| !is_out(&change.path)).cloned().collect(),
-        renames: changes
-            .renames
-            .iter()
-            .filter(|one| !is_out(&one.from) && !is_out(&one.to))
-            .cloned()
-            .collect(),
-        limits: changes.limits.clone(),
     }
 }
 

@@ -43,15 +43,7 @@ impl Rehearse for Bash {
 
     fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: Run) -> Pending<'_, Output> {
         let workplace = Arc::clone(&self.workplace);
-        Box::pin(async move {
-            let done =
-                tokio::task::spawn_blocking(move || finish(&workplace, seen, only.as_deref(), &run)).await;
-            match done {
-                Ok(Ok(output)) => output,
-                Ok(Err(why)) => Output::failure(why),
-                Err(error) => Output::failure(format!("it broke: {error}")),
-            }
-        })
+        Box::pin(run::apart(move || finish(&workplace, seen, only.as_deref(), &run)))
     }
 
     fn discard(&self, call: CallId) -> Pending<'_, ()> {

@@ -14,6 +14,7 @@ use byleave_copy::{Conflict, Fault, Since, State};
 use serde_json::{Value, json};
 
 use crate::bash::undo_of;
+use crate::run::apart;
 use crate::workplace::Workplace;
 
 /// Takes back what calls changed.
@@ -71,14 +72,7 @@ impl Tool for Undo {
 
     fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
         let workplace = self.workplace.clone();
-        Box::pin(async move {
-            let done = tokio::task::spawn_blocking(move || undone(&workplace, &arguments, &run)).await;
-            match done {
-                Ok(Ok(output)) => output,
-                Ok(Err(why)) => Output::failure(why),
-                Err(error) => Output::failure(format!("it broke: {error}")),
-            }
-        })
+        Box::pin(apart(move || undone(&workplace, &arguments, &run)))
     }
 }
 

@@ -18,14 +18,14 @@ use byleave::core::id::{AgentId, CallId};
 use byleave::core::question::Question;
 use byleave::core::rehearsal::Rehearsal;
 use byleave::core::sheet::{Seen, Sheet};
-use byleave::gate::{Gate, GivenAnswer};
+use byleave::gate::Gate;
 use byleave::result::{CallResult, Ending, Standing};
 use byleave::settings::Settings;
 use byleave_sandbox::guarantee::Guarantee;
 use serde_json::json;
 
 use crate::args::{self, Ask};
-use crate::ask::{Driven, drive};
+use crate::ask::{Driven, answered, drive};
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::ids::short;
@@ -43,9 +43,11 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
     let house = House::open_or_make(options)?;
     house.mend_copies(options, screen)?;
     let gate = house.gate(options, &options.cwd, Ask::Inbox, settings)?;
-    if !typed.waive.is_empty() {
+    if !options.waived.is_empty() {
+        // In the book before it runs, however it was said.
+        let names = options.waived.iter().map(|guarantee| guarantee.name().to_owned()).collect();
         let why = format!("{} said so to rehearse a command", options.person.name);
-        gate.waive(&options.tenant, &options.person.name, typed.waive.clone(), &why).await?;
+        gate.waive(&options.tenant, &options.person.name, names, &why).await?;
     }
     let call = call(&typed, options)?;
     let id = call.id;
@@ -232,19 +234,6 @@ fn prompt(text: &str) -> Result<Option<String>> {
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line)?;
     Ok((read > 0).then(|| line.trim().to_lowercase()))
-}
-
-async fn answered(
-    gate: &Gate,
-    question: &Question,
-    reply: Reply,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Driven> {
-    let given =
-        GivenAnswer { question: question.id, digest: question.digest(), reply, by: options.person.clone() };
-    let call = gate.answer(given).await.map_err(Complaint::from)?;
-    Ok(drive(gate, call, gate.resume(call), options, screen).await)
 }
 
 /// It could not be run on a copy: nothing is run otherwise, and the question is closed.

@@ -9,14 +9,13 @@ use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::render::summary;
-use byleave::gate::GivenAnswer;
 use byleave::result::{Ending, Standing};
 use byleave::settings::Settings;
 use byleave_copy::State;
 use serde_json::{Value, json};
 
 use crate::args::{self, Ask};
-use crate::ask::{Driven, drive};
+use crate::ask::{Driven, answered, drive};
 use crate::command::rehearse::{differences, relative};
 use crate::complaint::Complaint;
 use crate::house::{House, workplace};
@@ -127,14 +126,7 @@ async fn take_back(
     };
     let driven = drive(&gate, undo.id, gate.advance(undo), options, screen).await;
     let Standing::Waiting { question, .. } = &driven.standing else { return Ok(driven) };
-    let given = GivenAnswer {
-        question: question.id,
-        digest: question.digest(),
-        reply: Reply::Yes { note: None },
-        by: options.person.clone(),
-    };
-    let call = gate.answer(given).await.map_err(Complaint::from)?;
-    Ok(drive(&gate, call, gate.resume(call), options, screen).await)
+    answered(&gate, question, Reply::Yes { note: None }, options, screen).await
 }
 
 /// `byleave diff`: what a call changed, or would if somebody said yes.

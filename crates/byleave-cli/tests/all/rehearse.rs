@@ -80,6 +80,9 @@ fn exit_codes_and_json_are_for_programs() {
     let desk = Desk::new();
     let kept = desk.json(&["rehearse", "--yes", "--json", "--", "touch", "a b"]);
     assert_eq!(kept["kept"], true, "{kept}");
+    // What it ran without stands in the book, also where the environment said so.
+    let (_, acts, _) = desk.does(&["book", "acts"]);
+    assert!(acts.contains("memory-limited"), "{acts}");
     let path = kept["rehearsal"]["changes"]["list"][0]["path"].as_str().unwrap();
     assert!(path.ends_with("/a b") && Path::new(path).exists(), "{kept}");
     let dropped = desk.json(&["rehearse", "--no", "--json", "--", "rm", "a b"]);
