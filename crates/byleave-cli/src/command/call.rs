@@ -11,7 +11,7 @@ use byleave::settings::Settings;
 use serde_json::Value;
 
 use crate::args::{self, Ask};
-use crate::ask::drive;
+use crate::ask::{drive, waive};
 use crate::command::session;
 use crate::complaint::Complaint;
 use crate::house::House;
@@ -42,6 +42,7 @@ pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Scree
     }
     let house = House::open_or_make(options)?;
     let gate = house.gate(options, &options.cwd, asking(typed.ask, Ask::None), settings)?;
+    waive(&gate, options).await?;
     if let Some(parent) = typed.parent {
         session::beneath(&gate, options, &call, parent).await?;
     }

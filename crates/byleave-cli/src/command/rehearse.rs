@@ -25,7 +25,7 @@ use byleave_sandbox::guarantee::Guarantee;
 use serde_json::json;
 
 use crate::args::{self, Ask};
-use crate::ask::{Driven, answered, drive};
+use crate::ask::{Driven, answered, drive, waive};
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::ids::short;
@@ -43,12 +43,7 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
     let house = House::open_or_make(options)?;
     house.mend_copies(options, screen)?;
     let gate = house.gate(options, &options.cwd, Ask::Inbox, settings)?;
-    if !options.waived.is_empty() {
-        // In the book before it runs, however it was said.
-        let names = options.waived.iter().map(|guarantee| guarantee.name().to_owned()).collect();
-        let why = format!("{} said so to rehearse a command", options.person.name);
-        gate.waive(&options.tenant, &options.person.name, names, &why).await?;
-    }
+    waive(&gate, options).await?;
     let call = call(&typed, options)?;
     let id = call.id;
     if !screen.json() {

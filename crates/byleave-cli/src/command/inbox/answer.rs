@@ -16,7 +16,7 @@ use byleave::ledger::Ledger as _;
 use byleave::settings::Settings;
 
 use crate::args::{Answer, Ask};
-use crate::ask::drive;
+use crate::ask::{drive, waive};
 use crate::command::call::json;
 use crate::complaint::Complaint;
 use crate::house::House;
@@ -47,6 +47,7 @@ pub(super) async fn run(
     let workspace = house.workspace_of(call).await?;
     // What comes up on the way, after an edit for one, goes where this question was.
     let gate = house.gate(options, &workspace, Ask::Inbox, Settings::default())?;
+    waive(&gate, options).await?;
     let sheet = gate.sheet(id).await.map_err(Complaint::from)?;
     let given = GivenAnswer {
         question: id,
