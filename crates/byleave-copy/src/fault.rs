@@ -69,6 +69,14 @@ pub enum Fault {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Something that cannot be put there, or taken away.
+    #[error("cannot change `{}`: {why}", path.display())]
+    Put {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
     /// A name or the target of a link that is not text.
     #[error("`{}` is not UTF-8: nothing of this copy can be committed", path.display())]
     NotText {

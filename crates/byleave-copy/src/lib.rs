@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`store`], [`copy`] | the directory that holds everything; one copy in it |
 //! | `layers`, `tree`, [`scratch`] | how a copy is made: layers for an overlay, a plain copy, what is built again and again |
+//! | `put` | changes made on a copy by hand |
 //! | `list`, `fold`, `standing`, `diff` | what differs, what was renamed, what git knows, how text differs |
 //! | `plan`, `journal`, `steps`, `durable` | what a commit will do, written down before it is done; each step can be done twice and taken back |
 //! | `commit`, `recover`, `undo`, `tidy` | doing it, finishing it after a crash, doing the inverse, forgetting |
@@ -34,6 +35,7 @@ mod limits;
 mod list;
 mod listing;
 mod plan;
+mod put;
 mod read;
 pub mod recover;
 pub mod scratch;

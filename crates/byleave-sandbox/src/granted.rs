@@ -29,7 +29,7 @@ pub use keeper::Keeper;
 use crate::confinement::{Asked, Confinement, Files, Network, Readable};
 use crate::guarantee::Guarantee;
 use crate::limits::Limits;
-use crate::marked::MarkFault;
+use crate::marked::{MarkFault, Marker};
 use crate::preset;
 use marks::Marks;
 
@@ -123,6 +123,11 @@ pub fn confinement(plan: &Plan, policy: &Arc<Policy>, place: &Place) -> Result<C
     };
     let environment = preset::environment(place.environment.clone());
     Ok(Confinement { files, network, environment, limits: Limits::default(), waived })
+}
+
+/// Which paths must not be seen or changed by who was granted this, for tools that open files themselves.
+pub fn marker(plan: &Plan, policy: &Arc<Policy>, workspace: &Path) -> Arc<dyn Marker + Send + Sync> {
+    Arc::new(Marks::new(Arc::clone(policy), Granted::of(plan), workspace))
 }
 
 /// The effects of a plan, by what they mean for a confinement.

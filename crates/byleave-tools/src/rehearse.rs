@@ -29,16 +29,7 @@ impl Rehearse for Bash {
     }
 
     fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> Pending<'a, bool> {
-        let (workplace, digest) = (Arc::clone(&self.workplace), seen.changes.digest());
-        Box::pin(async move {
-            // As it was listed: what has changed underneath since is for the commit to tell.
-            let same = move || {
-                let Ok(store) = workplace.store() else { return false };
-                store.state(call.uuid()).is_ok_and(|state| state == State::Open)
-                    && store.changes(call.uuid()).is_ok_and(|listed| listed.digest() == digest)
-            };
-            tokio::task::spawn_blocking(same).await.unwrap_or(false)
-        })
+        is_kept(&self.workplace, call, seen)
     }
 
     fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: Run) -> Pending<'_, Output> {
@@ -47,20 +38,38 @@ impl Rehearse for Bash {
     }
 
     fn discard(&self, call: CallId) -> Pending<'_, ()> {
-        let workplace = Arc::clone(&self.workplace);
-        Box::pin(async move {
-            let dropped = tokio::task::spawn_blocking(move || {
-                match workplace.store().and_then(|store| store.reopen(call.uuid())) {
-                    Ok(copy) => discard(copy),
-                    Err(Fault::Missing(_)) => {}
-                    Err(fault) => tracing::warn!(%fault, "a copy could not be dropped"),
-                }
-            });
-            if let Err(error) = dropped.await {
-                tracing::error!(%error, "dropping a copy broke");
-            }
-        })
+        drop_copy(&self.workplace, call)
     }
+}
+
+/// Whether the copy of a call is still there, as it was listed: what has changed underneath since is for the commit to tell.
+pub(crate) fn is_kept(workplace: &Arc<Workplace>, call: CallId, seen: &Rehearsal) -> Pending<'static, bool> {
+    let (workplace, digest) = (Arc::clone(workplace), seen.changes.digest());
+    Box::pin(async move {
+        let same = move || {
+            let Ok(store) = workplace.store() else { return false };
+            store.state(call.uuid()).is_ok_and(|state| state == State::Open)
+                && store.changes(call.uuid()).is_ok_and(|listed| listed.digest() == digest)
+        };
+        tokio::task::spawn_blocking(same).await.unwrap_or(false)
+    })
+}
+
+/// Drops the copy of a call, if there is one.
+pub(crate) fn drop_copy(workplace: &Arc<Workplace>, call: CallId) -> Pending<'static, ()> {
+    let workplace = Arc::clone(workplace);
+    Box::pin(async move {
+        let dropped = tokio::task::spawn_blocking(move || {
+            match workplace.store().and_then(|store| store.reopen(call.uuid())) {
+                Ok(copy) => discard(copy),
+                Err(Fault::Missing(_)) => {}
+                Err(fault) => tracing::warn!(%fault, "a copy could not be dropped"),
+            }
+        });
+        if let Err(error) = dropped.await {
+            tracing::error!(%error, "dropping a copy broke");
+        }
+    })
 }
 
 impl Bash {
@@ -130,7 +139,7 @@ fn looked_at(
 }
 
 /// Commits what was seen, or finishes a commit that was begun.
-fn finish(
+pub(crate) fn finish(
     workplace: &Workplace,
     seen: Rehearsal,
     only: Option<&[String]>,

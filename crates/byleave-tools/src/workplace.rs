@@ -50,6 +50,8 @@ pub struct Workplace {
     pub waived: BTreeSet<Guarantee>,
     /// Who runs commands.
     pub run_as: RunAs,
+    /// How long a file may be that is read or written as a whole (E3).
+    pub file_bytes_max: u64,
     warm: Arc<Warm>,
     uplink: Arc<OnceLock<Option<Uplink>>>,
     overlay: Arc<OnceLock<Result<(), String>>>,
@@ -85,6 +87,7 @@ impl Workplace {
             environment: BTreeMap::new(),
             waived: BTreeSet::new(),
             run_as: RunAs::Caller,
+            file_bytes_max: 10_485_760,
             warm: Arc::default(),
             uplink: Arc::default(),
             overlay: Arc::default(),
@@ -103,13 +106,19 @@ impl Workplace {
         Store::open(&self.kept_in, self.keeping.clone())
     }
 
-    /// What a run may do, by what was granted and by the rules in force.
-    pub(crate) fn confinement(&self, run: &Run, rehearsing: bool) -> Result<Confinement, String> {
-        let rules: &Arc<Policy> = run.rules.as_ref().ok_or("nobody said which rules are in force")?;
+    /// The directory that a call works in, and the workspace that it lies in, both resolved.
+    pub(crate) fn places(&self, run: &Run) -> Result<(PathBuf, PathBuf), String> {
         let cwd = run.site.cwd.canonicalize().map_err(|error| {
             format!("the directory `{}` cannot be worked in: {error}", run.site.cwd.display())
         })?;
         let workspace = if cwd.starts_with(&self.workspace) { self.workspace.clone() } else { cwd.clone() };
+        Ok((cwd, workspace))
+    }
+
+    /// What a run may do, by what was granted and by the rules in force.
+    pub(crate) fn confinement(&self, run: &Run, rehearsing: bool) -> Result<Confinement, String> {
+        let rules: &Arc<Policy> = run.rules.as_ref().ok_or("nobody said which rules are in force")?;
+        let (cwd, workspace) = self.places(run)?;
         let place = Place {
             workspace,
             cwd,

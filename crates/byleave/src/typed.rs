@@ -352,7 +352,7 @@ impl<O: IntoOutput, E: Display> IntoOutput for Result<O, E> {
 }
 
 /// The schema of a struct, as the model and the validator see it.
-fn schema_of<T: JsonSchema>() -> Value {
+pub fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     // The name of a Rust type tells the model nothing.

@@ -12,5 +12,6 @@ mod crashing;
 mod faithful;
 mod listing;
 mod place;
+mod putting;
 mod storing;
 mod undoing;

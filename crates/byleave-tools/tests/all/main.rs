@@ -14,6 +14,7 @@ mod attacks_listing;
 mod attacks_network;
 mod attacks_secrets;
 mod fatigue;
+mod files;
 mod rehearsing;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]
 mod user;

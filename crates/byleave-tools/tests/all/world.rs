@@ -16,7 +16,7 @@ use byleave::ledger::memory::MemoryLedger;
 use byleave::result::CallResult;
 use byleave::settings::Settings;
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_tools::{Bash, Undo, Workplace};
+use byleave_tools::{Offer, Workplace, catalog};
 use serde_json::{Value, json};
 
 /// Everything that a test stands on. Gone when it is dropped.
@@ -104,8 +104,7 @@ impl World {
             .ledger(Arc::new(MemoryLedger::new()))
             .policy(Policy::new(all).unwrap())
             .settings(settings)
-            .tool(Undo::new(workplace.clone()))
-            .tool(Bash::new(workplace))
+            .catalog(catalog(&workplace, &Offer { allow_delete: true }).unwrap())
             .approver(Arc::new(person))
             .build()
             .unwrap();

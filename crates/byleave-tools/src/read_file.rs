@@ -1,0 +1,95 @@
+//! `read_file`: shows a text file, or some of its lines.
+
+use std::fmt::Write as _;
+
+use byleave::core::effect::Effect;
+use byleave::core::manifest::{Class, Role};
+use byleave::core::outcome::Output;
+use byleave::tool::{Run, Tool};
+use byleave::typed::Typed;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::files::Files;
+use crate::run::apart;
+use crate::workplace::Workplace;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadFile {
+    /// The file
+    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    path: String,
+    /// The first line to show, from 1
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    from_line: Option<usize>,
+    /// How many lines to show
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    lines: Option<usize>,
+    /// Whether to number the lines; they are, unless this is false
+    #[serde(default)]
+    numbered: Option<bool>,
+}
+
+/// The tool for a workplace.
+pub fn read_file(workplace: &Workplace) -> impl Tool + use<> {
+    let workplace = workplace.clone();
+    let body = move |args: ReadFile, run: Run| {
+        let workplace = workplace.clone();
+        apart(move || read(&args, &Files::of(&workplace, &run)?, &run))
+    };
+    Typed::new("read_file", "Shows a text file, whole or from one line on, with its lines numbered.", body)
+        .class(Class::Readonly)
+        .role("/path", Role::ReadPath)
+        .aliases(["view_file"])
+        .hint("show the content of a text file")
+        .audit_operation("read")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+fn read(args: &ReadFile, files: &Files, run: &Run) -> Result<Output, String> {
+    let [Effect::Read { path }] = run.plan.effects.as_slice() else {
+        return Err("the plan does not name one file to read; call again with one `path`".into());
+    };
+    let (text, _) = files.text(path)?;
+    let all = text.lines().count();
+    let from = args.from_line.unwrap_or(1).max(1);
+    if from > all.max(1) {
+        return Err(format!(
+            "`{}` has {all} lines, so there is none from {from} on; begin with one of them",
+            files.shown(path)
+        ));
+    }
+    let lines = text.split_inclusive('\n').zip(1..).skip(from - 1).take(args.lines.unwrap_or(usize::MAX));
+    let numbered = args.numbered.unwrap_or(true);
+    let mut shown = String::new();
+    let mut last = from - 1;
+    for (line, number) in lines {
+        last = number;
+        if numbered {
+            write!(shown, "{number:>6}\t").map_err(|error| error.to_string())?;
+        }
+        shown.push_str(line);
+    }
+    if last < all {
+        if !shown.ends_with('\n') {
+            shown.push('\n');
+        }
+        shown.push_str(&format!(
+            "[byleave] {} more lines; go on with from_line = {}\n",
+            all - last,
+            last + 1
+        ));
+    }
+    if text.is_empty() {
+        shown.push_str("[byleave] the file is empty\n");
+    }
+    let data = json!({ "path": path, "lines": all, "from": from, "to": last });
+    Ok(Output::text(shown).with_data(data))
+}

@@ -1,0 +1,124 @@
+//! `read_file` and `write_file` on a real gate.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use byleave::core::call::Mode;
+use byleave::settings::Settings;
+use serde_json::{Value, json};
+
+use crate::world::{Played, World, tree, yes};
+
+async fn call(world: &World, tool: &str, arguments: Value) -> Played {
+    world.call(tool, arguments, &[yes()], Mode::ConfirmSensitive).await
+}
+
+// req: B2, B8
+#[tokio::test]
+async fn reading_shows_numbered_lines_and_asks_nobody() {
+    let world = World::new();
+    world.write("src/a", "one\ntwo\nthree");
+    let check = async |arguments: Value, wanted: &str| {
+        let played = call(&world, "read_file", arguments).await;
+        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert_eq!(played.text(), wanted);
+    };
+    check(json!({"path": "src/a"}), "     1\tone\n     2\ttwo\n     3\tthree").await;
+    check(json!({"path": "src/a", "numbered": false}), "one\ntwo\nthree").await;
+    let rest = "     2\ttwo\n[byleave] 1 more lines; go on with from_line = 3\n";
+    check(json!({"path": "src/a", "from_line": 2, "lines": 1}), rest).await;
+}
+
+// req: B2, B7, E6
+#[tokio::test]
+async fn writing_is_asked_about_with_its_difference_and_taken_back() {
+    let world = World::new();
+    world.write("src/a", "one\n");
+    fs::set_permissions(world.at("src/a"), fs::Permissions::from_mode(0o755)).unwrap();
+    let before = tree(&world.at(""));
+    let played = call(&world, "write_file", json!({"path": "src/a", "content": "two\n"})).await;
+    assert!(played.result.success(), "{:?}", played.result);
+    assert_eq!(played.result.text(), "wrote 4 bytes to src/a");
+    assert!(played.seen().changes.list[0].diff.as_deref().unwrap().contains("+two"), "{:?}", played.seen());
+    assert_eq!(fs::metadata(world.at("src/a")).unwrap().permissions().mode() & 0o7777, 0o755);
+    let more =
+        call(&world, "write_file", json!({"path": "new/deep/b", "content": "b", "mode": "append"})).await;
+    assert!(more.result.success(), "{:?}", more.result);
+    let more_still =
+        call(&world, "write_file", json!({"path": "new/deep/b", "content": "c", "mode": "append"})).await;
+    assert_eq!((world.read("src/a"), world.read("new/deep/b")), ("two\n".into(), "bc".into()));
+    for played in [more_still, more, played] {
+        let undone = call(&world, "undo", json!({"call": played.call})).await;
+        assert!(undone.result.success(), "{:?}", undone.result);
+    }
+    assert_eq!(tree(&world.at("")), before);
+}
+
+// req: B2, B7, E3
+#[tokio::test]
+async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
+    let world = World::made("", Settings::default(), |mut workplace| {
+        workplace.file_bytes_max = 100;
+        workplace
+    });
+    world.write("src/a", "one\n");
+    fs::write(world.at("png"), b"\x89PNG\r\n\x1a\n\0").unwrap();
+    fs::write(world.at("latin"), b"caf\xe9").unwrap();
+    fs::write(world.at("wide"), b"\xff\xfea\0").unwrap();
+    fs::write(world.at("big"), [b'a'; 101]).unwrap();
+    fs::write(world.at("nul"), b"\0\xff").unwrap();
+    world.write(".env", "KEY=GATE_SECRET");
+    fs::hard_link(world.at(".env"), world.at("alias")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, world.at("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    for (tool, arguments, wanted) in [
+        ("read_file", json!({"path": "none"}), "there is no `none`; list_dir shows what is there"),
+        ("read_file", json!({"path": "src"}), "is a directory; list_dir"),
+        ("read_file", json!({"path": "src/a/b"}), "cannot be resolved"),
+        (
+            "read_file",
+            json!({"path": "png"}),
+            "an image (PNG), not UTF-8 text; look at it with a tool for images",
+        ),
+        (
+            "read_file",
+            json!({"path": "latin"}),
+            "text in another encoding, not UTF-8 text; convert it with `iconv",
+        ),
+        ("read_file", json!({"path": "wide"}), "UTF-16"),
+        ("read_file", json!({"path": "nul"}), "binary, not UTF-8 text"),
+        (
+            "read_file",
+            json!({"path": "big"}),
+            "has 101 bytes, more than the 100 that are read at once; find the part with grep",
+        ),
+        ("read_file", json!({"path": "pipe"}), "is a pipe, not a file; name a file"),
+        (
+            "read_file",
+            json!({"path": "alias"}),
+            "is another name of a file that a rule keeps from being read",
+        ),
+        ("read_file", json!({"path": "src/a", "from_line": 5}), "has 1 lines, so there is none from 5 on"),
+        ("write_file", json!({"path": "src", "content": ""}), "something else than a file is there"),
+        (
+            "write_file",
+            json!({"path": "c", "content": "x".repeat(101)}),
+            "more than the 100 that a file may have; write it in parts",
+        ),
+        (
+            "write_file",
+            json!({"path": "png", "content": "x".repeat(99), "mode": "append"}),
+            "more than the 100",
+        ),
+    ] {
+        let before = tree(&world.at(""));
+        let played = call(&world, tool, arguments.clone()).await;
+        assert!(
+            !played.result.success() && played.text().contains(wanted),
+            "{tool} {arguments}: {}",
+            played.text()
+        );
+        assert!(!played.text().contains("GATE_SECRET"));
+        assert_eq!(tree(&world.at("")), before);
+    }
+}
