@@ -235,8 +235,11 @@ pub struct Limits {
     pub attempts: u8,
     /// How long an execution may take.
     pub timeout_ms: u64,
-    /// How much it may put out.
+    /// How much of what it puts out is handed over at once.
     pub output_bytes: u64,
+    /// How much of it is kept, to be read on from there.
+    #[serde(default)]
+    pub kept_bytes: u64,
     /// How long a question stays open.
     pub question_ms: u64,
     /// How long an answer stays good.
@@ -251,6 +254,7 @@ impl Default for Limits {
             attempts: 3,
             timeout_ms: 30_000,
             output_bytes: 102_400,
+            kept_bytes: 4 * 1_048_576,
             question_ms: 24 * HOUR_MS,
             grant_ms: HOUR_MS,
         }

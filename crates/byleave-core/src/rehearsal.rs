@@ -88,6 +88,9 @@ pub struct RehearsalHead {
     /// The rules ask only because it is not known what its programs do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unclear: bool,
+    /// It failed before it changed anything, and the rules ask about nothing but changes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub vain: bool,
 }
 
 impl Rehearsal {
@@ -125,6 +128,7 @@ impl Rehearsal {
             stands: self.stands(),
             quiet: self.is_quiet(),
             unclear: is_merely_unclear(plan, asked),
+            vain: self.is_quiet() && self.status == EndStatus::Failed && asks_only_of_changes(plan, asked),
             ruling: observed,
         }
     }
@@ -153,6 +157,21 @@ pub fn is_merely_unclear(plan: &Plan, ruling: &Ruling) -> bool {
         })
 }
 
+/// Whether a plan only reads and changes files, and a ruling asks about nothing but the changes.
+///
+/// Who was asked whether such a call may fail would have nothing to decide: what it read it may read, and it changes nothing.
+pub fn asks_only_of_changes(plan: &Plan, ruling: &Ruling) -> bool {
+    let changes = |effect: &Effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. });
+    let at = |place: &u32| usize::try_from(*place).ok().and_then(|place| plan.effects.get(place));
+    let mut asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask).peekable();
+    asks.peek().is_some()
+        && plan.dangers.is_empty()
+        && plan.effects.iter().all(|effect| changes(effect) || matches!(effect, Effect::Read { .. }))
+        && asks.all(|reason| {
+            !reason.effects.is_empty() && reason.effects.iter().all(|place| at(place).is_some_and(changes))
+        })
+}
+
 impl RehearsalHead {
     /// Whether it makes the question unnecessary. Every condition of the relaxation that is not the place itself is here.
     pub fn spares(&self, terms: RehearsalTerms, mode: Mode, asked: &Ruling) -> bool {
@@ -162,10 +181,9 @@ impl RehearsalHead {
             && mode != Mode::ConfirmAll
             && asked.verdict == Verdict::Ask
             && !causes.is_empty()
-            && causes.iter().all(merely)
             && self.quiet
-            && self.unclear
             && self.stands
+            && (self.vain || self.unclear && causes.iter().all(merely))
             && self.ruling.as_ref().is_none_or(|ruling| ruling.verdict == Verdict::Allow)
     }
 
@@ -224,6 +242,26 @@ mod tests {
     }
 
     const ON: RehearsalTerms = RehearsalTerms { spares: true };
+
+    // req: E5
+    #[test]
+    fn a_change_that_fails_is_not_asked_about() {
+        let effects = vec![Effect::Read { path: "/w/a".into() }, Effect::Write { path: "/w/a".into() }];
+        let (plan, mode) = (Plan { effects, ..Plan::default() }, Mode::ConfirmSensitive);
+        let asked = asks(&[(Cause::Default, &[1])]);
+        assert!(spared(&quiet(), &plan, &asked, mode, ON));
+        assert!(!spared(&quiet(), &plan, &asked, Mode::ConfirmAll, ON), "everything is to be asked");
+        assert!(!spared(&quiet(), &plan, &asked, mode, RehearsalTerms { spares: false }), "turned off");
+        let done = Rehearsal { status: EndStatus::Done, ..quiet() };
+        assert!(!spared(&done, &plan, &asked, mode, ON), "it did not fail");
+        assert!(
+            !spared(&quiet(), &plan, &asks(&[(Cause::Default, &[0, 1])]), mode, ON),
+            "what it reads is asked about"
+        );
+        let mut runs = plan.clone();
+        runs.effects.push(Effect::Run { program: "x".into(), argv: vec![] });
+        assert!(!spared(&quiet(), &runs, &asked, mode, ON), "it runs something");
+    }
 
     // req: E5
     #[test]

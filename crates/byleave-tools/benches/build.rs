@@ -179,6 +179,7 @@ impl Ground {
         let (bash, rules) = self.tool.get_or_init(|| self.tool());
         let rehearser = bash.rehearser().unwrap();
         let site = Site {
+            tenant: "t".parse().unwrap(),
             session: SessionId::new(session).unwrap(),
             agent: AgentId::new("a").unwrap(),
             cwd: self.at.join("home/w"),

@@ -124,21 +124,30 @@ fn rehearsed<T: DeserializeOwned>(
     arguments: Value,
     run: &Run,
 ) -> Result<Rehearsal, Unrehearsed> {
-    let (output, status, changes) = match drafted(workplace, drafter, arguments, run) {
-        Ok(draft) if draft.puts.is_empty() => (draft.output, EndStatus::Done, Changes::default()),
-        Ok(draft) => {
-            let (copy, mut changes) = on_a_copy(workplace, &draft, run)?;
-            // How the texts differ is for people: without it there is still everything to judge.
-            if let Err(fault) = copy.show(&mut changes) {
-                tracing::warn!(%fault, "the differences of a draft cannot be shown");
-            }
-            (draft.output, EndStatus::Done, changes)
-        }
+    let seen = match drafted(workplace, drafter, arguments, run) {
+        Ok(draft) if draft.puts.is_empty() => Ok((draft.output, Changes::default())),
+        Ok(draft) => match on_a_copy(workplace, &draft, run) {
+            Ok((copy, changes)) => Ok((draft.output, shown(&copy, changes))),
+            Err(Unrehearsed::Elsewhere) => return Err(Unrehearsed::Elsewhere),
+            Err(Unrehearsed::Not(why)) => Err(why),
+        },
+        Err(why) => Err(why),
+    };
+    let (status, (output, changes)) = match seen {
+        Ok(seen) => (EndStatus::Done, seen),
         // That it fails is what it comes to: nobody need be asked whether it may.
-        Err(why) => (Output::failure(why), EndStatus::Failed, Changes::default()),
+        Err(why) => (EndStatus::Failed, (Output::failure(why), Changes::default())),
     };
     let (wanted, weaker) = (Vec::new(), Vec::new());
     Ok(Rehearsal { changes, scratch: 0, wanted, left_running: 0, weaker, status, output })
+}
+
+/// With how the texts differ. That is for people: without it there is still everything to judge.
+fn shown(copy: &Copy, mut changes: Changes) -> Changes {
+    if let Err(fault) = copy.show(&mut changes) {
+        tracing::warn!(%fault, "the differences of a draft cannot be shown");
+    }
+    changes
 }
 
 /// Puts a draft on a copy, and holds what is then different against what was meant to be.

@@ -19,6 +19,7 @@ mod kind;
 mod observed;
 pub mod offer;
 pub mod read_file;
+pub mod read_output;
 mod rehearse;
 mod run;
 pub mod undo;

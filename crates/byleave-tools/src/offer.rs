@@ -1,26 +1,36 @@
 //! The built-in tools, all of them in one catalog (G4).
 
+use std::sync::Arc;
+
 use byleave::catalog::{Catalog, NotRegistered};
+use byleave::ledger::Ledger;
 use byleave::tool_search::tool_search;
 
 use crate::read_file::read_file;
+use crate::read_output::read_output;
 use crate::write_file::write_file;
 use crate::{Bash, Undo, Workplace};
 
 /// Which of the tools are offered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Offer {
     /// `delete_file` is among them.
     pub allow_delete: bool,
+    /// What outputs are kept in: with one, `read_output` is among them. The gate must be given the same, and told of it by
+    /// [`Settings::rest`](byleave::settings::Settings::rest).
+    pub ledger: Option<Arc<dyn Ledger>>,
 }
 
 /// A catalog of the built-in tools, and of `tool_search`, which finds them.
-pub fn catalog(workplace: &Workplace, _offer: &Offer) -> Result<Catalog, NotRegistered> {
+pub fn catalog(workplace: &Workplace, offer: &Offer) -> Result<Catalog, NotRegistered> {
     let catalog = Catalog::new();
     catalog.register(Bash::new(workplace.clone()))?;
     catalog.register(read_file(workplace))?;
     catalog.register(write_file(workplace))?;
     catalog.register(Undo::new(workplace.clone()))?;
+    if let Some(ledger) = &offer.ledger {
+        catalog.register(read_output(Arc::clone(ledger)))?;
+    }
     catalog.register(tool_search(&catalog))?;
     Ok(catalog)
 }

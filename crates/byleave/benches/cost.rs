@@ -286,7 +286,12 @@ fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: V
 /// The gate with a ledger in memory, added to a call of a tool that does nothing.
 fn in_memory(criterion: &mut Criterion, runtime: &Runtime, gate: Gate, cwd: &Path) -> Row {
     let tool = echo();
-    let site = Site { session: "s".parse().unwrap(), agent: "a".parse().unwrap(), cwd: cwd.to_path_buf() };
+    let site = Site {
+        tenant: "t".parse().unwrap(),
+        session: "s".parse().unwrap(),
+        agent: "a".parse().unwrap(),
+        cwd: cwd.to_path_buf(),
+    };
     let bare = move || {
         let stop = CancellationToken::new();
         let id = CallId::new(fresh_id());

@@ -133,7 +133,8 @@ fn main() {
     let mut manifest = Manifest::new("bash", "", json!({}));
     (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-    let bench = Bench { manifest, site: Site { session, agent, cwd: cwd.clone() } };
+    let bench =
+        Bench { manifest, site: Site { tenant: "t".parse().unwrap(), session, agent, cwd: cwd.clone() } };
     let workspace = cwd.to_str().unwrap();
     let (few, many) = (policy(workspace, 10), policy(workspace, 2_000));
 

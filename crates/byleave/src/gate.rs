@@ -3,6 +3,7 @@
 mod ask;
 mod begin;
 mod builder;
+mod cut;
 mod desk;
 mod drive;
 mod execute;

@@ -159,6 +159,7 @@ mod tests {
 
     fn site(cwd: &Path) -> Site {
         Site {
+            tenant: "t".parse().unwrap(),
             session: SessionId::new("s").unwrap(),
             agent: AgentId::new("a").unwrap(),
             cwd: cwd.to_path_buf(),

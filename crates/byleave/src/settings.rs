@@ -43,6 +43,8 @@ pub struct Settings {
     pub rehearse: bool,
     /// A command that was merely not understood, and that did nothing on the copy, is not asked about.
     pub rehearsal_spares: bool,
+    /// The tool by which an agent reads on where an output was cut, by name; told where it was cut.
+    pub rest: Option<String>,
     /// How many questions a session may open in a minute.
     pub questions_per_minute: u32,
     /// How many rulings are remembered (P9). None by default: judging takes less time than looking a ruling up.
@@ -68,6 +70,7 @@ impl Default for Settings {
             challenge_stands_in: BTreeSet::new(),
             rehearse: true,
             rehearsal_spares: true,
+            rest: None,
             questions_per_minute: 120,
             cached_rulings: 0,
             cached_opinions: 4_096,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use byleave_core::call::Mode;
 use byleave_core::effect::Plan;
-use byleave_core::id::{AgentId, CallId, SessionId};
+use byleave_core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave_core::manifest::Manifest;
 use byleave_core::outcome::Output;
 use byleave_core::policy::Policy;
@@ -100,6 +100,8 @@ pub struct ToolFault(pub String);
 /// Who asks, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
+    /// Whose session: the name of one says nothing alone.
+    pub tenant: TenantId,
     /// The session.
     pub session: SessionId,
     /// The agent.

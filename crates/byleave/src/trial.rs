@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use byleave_core::effect::Plan;
-use byleave_core::id::{AgentId, BadName, SessionId};
+use byleave_core::id::{AgentId, BadName, SessionId, TenantId};
 use byleave_core::manifest::{Class, Manifest, Role};
 use byleave_core::policy::{
     FileFault, Layer, NotRead, Places, Policy, PolicyFault, Request, Rule, RuleFile, builtin, read,
@@ -223,7 +223,11 @@ fn planned(manifest: &Manifest, input: &Value, cwd: &str, home: Option<&str>) ->
         return Ok(plan);
     }
     let (session, agent) = caller()?;
-    Ok(plan::by_class(manifest, input, &Site { session, agent, cwd: cwd.into() })?)
+    Ok(plan::by_class(
+        manifest,
+        input,
+        &Site { tenant: TenantId::new("trial")?, session, agent, cwd: cwd.into() },
+    )?)
 }
 
 fn rule(policy: &Policy, manifest: &Manifest, plan: &Plan) -> Result<Ruling, CaseFault> {

@@ -43,7 +43,7 @@ pub(crate) fn run(typed: &args::Explain, options: &Options, screen: &mut Screen)
     }
     let (manifest, arguments) = subject(typed, options)?;
     let (session, agent) = (SessionId::new("cli")?, AgentId::new("cli")?);
-    let site = Site { session, agent, cwd: options.cwd.clone().into() };
+    let site = Site { tenant: options.tenant.clone(), session, agent, cwd: options.cwd.clone().into() };
     let plan = plan::by_class(&manifest, &arguments, &site).map_err(|fault| {
         Complaint::new(format!("what it would do cannot be worked out: {fault}; a call like this is refused"))
     })?;

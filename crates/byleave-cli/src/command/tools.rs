@@ -42,6 +42,7 @@ pub(crate) fn run(command: Option<Tools>, options: &Options, screen: &mut Screen
                 catalog.filter(names).map_err(Complaint::from)?
             };
             let site = Site {
+                tenant: options.tenant.clone(),
                 session: SessionId::new("cli")?,
                 agent: AgentId::new("cli")?,
                 cwd: PathBuf::from(&options.cwd),

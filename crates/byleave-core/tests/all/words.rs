@@ -212,7 +212,14 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
             let (quiet, stands) = (word.ends_with(":quiet"), !word.ends_with(":wants"));
             let ruling = word.ends_with(":deny").then(|| ruling(Verdict::Deny, None, None));
             let rehearsal = held(&format!("rehearsal {serial}"));
-            Fact::Rehearsed(Rehearsed::Ran(RehearsalHead { rehearsal, ruling, stands, quiet, unclear: true }))
+            Fact::Rehearsed(Rehearsed::Ran(RehearsalHead {
+                rehearsal,
+                ruling,
+                stands,
+                quiet,
+                unclear: true,
+                vain: false,
+            }))
         }
         "lost" => {
             let head = record.draft().and_then(|draft| draft.rehearsal());

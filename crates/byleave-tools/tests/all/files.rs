@@ -122,3 +122,47 @@ async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
         assert_eq!(tree(&world.at("")), before);
     }
 }
+
+// req: E3
+#[tokio::test]
+async fn what_was_cut_is_read_on_by_its_call() {
+    let world = World::new();
+    let long: String = (0..40_000).map(|number| format!("line {number}\n")).collect();
+    world.write("long", &long);
+    let cut = call(&world, "read_file", json!({"path": "long", "numbered": false})).await;
+    let text = cut.text();
+    assert!(
+        text.starts_with("line 0\n") && text.ends_with("line 39999\n") && text.len() < 103_000,
+        "{}",
+        text.len()
+    );
+    assert!(text.contains(&format!("read them with read_output, call = \"{}\"", cut.call)), "{}", cut.call);
+    let (mut whole, mut from) = (String::new(), 0);
+    while from < long.len() {
+        let page = call(&world, "read_output", json!({"call": cut.call, "from": from})).await;
+        assert!(page.result.success() && page.asked.is_empty(), "{}", page.text());
+        let text = page.text();
+        whole.push_str(text.split("\n[byleave] ").next().unwrap());
+        from = whole.len();
+    }
+    assert_eq!(whole, long);
+    for (arguments, wanted) in [
+        (json!({"call": "x"}), "this session has no call `x`; use the id"),
+        (json!({"call": uuid::Uuid::new_v4()}), "this session has no call"),
+        (json!({"call": cut.call, "from": long.len()}), "so there is nothing from"),
+    ] {
+        let played = call(&world, "read_output", arguments).await;
+        assert!(!played.result.success() && played.text().contains(wanted), "{}", played.text());
+    }
+    let other = world.call_in("other", "read_output", json!({"call": cut.call})).await;
+    assert!(other.text().contains("this session has no call"), "{}", other.text());
+}
+
+// req: E5, B3
+#[tokio::test]
+async fn a_change_that_must_fail_is_not_asked_about() {
+    let world = World::new();
+    world.write("src/a", "one\n");
+    let played = call(&world, "write_file", json!({"path": "src", "content": ""})).await;
+    assert!(!played.result.success() && played.asked.is_empty(), "{:?}", played.asked);
+}

@@ -100,11 +100,14 @@ impl World {
             shown.lock().unwrap().push(sheet.clone());
             given.lock().unwrap().pop_front().unwrap_or(Reply::No { feedback: None })
         });
+        let ledger = Arc::new(MemoryLedger::new());
+        let offer = Offer { allow_delete: true, ledger: Some(Arc::clone(&ledger) as Arc<_>) };
+        let settings = Settings { rest: Some("read_output".into()), ..settings };
         let gate = Gate::builder()
-            .ledger(Arc::new(MemoryLedger::new()))
+            .ledger(ledger)
             .policy(Policy::new(all).unwrap())
             .settings(settings)
-            .catalog(catalog(&workplace, &Offer { allow_delete: true }).unwrap())
+            .catalog(catalog(&workplace, &offer).unwrap())
             .approver(Arc::new(person))
             .build()
             .unwrap();
@@ -146,14 +149,30 @@ impl World {
         self.call("bash", json!({ "command": command }), replies, Mode::ConfirmSensitive).await
     }
 
+    /// A call of another session, which nobody answers questions of.
+    pub(crate) async fn call_in(&self, session: &str, tool: &str, arguments: Value) -> Played {
+        self.called(session, tool, arguments, &[], Mode::ConfirmSensitive).await
+    }
+
     pub(crate) async fn call(&self, tool: &str, arguments: Value, replies: &[Reply], mode: Mode) -> Played {
+        self.called("s", tool, arguments, replies, mode).await
+    }
+
+    async fn called(
+        &self,
+        session: &str,
+        tool: &str,
+        arguments: Value,
+        replies: &[Reply],
+        mode: Mode,
+    ) -> Played {
         *self.replies.lock().unwrap() = replies.iter().cloned().collect();
         self.asked.lock().unwrap().clear();
         let id = CallId::new(uuid::Uuid::new_v4());
         let call = Call {
             id,
             tenant: TenantId::new("local").unwrap(),
-            session: SessionId::new("s").unwrap(),
+            session: SessionId::new(session).unwrap(),
             agent: AgentId::new("agent").unwrap(),
             tool: tool.into(),
             arguments,

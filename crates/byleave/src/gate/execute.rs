@@ -9,6 +9,7 @@ use byleave_core::outcome::{End, EndStatus, Output};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::gate::cut;
 use crate::gate::desk::Desk;
 use crate::gate::footing::{Performed, pinned, unreadable};
 use crate::gate::given::given;
@@ -41,8 +42,8 @@ pub(crate) async fn execute(parts: &Parts, desk: &mut Desk, attempt: AttemptId) 
     let started = Instant::now();
     let (status, mut output) = run(parts, desk).await;
     output.execution_time_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let limit = desk.terms().map_or(0, |terms| terms.limits.output_bytes);
-    cut(&mut output, usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = desk.terms().map_or(0, |terms| terms.limits.kept_bytes.max(terms.limits.output_bytes));
+    cut::kept(&mut output, limit);
     let end = End {
         status,
         ran_ms: output.execution_time_ms,
@@ -118,45 +119,5 @@ fn judge(ended: Result<Output, Panic>) -> (EndStatus, Output) {
         Err(broken) => {
             (EndStatus::Panicked, Output::failure(format!("the tool panicked: {}", message(broken))))
         }
-    }
-}
-
-/// Cuts an output to its limit and marks it; what was cut is said where it was.
-fn cut(output: &mut Output, limit: usize) {
-    for text in [Some(&mut output.text), output.error.as_mut()].into_iter().flatten() {
-        if text.len() > limit {
-            let whole = text.len();
-            text.truncate(text.floor_char_boundary(limit));
-            text.push_str(&format!("\n[byleave] cut: {} of {whole} bytes shown", text.len()));
-            output.truncated = true;
-        }
-    }
-    if let Some(data) = &output.data {
-        let bytes = data.to_string().len();
-        if bytes > limit {
-            output.data = None;
-            output.truncated = true;
-            output.text.push_str(&format!("\n[byleave] cut: structured data of {bytes} bytes left out"));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // req: E3
-    #[test]
-    fn output_is_cut_at_a_character_and_marked() {
-        let mut output = Output::text("aé".repeat(100));
-        cut(&mut output, 4);
-        assert!(output.truncated);
-        assert_eq!(output.text, "aéa\n[byleave] cut: 4 of 300 bytes shown");
-        let mut output = Output::text("short").with_data(serde_json::json!("x".repeat(100)));
-        cut(&mut output, 50);
-        assert!(output.truncated && output.data.is_none());
-        let mut output = Output::text("short");
-        cut(&mut output, 5);
-        assert!(!output.truncated);
     }
 }

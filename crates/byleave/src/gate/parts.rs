@@ -62,7 +62,8 @@ impl Parts {
 pub(crate) fn site(record: &Record) -> Option<Site> {
     let heading = record.heading()?;
     let cwd = PathBuf::from(&heading.cwd);
-    Some(Site { session: heading.session.clone(), agent: heading.agent.clone(), cwd })
+    let (tenant, session, agent) = (heading.tenant.clone(), heading.session.clone(), heading.agent.clone());
+    Some(Site { tenant, session, agent, cwd })
 }
 
 /// What is going on in this process: who drives which call, and how to stop it.

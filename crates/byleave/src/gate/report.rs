@@ -10,6 +10,7 @@ use byleave_core::review::Said;
 use serde_json::Value;
 
 use crate::forms::Report;
+use crate::gate::cut;
 use crate::gate::desk::Desk;
 use crate::gate::footing::unreadable;
 use crate::gate::parts::Parts;
@@ -18,12 +19,18 @@ use crate::result::{CallResult, Change, Changed, Ending, Receipt};
 /// The result of a settled call.
 pub(crate) async fn report(parts: &Parts, desk: &mut Desk, outcome: &Outcome) -> CallResult {
     let ledger = &*parts.ledger;
+    let (call, limit) = (desk.call(), desk.terms().map_or(0, |terms| terms.limits.output_bytes));
+    let handed = |output: &Output| {
+        let mut output = output.clone();
+        cut::handed(&mut output, limit, call, parts.settings.rest.as_deref());
+        output
+    };
     let ending = match outcome {
         Outcome::Completed { output } => {
-            desk.read::<Output>(ledger, *output).await.map(|o| Ending::Completed((*o).clone()))
+            desk.read::<Output>(ledger, *output).await.map(|output| Ending::Completed(handed(&output)))
         }
         Outcome::Failed { output } => {
-            desk.read::<Output>(ledger, *output).await.map(|o| Ending::Failed((*o).clone()))
+            desk.read::<Output>(ledger, *output).await.map(|output| Ending::Failed(handed(&output)))
         }
         Outcome::Rehearsed { plan } => {
             desk.read::<Plan>(ledger, *plan).await.map(|plan| Ending::Rehearsed((*plan).clone()))

@@ -13,7 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Somewhere to ask from.
 pub(crate) fn site() -> Site {
-    Site { session: SessionId::new("s").unwrap(), agent: AgentId::new("a").unwrap(), cwd: "/w".into() }
+    Site {
+        tenant: "t".parse().unwrap(),
+        session: SessionId::new("s").unwrap(),
+        agent: AgentId::new("a").unwrap(),
+        cwd: "/w".into(),
+    }
 }
 
 /// Something to run with.

@@ -141,7 +141,7 @@ pub(super) fn planned(manifest: &Manifest, input: &Value, fixture: &Fixture) -> 
         *patch = json!(fixture.inside(patch.as_str()?));
     }
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-    let site = Site { session, agent, cwd: fixture.real("/ws") };
+    let site = Site { tenant: "t".parse().unwrap(), session, agent, cwd: fixture.real("/ws") };
     let plan = plan::by_class(manifest, &input, &site).ok()?;
     let text = serde_json::to_string(&plan).unwrap();
     serde_json::from_str(&text.replace(fixture.real("/").to_str()?.trim_end_matches('/'), "")).ok()

@@ -1,0 +1,94 @@
+//! `read_output`: reads on where an output was cut. Shows only what was released to the same session: what reviewers took out or
+//! withheld stays so.
+
+use std::sync::Arc;
+
+use byleave::core::id::CallId;
+use byleave::core::manifest::Class;
+use byleave::core::outcome::{Outcome, Output};
+use byleave::core::walk::{Next, next};
+use byleave::ledger::{Ledger, Loaded};
+use byleave::tool::{Run, Site, Tool};
+use byleave::typed::Typed;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// How much is shown at once; an answer must not be cut itself.
+const BYTES_MAX: usize = 50_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadOutput {
+    /// The call whose output was cut, as it is named where it was cut
+    call: String,
+    /// The first byte to show, from 0
+    #[serde(default)]
+    from: usize,
+    /// How many bytes to show at most
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 50_000))]
+    bytes: Option<usize>,
+}
+
+/// The tool for what a ledger keeps.
+pub fn read_output(ledger: Arc<dyn Ledger>) -> impl Tool {
+    let body = move |args: ReadOutput, run: Run| {
+        let ledger = Arc::clone(&ledger);
+        async move { read(&args, &*ledger, &run).await }
+    };
+    Typed::new("read_output", "Shows more of an output that was cut, by the call that it is of.", body)
+        .class(Class::Readonly)
+        .hint("read on where an output was cut")
+        .audit_operation("read")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &Run) -> Result<Output, String> {
+    let shown = args.call.escape_debug();
+    // Of another session's calls nothing is told, not even that there is one.
+    let none =
+        || format!("this session has no call `{shown}`; use the id that stands where the output was cut");
+    let call: CallId = args.call.parse().map_err(|_| none())?;
+    let load = async |call| {
+        ledger.load(call).await.map_err(|fault| format!("the book cannot be read: {fault}; try again"))
+    };
+    let loaded = load(call).await?.filter(|loaded| is_of(loaded, &run.site)).ok_or_else(none)?;
+    let Next::Settle(Outcome::Completed { output } | Outcome::Failed { output }) = next(&loaded.record)
+    else {
+        return Err(format!("call `{shown}` has no output that was released; there is nothing to read"));
+    };
+    let bytes = ledger.content(call, output).await;
+    let bytes = bytes
+        .map_err(|fault| format!("the output of `{shown}` cannot be read any more: {fault}; run it again"))?;
+    let output: Output = serde_json::from_slice(&bytes)
+        .map_err(|error| format!("the output of `{shown}` is garbled: {error}; run it again"))?;
+    page(&output.text, args)
+}
+
+/// Whether a call is of the session that asks.
+fn is_of(loaded: &Loaded, site: &Site) -> bool {
+    let heading = loaded.record.heading();
+    heading.is_some_and(|heading| (&heading.tenant, &heading.session) == (&site.tenant, &site.session))
+}
+
+fn page(text: &str, args: &ReadOutput) -> Result<Output, String> {
+    let whole = text.len();
+    if args.from >= whole {
+        return Err(format!(
+            "the output has {whole} bytes, so there is nothing from {} on; begin with less",
+            args.from
+        ));
+    }
+    let from = text.floor_char_boundary(args.from);
+    let most = args.bytes.unwrap_or(BYTES_MAX).clamp(1, BYTES_MAX);
+    let to = text.ceil_char_boundary(from.saturating_add(most).min(whole));
+    let mut shown = text.get(from..to).unwrap_or_default().to_owned();
+    if to < whole {
+        shown.push_str(&format!("\n[byleave] {} bytes more; go on with from = {to}", whole - to));
+    }
+    Ok(Output::text(shown).with_data(json!({ "from": from, "to": to, "bytes": whole })))
+}

@@ -1,0 +1,87 @@
+//! Cuts outputs to a limit: the beginning and the end stay, and what is missing is said where it is missing (E3).
+//!
+//! It is done twice. What is kept in the book is cut at the larger limit, and that is what reviewers see; what is handed to the
+//! agent is cut at the smaller one, and says how to read on.
+
+use byleave_core::id::CallId;
+use byleave_core::outcome::Output;
+
+/// Cuts what is kept of an output.
+pub(crate) fn kept(output: &mut Output, limit: u64) {
+    cut(output, limit, &|missing, whole| format!("[byleave] cut: {missing} of {whole} bytes are not kept"));
+}
+
+/// Cuts what is handed over of an output that is kept whole; `rest` is the tool by which to read on.
+pub(crate) fn handed(output: &mut Output, limit: u64, call: CallId, rest: Option<&str>) {
+    cut(output, limit, &|missing, whole| {
+        let how = rest.map(|tool| format!("; read them with {tool}, call = \"{call}\"")).unwrap_or_default();
+        format!("[byleave] cut: {missing} of {whole} bytes are left out here{how}")
+    });
+}
+
+fn cut(output: &mut Output, limit: u64, note: &dyn Fn(usize, usize) -> String) {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    for text in [Some(&mut output.text), output.error.as_mut()].into_iter().flatten() {
+        if text.len() > limit {
+            *text = middle_out(text, limit, note);
+            output.truncated = true;
+        }
+    }
+    if let Some(data) = &output.data {
+        let bytes = data.to_string().len();
+        if bytes > limit {
+            output.data = None;
+            output.truncated = true;
+            output.text.push_str(&format!("\n[byleave] cut: structured data of {bytes} bytes left out"));
+        }
+    }
+}
+
+/// The beginning and the end of a text, at the ends of lines where there are any near.
+fn middle_out(text: &str, limit: usize, note: &dyn Fn(usize, usize) -> String) -> String {
+    let half = limit / 2;
+    let head = text.get(..text.floor_char_boundary(limit - half)).unwrap_or_default();
+    let end = head.rfind('\n').filter(|end| *end >= head.len() / 2);
+    let head = end.and_then(|end| head.get(..=end)).unwrap_or(head);
+    let tail = text.get(text.ceil_char_boundary(text.len() - half)..).unwrap_or_default();
+    let end = tail.find('\n').filter(|end| *end <= tail.len() / 2);
+    let tail = end.and_then(|end| tail.get(end + 1..)).unwrap_or(tail);
+    let missing = text.len() - head.len() - tail.len();
+    let gap = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+    format!("{head}{gap}{}\n{tail}", note(missing, text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: E3
+    #[test]
+    fn the_beginning_and_the_end_stay() {
+        let check = |text: &str, limit: u64, wanted: &str| {
+            let mut output = Output::text(text);
+            kept(&mut output, limit);
+            assert_eq!(output.text, wanted);
+            assert_eq!(output.truncated, text != wanted);
+        };
+        check("short", 5, "short");
+        check(&"aé".repeat(100), 4, "a\n[byleave] cut: 297 of 300 bytes are not kept\né");
+        check("one\ntwo\nthree\nfour\n", 12, "one\n[byleave] cut: 10 of 19 bytes are not kept\nfour\n");
+        let mut output = Output::text("short").with_data(serde_json::json!("x".repeat(100)));
+        kept(&mut output, 50);
+        assert!(output.truncated && output.data.is_none());
+    }
+
+    // req: E3
+    #[test]
+    fn what_is_left_out_can_be_read_on() {
+        let call = CallId::new(uuid::Uuid::nil());
+        let mut output = Output::text("x".repeat(100));
+        handed(&mut output, 10, call, Some("more"));
+        assert!(
+            output.text.contains(&format!("left out here; read them with more, call = \"{call}\"")),
+            "{}",
+            output.text
+        );
+    }
+}
