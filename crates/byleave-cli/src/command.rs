@@ -29,7 +29,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Rehearse(typed) => rehearse::run(typed, options, screen).await,
         Command::Undo(typed) => undo::run(typed, options, screen).await,
         Command::Diff { call } => undo::diff(&call, options, screen).await,
-        Command::Explain(typed) => explain::run(&typed, options, screen),
+        Command::Explain(typed) => explain::run(&typed, options, screen).await,
         Command::Tools { command } => tools::run(command, options, screen),
         Command::Inbox { command } => inbox::run(command, options, screen).await,
         Command::Leaves { command } => leaves::run(command, options, screen).await,

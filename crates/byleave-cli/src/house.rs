@@ -13,14 +13,13 @@ use byleave::core::policy::Policy;
 use byleave::gate::Gate;
 use byleave::settings::Settings;
 use byleave_copy::{Dropped, End, Recovered};
-use byleave_tools::Workplace;
 
 use crate::args::Ask;
 use crate::complaint::Complaint;
 use crate::options::{Options, text_of};
 use crate::rules::Rules;
 use crate::screen::{Screen, Tone, prose};
-use crate::tools;
+use crate::tools::{self, workplace};
 
 /// The book, open.
 pub(crate) struct House {
@@ -63,9 +62,10 @@ impl House {
         mut settings: Settings,
     ) -> Result<Gate> {
         settings.inbox = ask == Ask::Inbox;
+        settings.rest = Some("read_output".into());
         let mut builder = Gate::builder()
             .ledger(Arc::clone(&self.book) as Arc<_>)
-            .catalog(tools::catalog(workplace(options, workspace))?)
+            .catalog(tools::catalog(options, workspace, Some(Arc::clone(&self.book) as Arc<_>))?)
             .policy(self.policy(options, workspace)?)
             .settings(settings);
         if ask == Ask::Terminal {
@@ -117,17 +117,6 @@ impl House {
         let unreadable = || Complaint::new(format!("the record of call {call} does not say where it works"));
         Ok(heading.ok_or_else(unreadable)?.cwd.clone())
     }
-}
-
-/// Where commands run that work in this directory. Copies are kept beside the book.
-pub(crate) fn workplace(options: &Options, workspace: &str) -> Workplace {
-    let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
-    let mut workplace = Workplace::new(state.join("copies"), PathBuf::from(workspace));
-    workplace.home = options.home.as_ref().map(PathBuf::from);
-    workplace.ours = vec![state];
-    workplace.environment = std::env::vars().collect();
-    workplace.waived.clone_from(&options.waived);
-    workplace
 }
 
 /// A book that is made because a directory was misspelt would be sound, and empty.

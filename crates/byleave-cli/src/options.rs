@@ -32,6 +32,8 @@ pub(crate) struct Options {
     pub(crate) tenant: TenantId,
     /// Who is here.
     pub(crate) person: Approver,
+    /// `delete_file` is among the tools.
+    pub(crate) allow_delete: bool,
     /// Guarantees that commands run without, as the operator said.
     pub(crate) waived: BTreeSet<Guarantee>,
 }
@@ -47,6 +49,7 @@ impl Options {
             cwd: text_of(&cwd)?,
             tenant: TenantId::new("local")?,
             person: person(),
+            allow_delete: env::var("BYLEAVE_ALLOW_DELETE").is_ok_and(|value| value == "1"),
             waived: waived()?,
         })
     }

@@ -2,29 +2,48 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use byleave::catalog::{Catalog, NotRegistered};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::manifest::{Class, Role};
 use byleave::core::outcome::Output;
+use byleave::ledger::Ledger;
+use byleave::ledger::memory::MemoryLedger;
 use byleave::tool::{Run, Tool};
-use byleave::tool_search::tool_search;
 use byleave::typed::Typed;
-use byleave_tools::{Bash, Undo, Workplace};
+use byleave_tools::{Offer, Workplace};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// All tools of the program.
-pub(crate) fn catalog(workplace: Workplace) -> Result<Catalog, NotRegistered> {
-    let catalog = Catalog::new();
-    catalog.register(Undo::new(workplace.clone()))?;
-    catalog.register(Bash::new(workplace))?;
+use crate::options::Options;
+
+/// All tools of the program, for calls in this directory. Without a ledger they are only to be looked at.
+pub(crate) fn catalog(
+    options: &Options,
+    workspace: &str,
+    ledger: Option<Arc<dyn Ledger>>,
+) -> Result<Catalog, NotRegistered> {
+    let ledger = ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new()));
+    let offer = Offer { allow_delete: options.allow_delete, ledger: Some(ledger) };
+    let catalog = byleave_tools::catalog(&workplace(options, workspace), &offer)?;
     catalog.register(echo())?;
     catalog.register(append_line())?;
-    catalog.register(tool_search(&catalog))?;
     Ok(catalog)
+}
+
+/// Where commands run that work in this directory. Copies are kept beside the book.
+pub(crate) fn workplace(options: &Options, workspace: &str) -> Workplace {
+    let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
+    let mut workplace = Workplace::new(state.join("copies"), PathBuf::from(workspace));
+    workplace.home = options.home.as_ref().map(PathBuf::from);
+    workplace.ours = vec![state];
+    workplace.environment = std::env::vars().collect();
+    workplace.waived.clone_from(&options.waived);
+    workplace
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::args::{Book, ExportForm, Log};
 use crate::complaint::Complaint;
-use crate::house::{House, workplace};
+use crate::house::House;
 use crate::ids::{self, short};
 use crate::json;
 use crate::options::Options;
@@ -22,6 +22,7 @@ use crate::screen::{Screen, Tone, one_line, spelled};
 use crate::show::{counted, table};
 use crate::status::Status;
 use crate::time::{now, utc};
+use crate::tools::workplace;
 
 pub(crate) async fn run(command: Option<Book>, options: &Options, screen: &mut Screen) -> Result<Status> {
     match command.unwrap_or_else(|| Book::Log(Log::default())) {

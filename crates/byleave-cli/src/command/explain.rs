@@ -8,13 +8,15 @@ mod page;
 mod tree;
 mod words;
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::Manifest;
 use byleave::core::policy::{Policy, Request};
 use byleave::plan;
 use byleave::policy_files::USER;
-use byleave::tool::Site;
+use byleave::tool::{Site, Tool};
 use byleave::trial::Setting;
 use serde_json::{Value, json};
 
@@ -23,7 +25,6 @@ pub(super) use self::page::word;
 use crate::args;
 use crate::command::call;
 use crate::complaint::Complaint;
-use crate::house::workplace;
 use crate::options::{Options, settled};
 use crate::rules::Rules;
 use crate::screen::Screen;
@@ -31,7 +32,7 @@ use crate::status::Status;
 use crate::time::now;
 use crate::tools;
 
-pub(crate) fn run(typed: &args::Explain, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(typed: &args::Explain, options: &Options, screen: &mut Screen) -> Result<Status> {
     if typed.batch {
         if options.policy.is_some() {
             let both = Complaint::new("a batch is judged under the built-in rules and those of each case");
@@ -41,10 +42,14 @@ pub(crate) fn run(typed: &args::Explain, options: &Options, screen: &mut Screen)
         batch::run(&mut std::io::stdin().lock(), &setting, screen)?;
         return Ok(Status::Completed);
     }
-    let (manifest, arguments) = subject(typed, options)?;
+    let Subject { tool, manifest, arguments } = subject(typed, options)?;
     let (session, agent) = (SessionId::new("cli")?, AgentId::new("cli")?);
     let site = Site { tenant: options.tenant.clone(), session, agent, cwd: options.cwd.clone().into() };
-    let plan = plan::by_class(&manifest, &arguments, &site).map_err(|fault| {
+    let planned = match tool.as_ref().and_then(|tool| tool.plan(&arguments, &site)) {
+        Some(planned) => planned.await,
+        None => plan::by_class(&manifest, &arguments, &site),
+    };
+    let plan = planned.map_err(|fault| {
         Complaint::new(format!("what it would do cannot be worked out: {fault}; a call like this is refused"))
     })?;
     let policy = policy(typed, options)?;
@@ -82,14 +87,28 @@ fn policy(typed: &args::Explain, options: &Options) -> Result<Policy> {
     Ok(rules.only(file)?)
 }
 
+/// What is asked about.
+struct Subject {
+    /// The tool, where it is one that there is.
+    tool: Option<Arc<dyn Tool>>,
+    manifest: Manifest,
+    arguments: Value,
+}
+
 /// The tool and the arguments that are asked about; a command is that of any tool of the class `bash`.
-fn subject(typed: &args::Explain, options: &Options) -> Result<(Manifest, Value)> {
+fn subject(typed: &args::Explain, options: &Options) -> Result<Subject> {
     match (&typed.command, &typed.tool) {
-        (Some(command), _) => Ok((Manifest::of_commands("bash"), json!({ "command": command }))),
+        (Some(command), _) => Ok(Subject {
+            tool: None,
+            manifest: Manifest::of_commands("bash"),
+            arguments: json!({ "command": command }),
+        }),
         (None, Some(tool)) => {
-            let catalog = tools::catalog(workplace(options, &options.cwd))?;
+            let catalog = tools::catalog(options, &options.cwd, None)?;
             let entry = catalog.get(tool)?;
-            Ok((entry.manifest().clone(), call::json("--args", &typed.args)?))
+            let arguments = call::json("--args", &typed.args)?;
+            let (tool, manifest) = (Some(Arc::clone(entry.tool())), entry.manifest().clone());
+            Ok(Subject { tool, manifest, arguments })
         }
         (None, None) => {
             let missing = Complaint::new("there is nothing to explain");

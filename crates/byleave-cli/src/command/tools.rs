@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::args::Tools;
 use crate::complaint::Complaint;
-use crate::house::workplace;
 use crate::options::Options;
 use crate::screen::{Screen, one_line};
 use crate::show::table;
@@ -23,7 +22,7 @@ use crate::tools::catalog;
 const FOUND_MAX: usize = 20;
 
 pub(crate) fn run(command: Option<Tools>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let catalog = catalog(workplace(options, &options.cwd))?;
+    let catalog = catalog(options, &options.cwd, None)?;
     match command.unwrap_or(Tools::List) {
         Tools::List => list(screen, &catalog.list()),
         Tools::Show { name } => show(screen, catalog.get(&name).map_err(Complaint::from)?.manifest()),

@@ -18,13 +18,14 @@ use crate::args::{self, Ask};
 use crate::ask::{Driven, answered, drive};
 use crate::command::rehearse::{differences, relative};
 use crate::complaint::Complaint;
-use crate::house::{House, workplace};
+use crate::house::House;
 use crate::ids::{self, short};
 use crate::options::Options;
 use crate::screen::{Screen, Tone, prose};
 use crate::show;
 use crate::status::Status;
 use crate::time::{lasting, now};
+use crate::tools::workplace;
 
 /// How many calls of a session are looked at.
 const CALLS_MAX: usize = 10_000;

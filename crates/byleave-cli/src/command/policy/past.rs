@@ -23,7 +23,7 @@ use byleave::core::ruling::{Cause, Ruling};
 use byleave::policy_files::{self, PolicyFile};
 use futures::StreamExt as _;
 
-use crate::house::{House, workplace};
+use crate::house::House;
 use crate::options::{Options, settled};
 use crate::rules::Rules;
 use crate::time::now;
@@ -69,7 +69,7 @@ pub(super) struct Unjudged {
 
 /// Every call of the book, the newest first.
 pub(super) async fn all(house: &House, options: &Options) -> Result<(Vec<Past>, Vec<Unjudged>)> {
-    let catalog = tools::catalog(workplace(options, &options.cwd))?;
+    let catalog = tools::catalog(options, &options.cwd, None)?;
     let leaves = house.book.leaves_given(&options.tenant, now()).await?;
     let (mut past, mut unjudged) = (Vec::new(), Vec::new());
     let mut records = pin!(export::records(&*house.book, CallFilter::default(), Contents::Included));

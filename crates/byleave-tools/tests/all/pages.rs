@@ -1,0 +1,243 @@
+//! The pages of the tools, and their schemas in all forms: made from the manifests, and held against what is in the repository.
+//!
+//! `BYLEAVE_TOOLS=write cargo nextest run -p byleave-tools -E 'test(pages)'` writes them anew.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byleave::catalog::Entry;
+use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::forms::{self, Form};
+use byleave::ledger::memory::MemoryLedger;
+use byleave::tool::Site;
+use byleave_tools::{Offer, Workplace, catalog};
+use serde_json::Value;
+
+/// Every tool that can be offered, by name.
+fn entries() -> Vec<Arc<Entry>> {
+    let workplace = Workplace::new("/nowhere/copies".into(), "/nowhere/work".into());
+    let offer = Offer { allow_delete: true, ledger: Some(Arc::new(MemoryLedger::new())), ..Offer::default() };
+    catalog(&workplace, &offer).unwrap().list()
+}
+
+// req: G4, T9
+#[test]
+fn every_tool_has_its_page() {
+    let directory = docs();
+    let pages: Vec<(String, String)> = entries()
+        .iter()
+        .map(|entry| (format!("{}.md", entry.name()), page(entry.manifest())))
+        .chain([("README.md".to_owned(), index())])
+        .collect();
+    if writes() {
+        fs::create_dir_all(&directory).unwrap();
+    }
+    for (name, text) in &pages {
+        held(&directory.join(name), text);
+    }
+    let there =
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let strange: Vec<String> = there.filter(|name| !pages.iter().any(|(page, _)| page == name)).collect();
+    assert!(strange.is_empty(), "pages of tools that are not there: {strange:?}");
+}
+
+// req: T9
+#[test]
+fn every_schema_is_as_it_was_in_all_four_forms() {
+    let site = Site {
+        tenant: "local".parse().unwrap(),
+        session: "s".parse().unwrap(),
+        agent: "a".parse().unwrap(),
+        cwd: "/w".into(),
+    };
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/schemas");
+    if writes() {
+        fs::create_dir_all(&directory).unwrap();
+    }
+    for entry in entries() {
+        let forms: serde_json::Map<String, Value> = Form::ALL
+            .into_iter()
+            .map(|form| {
+                let mut all = forms::schemas(form, &[Arc::clone(&entry)], &site).unwrap();
+                (format!("{form:?}").to_lowercase(), all.remove(0))
+            })
+            .collect();
+        assert_eq!(forms.len(), 4);
+        let text = format!("{}\n", serde_json::to_string_pretty(&forms).unwrap());
+        held(&directory.join(format!("{}.json", entry.name())), &text);
+    }
+}
+
+fn writes() -> bool {
+    std::env::var("BYLEAVE_TOOLS").is_ok_and(|value| value == "write")
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools")
+}
+
+#[track_caller]
+fn held(file: &Path, text: &str) {
+    if writes() {
+        fs::write(file, text).unwrap();
+    }
+    let there = fs::read_to_string(file).unwrap_or_default();
+    let how = "write it with BYLEAVE_TOOLS=write cargo nextest run -p byleave-tools -E 'test(pages)'";
+    assert_eq!(there, text, "{} is not what the manifest says; {how}", file.display());
+}
+
+fn index() -> String {
+    let mut text = "# The built-in tools\n\n<!-- Written by a test from the manifests: see crates/byleave-tools/tests/all/pages.rs -->\n\n\
+        Every one stands on the same footing as a stranger's tool: what it would do is judged before it is done, and nothing in the \
+        gate knows its name. *Asks* is what the built-in rules say where no rule of yours is about it, in the mode `confirm-sensitive`.\n\n\
+        | tool | what it does | asks | undone |\n|---|---|---|---|\n"
+        .to_owned();
+    for entry in entries() {
+        let manifest = entry.manifest();
+        let (name, what) = (&manifest.name, first_sentence(&manifest.description));
+        writeln!(text, "| [`{name}`]({name}.md) | {what} | {} | {} |", asks(manifest), undone(manifest))
+            .unwrap();
+    }
+    text
+}
+
+fn page(manifest: &Manifest) -> String {
+    let mut text = format!(
+        "# `{}`\n\n<!-- Written by a test from the manifest: see crates/byleave-tools/tests/all/pages.rs -->\n\n{}\n\n",
+        manifest.name,
+        manifest.description.trim()
+    );
+    text.push_str("## Arguments\n\n");
+    let schema = &manifest.input_schema;
+    let names = schema["properties"].as_object().cloned().unwrap_or_default();
+    if names.is_empty() {
+        text.push_str("None.\n");
+    } else {
+        text.push_str("| name | what it is | |\n|---|---|---|\n");
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        for (name, of) in &names {
+            let needed = if required.contains(&name.as_str()) { "required" } else { "" };
+            let about = of["description"].as_str().unwrap_or_default();
+            writeln!(text, "| `{name}` | {} ({}) | {needed} |", one_line(about), kind(of, schema)).unwrap();
+        }
+    }
+    text.push_str("\n## What it may do\n\n");
+    for line in [
+        Some(format!("- Judged as: {}", judged(manifest))),
+        Some(format!("- Asks a person: {}", asks(manifest))),
+        Some(format!("- Can be undone: {}", undone(manifest))),
+        Some(format!("- In the book as: `{}`", manifest.operation())),
+        manifest.concurrency_safe.then(|| "- Runs beside others of the same turn".to_owned()),
+        manifest.repeatable.then(|| "- Running it twice is the same as running it once".to_owned()),
+        manifest.destructive.then(|| "- Marked as destructive".to_owned()),
+        manifest.timeout_ms.map(|limit| format!("- Stopped after {} s at the latest", limit / 1_000)),
+        (!manifest.aliases.is_empty()).then(|| format!("- Also called: `{}`", manifest.aliases.join("`, `"))),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+fn judged(manifest: &Manifest) -> String {
+    let class = match manifest.permission_class {
+        Class::Bash => "a shell command, read as bash would read it",
+        Class::File => "changes of the files that it names",
+        Class::Webfetch => "reaching the host of its address",
+        Class::Readonly => "reading",
+        Class::Generic | Class::Undeclared => "a use of this tool, by its name",
+    };
+    let roles: Vec<String> = manifest
+        .roles
+        .iter()
+        .map(|(pointer, role)| {
+            let means = match role {
+                Role::ReadPath => "is read",
+                Role::WritePath => "is written",
+                Role::EditPath => "is read and written",
+                Role::DeletePath => "is deleted",
+                Role::Patch => "names the files that are changed",
+                Role::Url => "is reached",
+                Role::Command => "is run",
+            };
+            format!("`{}` {means}", pointer.trim_start_matches('/'))
+        })
+        .collect();
+    if roles.is_empty() { class.to_owned() } else { format!("{class}; {}", roles.join(", ")) }
+}
+
+fn asks(manifest: &Manifest) -> &'static str {
+    match manifest.permission_class {
+        Class::Readonly => "no",
+        Class::Bash => "unless it only reads, or did nothing on a copy",
+        Class::File => "yes, with what would change",
+        Class::Webfetch => "unless a rule allows the host",
+        Class::Generic | Class::Undeclared => "yes",
+    }
+}
+
+fn undone(manifest: &Manifest) -> &'static str {
+    match (manifest.reversible, manifest.read_only) {
+        (true, _) => "yes",
+        (false, true) => "nothing to undo",
+        (false, false) => "no",
+    }
+}
+
+/// What an argument is, in a few words.
+fn kind(of: &Value, schema: &Value) -> String {
+    if let Some(name) = of["$ref"].as_str() {
+        let of = schema.pointer(name.trim_start_matches('#')).unwrap_or(&Value::Null);
+        return kind(of, schema);
+    }
+    if let Some(ways) = of["anyOf"].as_array().or_else(|| of["oneOf"].as_array()) {
+        let ways: Vec<String> =
+            ways.iter().filter(|way| way["type"] != "null").map(|way| kind(way, schema)).collect();
+        return ways.join(" or ");
+    }
+    if let Some(one) = of.get("const") {
+        return format!("`{}`", one.as_str().unwrap_or_default());
+    }
+    if let Some(words) = of["enum"].as_array() {
+        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+        return format!("`{}`", words.join("`, `"));
+    }
+    let of_type = match &of["type"] {
+        Value::Array(all) => {
+            all.iter().filter_map(Value::as_str).find(|kind| *kind != "null").unwrap_or("any")
+        }
+        one => one.as_str().unwrap_or("any"),
+    };
+    let bounds = match (of["minimum"].as_u64(), of["maximum"].as_u64()) {
+        (Some(least), Some(most)) => format!(", {least} to {most}"),
+        (Some(least), None) if least > 0 => format!(", from {least}"),
+        (None, Some(most)) => format!(", up to {most}"),
+        _ => String::new(),
+    };
+    if of_type == "array" {
+        return format!("list of {}", kind(&of["items"], schema));
+    }
+    if of_type == "object"
+        && let Some(inner) = of["properties"].as_object()
+    {
+        let inner: Vec<String> =
+            inner.iter().map(|(name, of)| format!("`{name}`: {}", kind(of, schema))).collect();
+        return format!("object with {}", inner.join(", "));
+    }
+    format!("{of_type}{bounds}")
+}
+
+fn first_sentence(text: &str) -> String {
+    let text = one_line(text);
+    text.split_once(". ").map_or(text.clone(), |(first, _)| format!("{first}."))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}
