@@ -3,6 +3,8 @@
 //! ```text
 //! call ─▶ bash ─▶ workplace: what was granted becomes a confinement, the workspace a copy
 //!                    └─▶ run: the command, in the sandbox, on the copy ─▶ what it did ─▶ commit or discard
+//!                         └─▶ heard: what it prints ─▶ kept: beginning and end, for the result; and on to whoever watches
+//! call ─▶ bash, in the background ─▶ jobs ◀─ bash_output, bash_kill
 //! call ─▶ undo ─▶ the store of copies: the inverse of what a call committed
 //! ```
 //!
@@ -10,6 +12,9 @@
 //! back. Where there can be no copy it is said, before the question and in the result.
 
 pub mod bash;
+mod heard;
+pub mod jobs;
+mod kept;
 mod observed;
 mod rehearse;
 mod run;
@@ -17,5 +22,6 @@ pub mod undo;
 pub mod workplace;
 
 pub use bash::Bash;
+pub use jobs::{JobLimits, Jobs, bash_kill, bash_output};
 pub use undo::Undo;
 pub use workplace::Workplace;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use byleave::approve::{Reply, callback};
 use byleave::core::call::{Call, Mode};
+use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::policy::{Layer, NotRead, Places, Policy, RuleFile, builtin, read};
 use byleave::core::rehearsal::Rehearsal;
@@ -15,14 +16,19 @@ use byleave::gate::Gate;
 use byleave::ledger::memory::MemoryLedger;
 use byleave::result::CallResult;
 use byleave::settings::Settings;
+use byleave::tool::{Run, Site};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_tools::{Bash, Undo, Workplace};
+use byleave_tools::{Bash, JobLimits, Jobs, Undo, Workplace, bash_kill, bash_output};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 /// Everything that a test stands on. Gone when it is dropped.
 pub(crate) struct World {
     folder: tempfile::TempDir,
     pub(crate) gate: Gate,
+    pub(crate) bash: Bash,
+    pub(crate) jobs: Jobs,
+    rules: Arc<Policy>,
     asked: Arc<Mutex<Vec<Sheet>>>,
     replies: Arc<Mutex<VecDeque<Reply>>>,
     meanwhile: Arc<Mutex<Option<Meanwhile>>>,
@@ -100,16 +106,21 @@ impl World {
             shown.lock().unwrap().push(sheet.clone());
             given.lock().unwrap().pop_front().unwrap_or(Reply::No { feedback: None })
         });
+        let jobs = Jobs::new(JobLimits { at_once: 3, ..JobLimits::default() });
+        let bash = Bash::new(workplace.clone()).with_jobs(jobs.clone());
         let gate = Gate::builder()
             .ledger(Arc::new(MemoryLedger::new()))
-            .policy(Policy::new(all).unwrap())
+            .policy(Policy::new(all.clone()).unwrap())
             .settings(settings)
-            .tool(Undo::new(workplace.clone()))
-            .tool(Bash::new(workplace))
+            .tool(Undo::new(workplace))
+            .tool(bash.clone())
+            .tool(bash_output(&jobs))
+            .tool(bash_kill(&jobs))
             .approver(Arc::new(person))
             .build()
             .unwrap();
-        Self { folder, gate, asked, replies, meanwhile }
+        let rules = Arc::new(Policy::new(all).unwrap());
+        Self { folder, gate, bash, jobs, rules, asked, replies, meanwhile }
     }
 
     /// The person answers with these from now on, one after the other, and then says no.
@@ -148,13 +159,25 @@ impl World {
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value, replies: &[Reply], mode: Mode) -> Played {
+        self.call_in("s", tool, arguments, replies, mode).await
+    }
+
+    /// A call in another session.
+    pub(crate) async fn call_in(
+        &self,
+        session: &str,
+        tool: &str,
+        arguments: Value,
+        replies: &[Reply],
+        mode: Mode,
+    ) -> Played {
         *self.replies.lock().unwrap() = replies.iter().cloned().collect();
         self.asked.lock().unwrap().clear();
         let id = CallId::new(uuid::Uuid::new_v4());
         let call = Call {
             id,
             tenant: TenantId::new("local").unwrap(),
-            session: SessionId::new("s").unwrap(),
+            session: SessionId::new(session).unwrap(),
             agent: AgentId::new("agent").unwrap(),
             tool: tool.into(),
             arguments,
@@ -165,6 +188,22 @@ impl World {
         };
         let result = self.gate.settle(call).await;
         Played { call: id, result, asked: self.asked.lock().unwrap().clone() }
+    }
+}
+
+impl World {
+    /// What a tool is given by a gate that has granted a call, for who asks the tool itself.
+    pub(crate) fn granted(&self) -> Run {
+        let site = Site {
+            session: SessionId::new("s").unwrap(),
+            agent: AgentId::new("agent").unwrap(),
+            cwd: self.at("").canonicalize().unwrap(),
+        };
+        let effects = vec![Effect::Run { program: "bash".into(), argv: vec!["bash".into()] }];
+        let plan = Arc::new(Plan { effects, ..Plan::default() });
+        let call = CallId::new(uuid::Uuid::new_v4());
+        Run::new(call, site, plan, CancellationToken::new(), Arc::new(|_| {}))
+            .under(Arc::clone(&self.rules), Mode::ConfirmSensitive)
     }
 }
 
