@@ -37,11 +37,11 @@ pub struct Bash {
     pub(crate) output_bytes_max: usize,
 }
 
-/// What a call is made with.
+// Without a line of its own: the model would read it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The command, as bash reads it
+    /// The command, as bash reads it. Its output and errors come back together, in order; of a lot, the beginning and the end
     pub(crate) command: String,
     /// Directories outside the workspace that it writes to
     #[serde(default)]
@@ -63,11 +63,8 @@ pub(crate) struct Arguments {
 impl Bash {
     /// The tool for a workplace, without background jobs.
     pub fn new(workplace: Workplace) -> Self {
-        let described = Typed::new(
-            "bash",
-            "Runs a shell command in the workspace. Its output and errors come back together, in the order printed; of a lot, the beginning and the end.",
-            |_: Arguments, _| async {},
-        );
+        let described =
+            Typed::new("bash", "Runs a shell command in the workspace.", |_: Arguments, _| async {});
         let described = described
             .class(Class::Bash)
             .role("/command", Role::Command)
