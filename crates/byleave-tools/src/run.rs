@@ -129,6 +129,12 @@ pub(crate) fn output(confinement: &Confinement, outcome: &Outcome, printed: Kept
     if outcome.ended_by == Some(Limit::Wall) {
         say(&mut text, "for more time give `timeout_ms`, at most 600000, or `background: true`");
     }
+    if outcome.survivors > 0 {
+        say(
+            &mut text,
+            "what it left running was ended with it; to leave something running, give `background: true`",
+        );
+    }
     let error = (outcome.status != Status::Exited(0)).then(|| match outcome.ended_by {
         Some(Limit::Wall) => format!("stopped after {} ms", confinement.limits.wall.as_millis()),
         _ => outcome.status.to_string(),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use byleave::core::call::Mode;
 use byleave::core::outcome::Output;
 use byleave::event::Event;
+use byleave::settings::Settings;
 use byleave::tool::{Run, Tool as _};
 use byleave_tools::Bash;
 use serde_json::{Value, json};
@@ -332,8 +333,15 @@ fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
         let (script, marker) = hydra();
         let script = script.replace("wait; ", "exit 0; ");
         let output = ran(&world.bash, json!({ "command": script }), world.granted()).await;
-        assert!(!output.is_error, "{output:?}");
+        assert!(!output.is_error && output.text.contains("what it left running was ended"), "{output:?}");
         assert_eq!(called(&marker), [0; 0], "left running");
+        // The gate's own limit stops it as well, and what it said is there.
+        let world = World::with("", Settings { timeout_ms_max: 1_500, ..Settings::default() });
+        let played = world.bash("echo said; sleep 60", &[]).await;
+        assert!(!played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        for words in ["said\n", "timed out after 1500 ms", "nothing that it changed was kept"] {
+            assert!(played.text().contains(words), "{words}: {}", played.text());
+        }
     });
 }
 
