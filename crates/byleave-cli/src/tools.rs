@@ -28,7 +28,8 @@ pub(crate) fn catalog(
     ledger: Option<Arc<dyn Ledger>>,
 ) -> Result<Catalog, NotRegistered> {
     let ledger = ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new()));
-    let offer = Offer { allow_delete: options.allow_delete, ledger: Some(ledger) };
+    // One call ends with the program: nobody would be there to hold a job.
+    let offer = Offer { allow_delete: options.allow_delete, ledger: Some(ledger), jobs: None };
     let catalog = byleave_tools::catalog(&workplace(options, workspace), &offer)?;
     catalog.register(echo())?;
     catalog.register(append_line())?;

@@ -35,10 +35,15 @@ pub fn told(confinement: &Confinement, outcome: &Outcome) -> Vec<String> {
     });
     push_some(&mut lines, planted.collect(), 0);
     if let Some(limit) = outcome.ended_by {
-        lines.push(format!(
-            "blocked by policy: ended by the limit of {}",
-            limited(limit, &confinement.limits)
-        ));
+        lines.push(match limit {
+            Limit::Wall => {
+                let ms = confinement.limits.wall.as_millis();
+                format!("stopped after {ms} ms, with everything that it had started (wall)")
+            }
+            _ => {
+                format!("blocked by policy: ended by the limit of {}", limited(limit, &confinement.limits))
+            }
+        });
     }
     for limit in outcome.reached.iter().filter(|limit| Some(**limit) != outcome.ended_by) {
         lines.push(format!("it met the limit of {}", limited(*limit, &confinement.limits)));

@@ -3,6 +3,8 @@
 //! ```text
 //! call ─▶ bash ─▶ workplace: what was granted becomes a confinement, the workspace a copy
 //!                    └─▶ run: the command, in the sandbox, on the copy ─▶ what it did ─▶ commit or discard
+//!                         └─▶ heard: what it prints ─▶ kept: beginning and end, for the result; and on to whoever watches
+//! call ─▶ bash, in the background ─▶ jobs ◀─ bash_output, bash_kill
 //! call ─▶ read_file, grep … ─▶ files: a handle on the path that was judged
 //! call ─▶ write_file, edit … ─▶ draft: what is to be there ─▶ changing: on a copy ─▶ commit or discard
 //! call ─▶ undo ─▶ the store of copies: the inverse of what a call committed
@@ -15,6 +17,9 @@ pub mod bash;
 mod changing;
 mod draft;
 mod files;
+mod heard;
+pub mod jobs;
+mod kept;
 mod kind;
 mod observed;
 pub mod offer;
@@ -27,6 +32,7 @@ pub mod workplace;
 pub mod write_file;
 
 pub use bash::Bash;
+pub use jobs::{JobLimits, Jobs, bash_kill, bash_output};
 pub use offer::{Offer, catalog};
 pub use undo::Undo;
 pub use workplace::Workplace;

@@ -9,7 +9,7 @@ use byleave::tool_search::tool_search;
 use crate::read_file::read_file;
 use crate::read_output::read_output;
 use crate::write_file::write_file;
-use crate::{Bash, Undo, Workplace};
+use crate::{Bash, Jobs, Undo, Workplace, bash_kill, bash_output};
 
 /// Which of the tools are offered.
 #[derive(Clone, Default)]
@@ -19,12 +19,20 @@ pub struct Offer {
     /// What outputs are kept in: with one, `read_output` is among them. The gate must be given the same, and told of it by
     /// [`Settings::rest`](byleave::settings::Settings::rest).
     pub ledger: Option<Arc<dyn Ledger>>,
+    /// What holds background jobs: with it, `bash` can leave something running, and `bash_output` and `bash_kill` are among them. They
+    /// end with the process that holds them.
+    pub jobs: Option<Jobs>,
 }
 
 /// A catalog of the built-in tools, and of `tool_search`, which finds them.
 pub fn catalog(workplace: &Workplace, offer: &Offer) -> Result<Catalog, NotRegistered> {
     let catalog = Catalog::new();
-    catalog.register(Bash::new(workplace.clone()))?;
+    let jobs = offer.jobs.clone().unwrap_or_else(Jobs::none);
+    catalog.register(Bash::new(workplace.clone()).with_jobs(jobs.clone()))?;
+    if offer.jobs.is_some() {
+        catalog.register(bash_output(&jobs))?;
+        catalog.register(bash_kill(&jobs))?;
+    }
     catalog.register(read_file(workplace))?;
     catalog.register(write_file(workplace))?;
     catalog.register(Undo::new(workplace.clone()))?;

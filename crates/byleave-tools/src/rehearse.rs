@@ -14,16 +14,16 @@ use byleave_copy::{Fault, State};
 use byleave_sandbox::confinement::Confinement;
 use serde_json::Value;
 
-use crate::bash::{Bash, command, committed, discard, undo_of};
+use crate::bash::{Bash, committed, discard, undo_of};
 use crate::observed;
-use crate::run;
+use crate::run::{self, Ran};
 use crate::workplace::{Ready, Unready, Way, Workplace};
 
 impl Rehearse for Bash {
     fn rehearse(&self, arguments: Value, run: Run) -> Pending<'_, Result<Rehearsal, Unrehearsed>> {
         let bash = self.clone();
         Box::pin(async move {
-            let done = tokio::task::spawn_blocking(move || bash.on_a_copy(command(&arguments), &run)).await;
+            let done = tokio::task::spawn_blocking(move || bash.on_a_copy(arguments, &run)).await;
             done.unwrap_or_else(|error| Err(Unrehearsed::Not(format!("it broke: {error}"))))
         })
     }
@@ -73,22 +73,57 @@ pub(crate) fn drop_copy(workplace: &Arc<Workplace>, call: CallId) -> Pending<'st
 }
 
 impl Bash {
-    fn on_a_copy(&self, text: &str, run: &Run) -> Result<Rehearsal, Unrehearsed> {
+    fn on_a_copy(&self, arguments: Value, run: &Run) -> Result<Rehearsal, Unrehearsed> {
         let workplace = &*self.workplace;
+        let arguments = self.read(arguments).map_err(Unrehearsed::Not)?;
+        if arguments.background {
+            let why =
+                "it goes on running in the background, on the real files: what it changes cannot be undone";
+            return Err(Unrehearsed::Not(why.into()));
+        }
         self.may_be_rehearsed(run).map_err(Unrehearsed::Not)?;
         let mut confinement = workplace.confinement(run, true).map_err(Unrehearsed::Not)?;
+        confinement.limits.wall = arguments.timeout();
         let ready =
             workplace.copied(run, &mut confinement, Way::Closed).map_err(|unready| match unready {
                 Unready::Elsewhere => Unrehearsed::Elsewhere,
                 Unready::Not(why) => Unrehearsed::Not(why),
             })?;
-        let seen = looked_at(workplace, &confinement, text, &ready, run);
+        let seen = self.looked_at(&confinement, &arguments.command, &ready, run);
         drop(ready.stacks);
         if seen.is_err() {
             // Nobody comes back for it, and what it holds may be large.
             discard(ready.copy);
         }
         seen.map_err(Unrehearsed::Not)
+    }
+
+    /// Runs a command on its copy, and looks at what it did there.
+    fn looked_at(
+        &self,
+        confinement: &Confinement,
+        text: &str,
+        ready: &Ready,
+        run: &Run,
+    ) -> Result<Rehearsal, String> {
+        let began = observed::now(confinement)?;
+        let workplace = &*self.workplace;
+        let Ran { outcome, printed } =
+            run::run(workplace, confinement, text, Way::Closed, run, self.output_bytes_max)?;
+        let mut listed = observed::changes(&ready.copy).map_err(|fault| fault.to_string())?;
+        // How the texts differ is for people: without it there is still everything to judge.
+        if let Err(fault) = ready.copy.show(&mut listed.0) {
+            tracing::warn!(%fault, "the differences of a rehearsal cannot be shown");
+        }
+        let mut weaker = workplace.weaker();
+        weaker.extend(ready.lesser.as_ref().map(|why| format!("on a plain copy: {why}")));
+        let output = run::output(confinement, &outcome, printed);
+        let mut seen = observed::rehearsal(&outcome, output, listed, weaker);
+        // Looked for only where it counts: everything else is asked about anyway.
+        if seen.is_quiet() {
+            seen.weaker.extend(observed::came_into_sight(confinement, began));
+        }
+        Ok(seen)
     }
 
     /// What must not be seen before somebody said so cannot be rehearsed: what it read could be anywhere on the copy.
@@ -111,31 +146,6 @@ impl Bash {
         }
         Ok(())
     }
-}
-
-/// Runs a command on its copy, and looks at what it did there.
-fn looked_at(
-    workplace: &Workplace,
-    confinement: &Confinement,
-    text: &str,
-    ready: &Ready,
-    run: &Run,
-) -> Result<Rehearsal, String> {
-    let began = observed::now(confinement)?;
-    let outcome = run::run(workplace, confinement, text, Way::Closed, run)?;
-    let mut listed = observed::changes(&ready.copy).map_err(|fault| fault.to_string())?;
-    // How the texts differ is for people: without it there is still everything to judge.
-    if let Err(fault) = ready.copy.show(&mut listed.0) {
-        tracing::warn!(%fault, "the differences of a rehearsal cannot be shown");
-    }
-    let mut weaker = workplace.weaker();
-    weaker.extend(ready.lesser.as_ref().map(|why| format!("on a plain copy: {why}")));
-    let mut seen = observed::rehearsal(&outcome, run::output(confinement, &outcome), listed, weaker);
-    // Looked for only where it counts: everything else is asked about anyway.
-    if seen.is_quiet() {
-        seen.weaker.extend(observed::came_into_sight(confinement, began));
-    }
-    Ok(seen)
 }
 
 /// Commits what was seen, or finishes a commit that was begun.

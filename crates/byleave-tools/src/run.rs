@@ -7,12 +7,15 @@ use byleave::core::outcome::Output;
 use byleave::tool::Run;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::granted::Keeper;
-use byleave_sandbox::launch::{LaunchError, Outcome, Printed, Running, Status, Stopper, start_warm};
+use byleave_sandbox::launch::{LaunchError, Outcome, Running, Status, Stopper, start_warm};
+use byleave_sandbox::limits::Limit;
 use byleave_sandbox::net::policy::Door;
 use byleave_sandbox::plan::Command;
 use byleave_sandbox::told::told;
 use tokio_util::sync::CancellationToken;
 
+use crate::heard::{Audience, Listener};
+use crate::kept::Kept;
 use crate::workplace::{Way, Workplace};
 
 /// The shell that reads commands: by its place, so that nothing in the workspace can be it.
@@ -27,6 +30,12 @@ pub(crate) async fn apart(work: impl FnOnce() -> Result<Output, String> + Send +
     }
 }
 
+/// A command that has run to its end, and what it printed.
+pub(crate) struct Ran {
+    pub(crate) outcome: Outcome,
+    pub(crate) printed: Kept,
+}
+
 /// Runs a shell command to its end. Blocks; stops when it is told to.
 pub(crate) fn run(
     workplace: &Workplace,
@@ -34,26 +43,35 @@ pub(crate) fn run(
     text: &str,
     way: Way,
     run: &Run,
-) -> Result<Outcome, String> {
-    let argv: Vec<OsString> = [SHELL, "-c", text].map(OsString::from).to_vec();
-    let command = Command { argv, ..Command::default() };
-    let running = started(workplace, confinement, &command, way, run)?;
+    output_bytes_max: usize,
+) -> Result<Ran, String> {
+    let mut running = started(workplace, confinement, text, way, run)?;
+    let audience = match way {
+        Way::Granted => Audience::Watching,
+        Way::Closed => Audience::Nobody,
+    };
+    let listener = Listener::begin(run, audience, output_bytes_max);
+    running.pass_on(listener.ear());
     let watch = Watch::begin(running.stopper().map_err(words)?, run.cancel.clone());
     let outcome = running.finish();
     drop(watch);
-    outcome.map_err(words)
+    let printed = listener.end();
+    outcome.map(|outcome| Ran { outcome, printed }).map_err(words)
 }
 
-fn started(
+/// Starts a shell command; what it prints and what it prints as errors is one.
+pub(crate) fn started(
     workplace: &Workplace,
     confinement: &Confinement,
-    command: &Command,
+    text: &str,
     way: Way,
     run: &Run,
 ) -> Result<Running, String> {
+    let argv: Vec<OsString> = [SHELL, "-c", text].map(OsString::from).to_vec();
+    let command = Command { argv, together: true, ..Command::default() };
     let warm = workplace.warm();
     if confinement.network != Network::Proxied {
-        return start_warm(confinement, command, workplace.run_as, None, warm).map_err(words);
+        return start_warm(confinement, &command, workplace.run_as, None, warm).map_err(words);
     }
     let door = match (way, &run.rules) {
         (Way::Granted, Some(rules)) => {
@@ -63,11 +81,11 @@ fn started(
         (Way::Closed, _) | (_, None) => Door::closed(),
     };
     let through = Some((workplace.uplink()?, door));
-    start_warm(confinement, command, workplace.run_as, through, warm).map_err(words)
+    start_warm(confinement, &command, workplace.run_as, through, warm).map_err(words)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
-fn words(error: LaunchError) -> String {
+pub(crate) fn words(error: LaunchError) -> String {
     error.to_string()
 }
 
@@ -104,36 +122,43 @@ impl Drop for Watch {
 }
 
 /// What the model is told of a run.
-pub(crate) fn output(confinement: &Confinement, outcome: &Outcome) -> Output {
-    let mut text = shown(&outcome.stdout);
-    let errors = shown(&outcome.stderr);
-    if !errors.is_empty() {
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(&errors);
+pub(crate) fn output(confinement: &Confinement, outcome: &Outcome, printed: Kept) -> Output {
+    let truncated = printed.lost().bytes > 0;
+    let mut text = shown(printed);
+    told(confinement, outcome).iter().for_each(|line| say(&mut text, line));
+    if outcome.ended_by == Some(Limit::Wall) {
+        say(&mut text, "for more time give `timeout_ms`, at most 600000, or `background: true`");
     }
-    for line in told(confinement, outcome) {
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(&format!("[byleave] {line}\n"));
+    if outcome.survivors > 0 {
+        say(
+            &mut text,
+            "what it left running was ended with it; to leave something running, give `background: true`",
+        );
     }
-    let error = match outcome.status {
-        Status::Exited(0) => None,
-        Status::Exited(code) => Some(format!("exit status {code}")),
-        Status::Signalled(signal) => Some(format!("ended by signal {signal}")),
-        Status::NotStarted(errno) => Some(format!("it could not be started (error {errno})")),
-    };
-    Output { text, is_error: error.is_some(), error, ..Output::default() }
+    let error = (outcome.status != Status::Exited(0)).then(|| match outcome.ended_by {
+        Some(Limit::Wall) => format!("stopped after {} ms", confinement.limits.wall.as_millis()),
+        _ => outcome.status.to_string(),
+    });
+    Output { text, is_error: error.is_some(), error, truncated, ..Output::default() }
 }
 
-fn shown(printed: &Printed) -> String {
-    let mut text = in_its_own_words(&String::from_utf8_lossy(&printed.bytes));
-    if printed.dropped > 0 {
-        text.push_str(&format!("\n[byleave] cut: {} bytes more\n", printed.dropped));
+/// What was printed, in its own words, with what is said where something is left out.
+pub(crate) fn shown(printed: Kept) -> String {
+    let (head, lost, tail) = printed.parts();
+    let mut text = in_its_own_words(&head);
+    if lost.bytes > 0 {
+        say(&mut text, &format!("cut: {} bytes ({} lines) are left out here", lost.bytes, lost.lines));
+        text.push_str(&in_its_own_words(&tail));
     }
     text
+}
+
+/// Adds a line of ours.
+pub(crate) fn say(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&format!("[byleave] {line}\n"));
 }
 
 /// What a command printed, where no line looks like one of ours: those are read as what the gate says.

@@ -1,4 +1,4 @@
-//! Events: a subscriber sees every entry once it is durably on the record, and progress as it is made.
+//! Events: a subscriber sees every entry once it is durably on the record, and progress and what is printed as it comes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use byleave_core::id::CallId;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use crate::tool::Progress;
+use crate::tool::{Printed, Progress};
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -27,6 +27,16 @@ pub enum Event {
         call: CallId,
         /// How far.
         progress: Progress,
+    },
+    /// A call has printed something, and still runs.
+    ///
+    /// For people at a screen: it comes before any reviewer has seen it, and nothing in it is masked. Nothing of it is on the
+    /// record, and who is too slow misses some. A rehearsal tells nothing; what it printed is in the result of its commit.
+    Printed {
+        /// Which.
+        call: CallId,
+        /// What.
+        printed: Printed,
     },
     /// An approval was given or refused (R6).
     ToolApproval {

@@ -126,6 +126,7 @@ pub struct Run {
     /// How much is asked in the session.
     pub mode: Mode,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
+    printed: Option<Arc<dyn Fn(Printed) + Send + Sync>>,
 }
 
 /// How far a call has come.
@@ -137,6 +138,17 @@ pub struct Progress {
     pub detail: String,
 }
 
+/// Something that a call has printed while it runs.
+///
+/// For people at a screen, as it comes: no reviewer has seen it, nothing in it is masked, and it is not what the model gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Printed {
+    /// What was printed. Whole characters, however the bytes of them came.
+    pub text: Arc<str>,
+    /// How many bytes just before it were printed too fast to be passed on. The result of the call has them, as far as it goes.
+    pub left_out: u64,
+}
+
 impl Run {
     /// What a tool is given to run with; `progress` is called with each report.
     pub fn new(
@@ -146,13 +158,28 @@ impl Run {
         cancel: CancellationToken,
         progress: Arc<dyn Fn(Progress) + Send + Sync>,
     ) -> Self {
-        Self { call, site, plan, cancel, rules: None, mode: Mode::default(), progress }
+        Self { call, site, plan, cancel, rules: None, mode: Mode::default(), progress, printed: None }
     }
 
     /// The same under these rules, in this mode.
     #[must_use]
     pub fn under(self, rules: Arc<Policy>, mode: Mode) -> Self {
         Self { rules: Some(rules), mode, ..self }
+    }
+
+    /// The same with somebody who sees what is printed while it runs; `printed` must not block.
+    #[must_use]
+    pub fn with_printed(self, printed: Arc<dyn Fn(Printed) + Send + Sync>) -> Self {
+        Self { printed: Some(printed), ..self }
+    }
+
+    /// Passes on what was printed, to whoever watches. In a rehearsal nobody does.
+    ///
+    /// What is passed on waits in a queue of so many events, not bytes, for who is slow: put together what comes within a moment.
+    pub fn printed(&self, printed: Printed) {
+        if let Some(pass_on) = &self.printed {
+            pass_on(printed);
+        }
     }
 
     /// Says how far the work has come.

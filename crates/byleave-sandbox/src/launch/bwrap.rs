@@ -135,8 +135,9 @@ fn stands(running: &mut Running) -> Result<(), LaunchError> {
         Some(_) => Ok(()),
         None => {
             running.streams.carry(pidfd, Instant::now().checked_add(std::time::Duration::from_secs(1)))?;
-            let [_, stderr] = running.streams.printed();
-            let said = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
+            // Where both are one, it is the first; and before the command starts, nobody but bwrap prints.
+            let said = running.streams.printed().map(|printed| printed.bytes).concat();
+            let said = String::from_utf8_lossy(&said).trim().to_owned();
             let said = said.strip_prefix("bwrap: ").unwrap_or(&said).to_owned();
             Err(LaunchError::Bwrap { said: if said.is_empty() { "it says nothing".into() } else { said } })
         }

@@ -214,12 +214,25 @@ impl Ends {
             return Ok(Self { given, leash, streams: Streams::to_come(&command.stdin, kept_max) });
         }
         let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(ours("making a pipe"));
-        let ((stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr)) = (pipe()?, pipe()?, pipe()?);
-        let from = [from_stdout, from_stderr];
-        let streams = if command.carried_by_caller {
-            Streams::for_caller(to_stdin, from)
-        } else {
-            Streams::new(to_stdin, &command.stdin, from, kept_max)?
+        let (from_stdout, stdout) = pipe()?;
+        // Without a word to read there is nothing to read from: some programs take a pipe for what they are to work on.
+        let (stdin, to_stdin) = match command.stdin.is_empty() && !command.carried_by_caller {
+            true => (OwnedFd::from(null()?), None),
+            false => pipe().map(|(stdin, to_stdin)| (stdin, Some(to_stdin)))?,
+        };
+        if command.together && !command.carried_by_caller {
+            let stderr = stdout.try_clone().map_err(ours("copying a descriptor"))?;
+            let streams = Streams::new(to_stdin, &command.stdin, [Some(from_stdout), None], kept_max)?;
+            return Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams });
+        }
+        let (from_stderr, stderr) = pipe()?;
+        let streams = match to_stdin {
+            Some(to_stdin) if command.carried_by_caller => {
+                Streams::for_caller(to_stdin, [from_stdout, from_stderr])
+            }
+            to_stdin => {
+                Streams::new(to_stdin, &command.stdin, [Some(from_stdout), Some(from_stderr)], kept_max)?
+            }
         };
         Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams })
     }
@@ -435,6 +448,13 @@ impl Running {
     /// The ends of the command's standard streams, where the caller carries them.
     pub fn take_pipes(&mut self) -> Option<Pipes> {
         self.streams.take_pipes()
+    }
+
+    /// Passes on what the command prints, as it comes, instead of keeping it: none of it is then in the outcome, and no limit holds
+    /// for it. It is called by the thread that waits in [`Running::finish`], and the command stands still as long as it takes.
+    /// Of two pipes, what is read first comes first.
+    pub fn pass_on(&mut self, to: impl FnMut(&[u8]) + Send + Sync + 'static) {
+        self.streams.pass_on(Box::new(to));
     }
 
     /// Something to end the command by, from another thread.

@@ -214,7 +214,7 @@ fn rootless() -> bool {
 fn streams(engine: &mut Child, command: &Command, kept_max: u64) -> Result<Streams, LaunchError> {
     let ends = (engine.stdin.take(), engine.stdout.take(), engine.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = ends else { return Err(LaunchError::Garbled) };
-    Streams::new(stdin.into(), &command.stdin, [stdout.into(), stderr.into()], kept_max)
+    Streams::new(Some(stdin.into()), &command.stdin, [Some(stdout.into()), Some(stderr.into())], kept_max)
 }
 
 /// What is mounted, from the outside in: what can be read, what can be written, and in it what is held or hidden.

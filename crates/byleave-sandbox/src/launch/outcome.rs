@@ -1,5 +1,6 @@
 //! What came of a command, as far as it is known for certain.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::uplink::Reached;
@@ -15,6 +16,54 @@ pub enum Status {
     Signalled(i32),
     /// It could not be started: the kernel's answer.
     NotStarted(i32),
+}
+
+/// Signals that end a process, by number: those that Linux has in common on x86-64 and 64-bit ARM.
+const SIGNALS: [(i32, &str); 23] = [
+    (1, "SIGHUP"),
+    (2, "SIGINT"),
+    (3, "SIGQUIT"),
+    (4, "SIGILL"),
+    (5, "SIGTRAP"),
+    (6, "SIGABRT"),
+    (7, "SIGBUS"),
+    (8, "SIGFPE"),
+    (9, "SIGKILL"),
+    (10, "SIGUSR1"),
+    (11, "SIGSEGV"),
+    (12, "SIGUSR2"),
+    (13, "SIGPIPE"),
+    (14, "SIGALRM"),
+    (15, "SIGTERM"),
+    (16, "SIGSTKFLT"),
+    (24, "SIGXCPU"),
+    (25, "SIGXFSZ"),
+    (26, "SIGVTALRM"),
+    (27, "SIGPROF"),
+    (29, "SIGIO"),
+    (30, "SIGPWR"),
+    (31, "SIGSYS"),
+];
+
+fn name(signal: i32) -> Option<&'static str> {
+    SIGNALS.iter().find(|(number, _)| *number == signal).map(|(_, name)| *name)
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            // A shell says so of a program that a signal ended; anything else can say it too.
+            Self::Exited(code) => match name(code.saturating_sub(128)) {
+                Some(name) => write!(f, "exit status {code} (as after {name})"),
+                None => write!(f, "exit status {code}"),
+            },
+            Self::Signalled(signal) => match name(signal) {
+                Some(name) => write!(f, "ended by signal {signal} ({name})"),
+                None => write!(f, "ended by signal {signal}"),
+            },
+            Self::NotStarted(errno) => write!(f, "it could not be started (error {errno})"),
+        }
+    }
 }
 
 /// What a command printed, as far as it was kept.
@@ -37,7 +86,7 @@ pub struct Outcome {
     pub reached: Vec<Limit>,
     /// What was planted while it ran, to be run later by somebody else, and where it was put out of action.
     pub planted: Vec<Planted>,
-    /// What it printed.
+    /// What it printed; where it was to be together, with what it printed as errors.
     pub stdout: Printed,
     /// What it printed as errors.
     pub stderr: Printed,
@@ -55,4 +104,26 @@ pub struct Outcome {
     /// at least one: of a process and a child that it waits for, only one may be counted. Zero as well of a command that was killed
     /// with everything around it.
     pub survivors: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: B1
+    #[test]
+    fn a_status_is_told_with_the_name_of_its_signal() {
+        for (status, told) in [
+            (Status::Exited(0), "exit status 0"),
+            (Status::Exited(3), "exit status 3"),
+            (Status::Exited(128), "exit status 128"),
+            (Status::Exited(139), "exit status 139 (as after SIGSEGV)"),
+            (Status::Signalled(11), "ended by signal 11 (SIGSEGV)"),
+            (Status::Signalled(15), "ended by signal 15 (SIGTERM)"),
+            (Status::Signalled(40), "ended by signal 40"),
+            (Status::NotStarted(2), "it could not be started (error 2)"),
+        ] {
+            assert_eq!(status.to_string(), told);
+        }
+    }
 }

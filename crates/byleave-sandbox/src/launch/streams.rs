@@ -1,5 +1,6 @@
 //! What goes into a command and comes out of it, carried by one thread until everything has ended.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -22,6 +23,19 @@ pub(super) struct Streams {
     left: u64,
     /// Those that the caller carries.
     pipes: Option<Pipes>,
+    /// To whom everything goes that comes out, instead of being kept.
+    pass_on: Option<PassOn>,
+}
+
+/// Who takes what a command prints.
+pub(super) type Taker = Box<dyn FnMut(&[u8]) + Send + Sync>;
+
+struct PassOn(Taker);
+
+impl fmt::Debug for PassOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PassOn")
+    }
 }
 
 /// The ends of a command's standard streams, for who carries them himself. They block.
@@ -56,30 +70,35 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl Streams {
     pub(super) fn new(
-        to_input: OwnedFd,
+        to_input: Option<OwnedFd>,
         input: &[u8],
-        from: [OwnedFd; 2],
+        from: [Option<OwnedFd>; 2],
         kept_max: u64,
     ) -> Result<Self, LaunchError> {
-        for fd in [&to_input, &from[0], &from[1]] {
+        for fd in from.iter().flatten().chain(&to_input) {
             nonblocking(fd, true)?;
         }
         let bytes = reversed(input);
-        let input = (!bytes.is_empty()).then_some((to_input, bytes));
-        let outputs = from.map(|from| Output::new(Some(from)));
-        Ok(Self { input, to_type: Vec::new(), outputs, left: kept_max, pipes: None })
+        let input = to_input.filter(|_| !bytes.is_empty()).map(|to| (to, bytes));
+        let outputs = from.map(Output::new);
+        Ok(Self { input, to_type: Vec::new(), outputs, left: kept_max, pipes: None, pass_on: None })
     }
 
     /// Those that somebody else carries.
     pub(super) fn for_caller(stdin: OwnedFd, [stdout, stderr]: [OwnedFd; 2]) -> Self {
         let outputs = [(); 2].map(|()| Output::new(None));
         let pipes = Some(Pipes { stdin, stdout, stderr });
-        Self { input: None, to_type: Vec::new(), outputs, left: 0, pipes }
+        Self { input: None, to_type: Vec::new(), outputs, left: 0, pipes, pass_on: None }
     }
 
     /// Gives away what somebody else carries.
     pub(super) fn take_pipes(&mut self) -> Option<Pipes> {
         self.pipes.take()
+    }
+
+    /// Has everything that comes out taken by this, as it comes.
+    pub(super) fn pass_on(&mut self, to: Taker) {
+        self.pass_on = Some(PassOn(to));
     }
 
     /// Those of a terminal, which is still to come.
@@ -89,7 +108,7 @@ impl Streams {
         let ends: &[u8] = if matches!(input.last(), None | Some(b'\n')) { &[END] } else { &[END, END] };
         let outputs = [(); 2].map(|()| Output::new(None));
         let to_type = reversed(&[input, ends].concat());
-        Self { input: None, to_type, outputs, left: kept_max, pipes: None }
+        Self { input: None, to_type, outputs, left: kept_max, pipes: None, pass_on: None }
     }
 
     /// The terminal has come.
@@ -192,6 +211,10 @@ impl Streams {
                 Ok(count) => {
                     output.hung = false;
                     more = true;
+                    if let Some(PassOn(to)) = &mut self.pass_on {
+                        to(buffer);
+                        continue;
+                    }
                     let kept = usize::try_from(self.left).unwrap_or(usize::MAX).min(count);
                     output.printed.bytes.extend(buffer.iter().take(kept));
                     output.printed.dropped += (count - kept) as u64;

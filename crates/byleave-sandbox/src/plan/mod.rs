@@ -29,13 +29,17 @@ use crate::wire::{Op, Part};
 pub struct Command {
     /// The program, then what it is given. Without a slash, the program is looked for in the confinement's `PATH`.
     pub argv: Vec<OsString>,
-    /// What it can read from its standard input. Into a terminal it is typed, and then its end.
+    /// What it can read from its standard input, which is `/dev/null` if this is nothing. Into a terminal it is typed, and then its
+    /// end.
     pub stdin: Vec<u8>,
     /// A terminal of its own in place of pipes: what it prints and what it prints as errors is then one.
     pub terminal: Option<Terminal>,
     /// Its standard streams are carried by the caller, who takes them from what is running: nothing is kept of them, and
     /// `stdin` is not given. Has no meaning for a terminal, which can be taken anyway.
     pub carried_by_caller: bool,
+    /// What it prints and what it prints as errors goes through one pipe, in the order printed, and is then one. Has no meaning
+    /// where the caller carries them, nor in a container, whose engine has a pipe for each.
+    pub together: bool,
 }
 
 /// A terminal, by its size.

@@ -175,3 +175,49 @@ fn what_is_hidden_in_something_writable_is_hidden_around_what_is_writable_in_it(
     assert_eq!(text(&outcome.stdout), "./more/open/x\n", "{}", text(&outcome.stderr));
     assert!(open.join("x").exists());
 }
+
+// req: B1
+#[test]
+fn output_and_errors_can_be_one_in_the_order_printed() {
+    if !unprivileged("launch::output_and_errors_can_be_one_in_the_order_printed") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let confinement = confinement(workspace.path());
+    let script = "for i in 1 2 3 4 5; do echo out $i; echo err $i >&2; done";
+    let wanted: String = (1..=5).map(|i| format!("out {i}\nerr {i}\n")).collect();
+    let together = Command { together: true, ..bash(script) };
+    for _ in 0..20 {
+        let outcome = launch::run(&confinement, &together).unwrap();
+        assert_eq!((text(&outcome.stdout), text(&outcome.stderr)), (wanted.clone(), String::new()));
+    }
+    // Nothing to read is no pipe, which some programs would take for what they are to work on.
+    let stdin = launch::run(&confinement, &bash("readlink /proc/self/fd/0; cat")).unwrap();
+    assert_eq!(text(&stdin.stdout), "/dev/null\n");
+    let apart = launch::run(&confinement, &bash(script)).unwrap();
+    assert_eq!(text(&apart.stderr).lines().count(), 5, "{apart:?}");
+}
+
+// req: B1, E2
+#[test]
+fn what_is_passed_on_comes_while_the_command_runs_and_is_not_kept() {
+    if !unprivileged("launch::what_is_passed_on_comes_while_the_command_runs_and_is_not_kept") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let mut confinement = confinement(workspace.path());
+    confinement.limits.output = 1;
+    // It goes on only when what it said has come.
+    let script = "echo first; until [ -e heard ]; do sleep 0.01; done; echo last >&2";
+    let command = Command { together: true, ..bash(script) };
+    let mut running = launch::start(&confinement, &command, RunAs::Caller).unwrap();
+    let (said, hear) = std::sync::mpsc::channel::<Vec<u8>>();
+    running.pass_on(move |bytes| said.send(bytes.to_vec()).unwrap());
+    let running = std::thread::spawn(move || running.finish().unwrap());
+    assert_eq!(hear.recv_timeout(Duration::from_secs(20)).unwrap(), b"first\n");
+    std::fs::write(workspace.path().join("heard"), "").unwrap();
+    let outcome = running.join().unwrap();
+    assert_eq!(hear.iter().collect::<Vec<_>>(), [b"last\n".to_vec()]);
+    assert_eq!((outcome.stdout.bytes.len(), outcome.stdout.dropped), (0, 0));
+    assert_eq!(outcome.reached, [], "no limit holds for what is not kept");
+}

@@ -154,7 +154,8 @@ async fn what_was_cut_is_read_on_by_its_call() {
         let played = call(&world, "read_output", arguments).await;
         assert!(!played.result.success() && played.text().contains(wanted), "{}", played.text());
     }
-    let other = world.call_in("other", "read_output", json!({"call": cut.call})).await;
+    let other =
+        world.call_in("other", "read_output", json!({"call": cut.call}), &[], Mode::ConfirmSensitive).await;
     assert!(other.text().contains("this session has no call"), "{}", other.text());
 }
 

@@ -13,6 +13,8 @@ mod attacks_later;
 mod attacks_listing;
 mod attacks_network;
 mod attacks_secrets;
+mod bashing;
+mod bashing_jobs;
 mod fatigue;
 mod files;
 mod pages;

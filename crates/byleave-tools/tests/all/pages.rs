@@ -12,13 +12,15 @@ use byleave::core::manifest::{Class, Manifest, Role};
 use byleave::forms::{self, Form};
 use byleave::ledger::memory::MemoryLedger;
 use byleave::tool::Site;
-use byleave_tools::{Offer, Workplace, catalog};
+use byleave_tools::{JobLimits, Jobs, Offer, Workplace, catalog};
 use serde_json::Value;
 
 /// Every tool that can be offered, by name.
 fn entries() -> Vec<Arc<Entry>> {
     let workplace = Workplace::new("/nowhere/copies".into(), "/nowhere/work".into());
-    let offer = Offer { allow_delete: true, ledger: Some(Arc::new(MemoryLedger::new())), ..Offer::default() };
+    let ledger = Arc::new(MemoryLedger::new());
+    let jobs = Some(Jobs::new(JobLimits::default()));
+    let offer = Offer { allow_delete: true, ledger: Some(ledger), jobs };
     catalog(&workplace, &offer).unwrap().list()
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use byleave::approve::{Reply, callback};
 use byleave::core::call::{Call, Mode};
+use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::policy::{Layer, NotRead, Places, Policy, RuleFile, builtin, read};
 use byleave::core::rehearsal::Rehearsal;
@@ -15,14 +16,19 @@ use byleave::gate::Gate;
 use byleave::ledger::memory::MemoryLedger;
 use byleave::result::CallResult;
 use byleave::settings::Settings;
+use byleave::tool::{Run, Site};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_tools::{Offer, Workplace, catalog};
+use byleave_tools::{Bash, JobLimits, Jobs, Offer, Workplace, catalog};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 /// Everything that a test stands on. Gone when it is dropped.
 pub(crate) struct World {
     folder: tempfile::TempDir,
     pub(crate) gate: Gate,
+    pub(crate) bash: Bash,
+    pub(crate) jobs: Jobs,
+    rules: Arc<Policy>,
     asked: Arc<Mutex<Vec<Sheet>>>,
     replies: Arc<Mutex<VecDeque<Reply>>>,
     meanwhile: Arc<Mutex<Option<Meanwhile>>>,
@@ -100,18 +106,25 @@ impl World {
             shown.lock().unwrap().push(sheet.clone());
             given.lock().unwrap().pop_front().unwrap_or(Reply::No { feedback: None })
         });
+        let jobs = Jobs::new(JobLimits { at_once: 3, ..JobLimits::default() });
+        let bash = Bash::new(workplace.clone()).with_jobs(jobs.clone());
         let ledger = Arc::new(MemoryLedger::new());
-        let offer = Offer { allow_delete: true, ledger: Some(Arc::clone(&ledger) as Arc<_>) };
+        let offer = Offer {
+            allow_delete: true,
+            ledger: Some(Arc::clone(&ledger) as Arc<_>),
+            jobs: Some(jobs.clone()),
+        };
         let settings = Settings { rest: Some("read_output".into()), ..settings };
         let gate = Gate::builder()
             .ledger(ledger)
-            .policy(Policy::new(all).unwrap())
+            .policy(Policy::new(all.clone()).unwrap())
             .settings(settings)
             .catalog(catalog(&workplace, &offer).unwrap())
             .approver(Arc::new(person))
             .build()
             .unwrap();
-        Self { folder, gate, asked, replies, meanwhile }
+        let rules = Arc::new(Policy::new(all).unwrap());
+        Self { folder, gate, bash, jobs, rules, asked, replies, meanwhile }
     }
 
     /// The person answers with these from now on, one after the other, and then says no.
@@ -149,16 +162,12 @@ impl World {
         self.call("bash", json!({ "command": command }), replies, Mode::ConfirmSensitive).await
     }
 
-    /// A call of another session, which nobody answers questions of.
-    pub(crate) async fn call_in(&self, session: &str, tool: &str, arguments: Value) -> Played {
-        self.called(session, tool, arguments, &[], Mode::ConfirmSensitive).await
-    }
-
     pub(crate) async fn call(&self, tool: &str, arguments: Value, replies: &[Reply], mode: Mode) -> Played {
-        self.called("s", tool, arguments, replies, mode).await
+        self.call_in("s", tool, arguments, replies, mode).await
     }
 
-    async fn called(
+    /// A call in another session.
+    pub(crate) async fn call_in(
         &self,
         session: &str,
         tool: &str,
@@ -183,6 +192,23 @@ impl World {
         };
         let result = self.gate.settle(call).await;
         Played { call: id, result, asked: self.asked.lock().unwrap().clone() }
+    }
+}
+
+impl World {
+    /// What a tool is given by a gate that has granted a call, for who asks the tool itself.
+    pub(crate) fn granted(&self) -> Run {
+        let site = Site {
+            tenant: TenantId::new("local").unwrap(),
+            session: SessionId::new("s").unwrap(),
+            agent: AgentId::new("agent").unwrap(),
+            cwd: self.at("").canonicalize().unwrap(),
+        };
+        let effects = vec![Effect::Run { program: "bash".into(), argv: vec!["bash".into()] }];
+        let plan = Arc::new(Plan { effects, ..Plan::default() });
+        let call = CallId::new(uuid::Uuid::new_v4());
+        Run::new(call, site, plan, CancellationToken::new(), Arc::new(|_| {}))
+            .under(Arc::clone(&self.rules), Mode::ConfirmSensitive)
     }
 }
 

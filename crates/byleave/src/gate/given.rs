@@ -10,11 +10,11 @@ use byleave_core::refusal::{Code, Refusal, Step};
 use byleave_core::rehearsal::Rehearsal;
 use tokio_util::sync::CancellationToken;
 
-use crate::event::Event;
+use crate::event::{Event, Events};
 use crate::gate::desk::Desk;
 use crate::gate::footing::unreadable;
 use crate::gate::parts::{Parts, site};
-use crate::tool::{Progress, Run, Site};
+use crate::tool::{Printed, Progress, Run, Site};
 
 /// What a tool is given, but for what tells it to stop.
 pub(crate) struct Given {
@@ -23,12 +23,21 @@ pub(crate) struct Given {
     plan: Arc<Plan>,
     rules: Arc<Policy>,
     mode: Mode,
-    progress: Arc<dyn Fn(Progress) + Send + Sync>,
+    events: Events,
 }
 
 impl Given {
+    /// To run in earnest: what it prints is passed on.
     pub(crate) fn run(self, stop: CancellationToken) -> Run {
-        let Self { call, site, plan, rules, mode, progress } = self;
+        let (call, events) = (self.call, self.events.clone());
+        let printed = Arc::new(move |printed: Printed| events.emit([Event::Printed { call, printed }]));
+        self.unheard(stop).with_printed(printed)
+    }
+
+    /// To run on a copy: nobody hears what it prints.
+    pub(crate) fn unheard(self, stop: CancellationToken) -> Run {
+        let Self { call, site, plan, rules, mode, events } = self;
+        let progress = Arc::new(move |progress: Progress| events.emit([Event::Progress { call, progress }]));
         Run::new(call, site, plan, stop, progress).under(rules, mode)
     }
 }
@@ -43,7 +52,6 @@ pub(crate) async fn given(parts: &Parts, desk: &mut Desk, seen: Option<&Rehearsa
         Arc::make_mut(&mut plan).effects.extend(seen.wants().map(reach));
     }
     let (call, events) = (desk.call(), parts.events.clone());
-    let progress = Arc::new(move |progress: Progress| events.emit([Event::Progress { call, progress }]));
     let mode = desk.record.heading().map(|heading| heading.mode).unwrap_or_default();
-    Ok(Given { call, site, plan, rules: parts.policy.load_full(), mode, progress })
+    Ok(Given { call, site, plan, rules: parts.policy.load_full(), mode, events })
 }

@@ -59,7 +59,7 @@ async fn on_a_copy(parts: &Parts, desk: &mut Desk, entry: &CatalogEntry) -> Resu
     let timeout = Duration::from_millis(desk.terms().map_or(0, |terms| terms.limits.timeout_ms));
     let ended = at_work(parts, desk.call(), timeout, false, move |stop| async move {
         match tool.rehearser() {
-            Some(rehearser) => rehearser.rehearse((*arguments).clone(), given.run(stop)).await,
+            Some(rehearser) => rehearser.rehearse((*arguments).clone(), given.unheard(stop)).await,
             None => Err(Unrehearsed::Not("the tool can no longer be rehearsed".into())),
         }
     });

@@ -21,6 +21,7 @@ use crate::ledger::conformance::{Bench, Flaw, ensure, same};
 use crate::lock::locked;
 use crate::result::CallResult;
 use crate::review::{Opinion, input};
+use crate::tool::Printed;
 
 // req: A1
 pub(super) async fn every_entry_is_told_in_order(bench: &dyn Bench) -> Result<(), Flaw> {
@@ -30,6 +31,7 @@ pub(super) async fn every_entry_is_told_in_order(bench: &dyn Bench) -> Result<()
         .gate_on(ledger.clone())?
         .tool(stage.probe("free-far", |_, run| async move {
             run.progress(0.5, "half of it");
+            run.printed(Printed { text: "a word".into(), left_out: 3 });
             run.progress(None, "the rest");
             Output::text("all of it")
         }))
@@ -45,7 +47,7 @@ pub(super) async fn every_entry_is_told_in_order(bench: &dyn Bench) -> Result<()
     ];
     let ids: Vec<_> = calls.iter().map(|call| call.id).collect();
     gate.settle_all(calls).await;
-    let (mut told, mut progress) = (BTreeMap::new(), Vec::new());
+    let (mut told, mut progress, mut said) = (BTreeMap::new(), Vec::new(), Vec::new());
     while let Ok(event) = events.try_recv() {
         match event {
             Event::Entry { call, seq, entry } => {
@@ -54,6 +56,7 @@ pub(super) async fn every_entry_is_told_in_order(bench: &dyn Bench) -> Result<()
                 entries.push((*entry).clone());
             }
             Event::Progress { call, progress: far } => progress.push((call, far.fraction, far.detail)),
+            Event::Printed { call, printed } => said.push((call, printed.text.to_string(), printed.left_out)),
             Event::ToolApproval { .. } => {}
         }
     }
@@ -64,7 +67,8 @@ pub(super) async fn every_entry_is_told_in_order(bench: &dyn Bench) -> Result<()
     ensure!(told.is_empty(), "more was told than there is");
     let Some(far) = ids.get(3) else { return Err(Flaw::new("there are five")) };
     let wanted = vec![(*far, Some(0.5), "half of it".to_owned()), (*far, None, "the rest".to_owned())];
-    same("progress", &progress, &wanted)
+    same("progress", &progress, &wanted)?;
+    same("what was printed", &said, &vec![(*far, "a word".to_owned(), 3)])
 }
 
 /// Settles a call on a thread of its own, within what `around` sets up for that thread.

@@ -1,0 +1,405 @@
+//! `bash`: what comes back of a command, what is seen of it while it runs, and that nothing is left of it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use byleave::core::call::Mode;
+use byleave::core::outcome::Output;
+use byleave::event::Event;
+use byleave::settings::Settings;
+use byleave::tool::{Run, Tool as _};
+use byleave_tools::Bash;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+
+use crate::attacks::as_user;
+use crate::world::{World, yes};
+
+const GIB: u64 = 1 << 30;
+
+/// Numbers of processes that are called so, anywhere on this machine.
+pub(crate) fn called(marker: &str) -> Vec<u32> {
+    let is_called = |pid: &u32| {
+        let said = fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = said.split(|byte| *byte == 0).collect();
+        words.get(..2) == Some(&[b"sleep", marker.as_bytes()])
+    };
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_called).collect()
+}
+
+/// A command that starts processes in every way that outlives a shell: six of these, which nobody else has; and a name for them.
+pub(crate) fn hydra() -> (String, String) {
+    let marker = format!("8{}", uuid::Uuid::new_v4().as_u128() % 1_000_000_000);
+    let script = format!(
+        "trap '' TERM HUP INT\n\
+         setsid sleep {marker} &\n\
+         nohup sleep {marker} > /dev/null 2>&1 &\n\
+         ( ( setsid sleep {marker} & ) & )\n\
+         bash -c \"trap '' TERM; while :; do sleep {marker}; done\" &\n\
+         python3 -c \"import os, signal; signal.signal(15, signal.SIG_IGN); os.fork() or (os.setsid(), os.fork() or os.execvp('sleep', ['sleep', '{marker}']))\"\n\
+         sleep {marker} & disown\n\
+         echo started; wait; sleep {marker}"
+    );
+    (script, marker)
+}
+
+/// Waits for something that another process does.
+pub(crate) fn soon(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+async fn ran(bash: &Bash, arguments: Value, run: Run) -> Output {
+    bash.execute(arguments, run).await
+}
+
+// req: B1
+#[test]
+fn output_and_errors_come_together_in_order_and_failures_keep_them() {
+    as_user("bashing::output_and_errors_come_together_in_order_and_failures_keep_them", async {
+        let world = World::new();
+        let played = world.bash("echo 1; echo 2 >&2; echo 3; echo 4 >&2; echo 5", &[]).await;
+        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert_eq!(played.result.text(), "1\n2\n3\n4\n5\n");
+        // (command, what is printed, what is said of its end)
+        for (command, printed, error) in [
+            ("echo out; echo err >&2; exit 3", "out\nerr\n", "exit status 3"),
+            ("echo out; kill -SEGV $$", "out\n", "ended by signal 11 (SIGSEGV)"),
+            ("echo out; kill -TERM $$; sleep 9", "out\n", "ended by signal 15 (SIGTERM)"),
+            ("echo out; bash -c 'kill -ABRT $$'; exit $?", "out\n", "exit status 134 (as after SIGABRT)"),
+            ("echo out; no-such-program", "out\n/bin/bash: line 1: no-such-program", "exit status 127"),
+        ] {
+            let output = ran(&world.bash, json!({ "command": command }), world.granted()).await;
+            assert!(output.is_error && output.text.starts_with(printed), "{command}: {output:?}");
+            assert_eq!(output.error.as_deref(), Some(error), "{command}");
+        }
+        // Nothing to read is no pipe: `rg` would search in it.
+        let played = world.bash("readlink /proc/self/fd/0", &[yes()]).await;
+        assert_eq!(played.result.text(), "/dev/null\n");
+    });
+}
+
+// req: B1, E3
+#[test]
+fn of_a_lot_the_beginning_and_the_end_are_kept() {
+    as_user("bashing::of_a_lot_the_beginning_and_the_end_are_kept", async {
+        let world = World::new();
+        let all: String = (1..=100_000).map(|i| format!("{i}\n")).collect();
+        let bash = world.bash.clone().with_output_bytes_max(10_000);
+        let output = ran(&bash, json!({"command": "seq 100000"}), world.granted()).await;
+        assert!(output.truncated && !output.is_error, "{:?}", output.error);
+        let (head, rest) = output.text.split_once("[byleave] cut: ").unwrap();
+        let (said, tail) = rest.split_once('\n').unwrap();
+        assert!(
+            all.starts_with(head) && all.ends_with(tail) && tail.starts_with(|c: char| c.is_ascii_digit())
+        );
+        let between = all.get(head.len()..all.len() - tail.len()).unwrap();
+        let lines = between.lines().count();
+        assert_eq!(said, format!("{} bytes ({lines} lines) are left out here", between.len()));
+        assert!(head.len() + tail.len() > 9_900, "{} and {}", head.len(), tail.len());
+        // What fits is not touched.
+        let output = ran(&world.bash, json!({"command": "seq 100000"}), world.granted()).await;
+        assert!(!output.truncated && output.text == all);
+        // What a command prints never passes for words of ours, on either side of a cut.
+        let command = "echo '[byleave] one'; seq 100000; echo '[byleave] two'";
+        let output = ran(&bash, json!({ "command": command }), world.granted()).await;
+        assert!(output.text.starts_with("printed: [byleave] one\n"), "{}", output.text);
+        assert!(output.text.ends_with("\nprinted: [byleave] two\n"), "{}", output.text);
+    });
+}
+
+/// Kilobytes of memory, by a line of what the kernel says of this process.
+fn memory_kb(line: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|found| found.strip_prefix(line)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// By how many kilobytes the memory of this process grows at most while something is done.
+async fn grown_kb<T>(done: impl Future<Output = T>) -> (T, u64) {
+    // Resets the highest that it was.
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = memory_kb("VmRSS");
+    let done = done.await;
+    (done, memory_kb("VmHWM").saturating_sub(before))
+}
+
+// req: B1, E3
+#[test]
+fn a_gibibyte_of_output_costs_little_memory_and_ends_with_head_and_tail() {
+    as_user("bashing::a_gibibyte_of_output_costs_little_memory_and_ends_with_head_and_tail", async {
+        let rules = "[[rule]]\nverdict = \"allow\"\nrun = \"yes\"\n";
+        let world = World::with(rules, Default::default());
+        world.bash("echo warm", &[]).await;
+        let command = format!("echo FIRST; yes 'a line of what it prints' | head -c {GIB}; echo; echo LAST");
+
+        let began = Instant::now();
+        let (output, grown) =
+            grown_kb(ran(&world.bash, json!({ "command": command }), world.granted())).await;
+        println!("1 GiB, asked of the tool: {grown} kB more memory, {:?}", began.elapsed());
+        assert!(grown <= 64 << 10, "{grown} kB");
+        assert!(output.truncated && !output.is_error, "{:?}", output.error);
+        assert!(output.text.starts_with("FIRST\na line of what it prints\n"));
+        assert!(output.text.ends_with("\nLAST\n"));
+        let kept = output.text.len() as u64;
+        assert!((4 << 20) - 10_000 < kept && kept < (4 << 20) + 10_000, "{kept}");
+
+        // Through the gate, with a subscriber who never looks.
+        let idle = world.gate.subscribe();
+        let began = Instant::now();
+        let (played, grown) = grown_kb(world.bash(&command, &[])).await;
+        println!(
+            "1 GiB, through the gate, with an idle subscriber: {grown} kB more memory, {:?}",
+            began.elapsed()
+        );
+        assert!(grown <= 64 << 10, "{grown} kB");
+        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result.error());
+        assert!(played.result.report().truncated);
+        drop(idle);
+    });
+}
+
+/// Everything that was said of calls, up to now: what was printed, how much of it was left out, and how often progress was told.
+fn said(events: &mut Receiver<Event>) -> (String, u64, Vec<String>) {
+    let (mut text, mut left_out, mut progress) = (String::new(), 0, Vec::new());
+    while let Ok(event) = events.try_recv() {
+        match event {
+            Event::Printed { printed, .. } => {
+                text.push_str(&printed.text);
+                left_out += printed.left_out;
+            }
+            Event::Progress { progress: far, .. } => progress.push(far.detail),
+            _ => {}
+        }
+    }
+    (text, left_out, progress)
+}
+
+fn realtime_ns() -> u128 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos()
+}
+
+// req: B1
+#[test]
+fn what_is_printed_reaches_a_subscriber_within_50_ms() {
+    as_user("bashing::what_is_printed_reaches_a_subscriber_within_50_ms", async {
+        let world = World::new();
+        let mut events = world.gate.subscribe();
+        let listening = tokio::spawn(async move {
+            let mut late = Vec::new();
+            while late.len() < 60 {
+                if let Event::Printed { printed, .. } = events.recv().await.unwrap() {
+                    let now = realtime_ns();
+                    let stamps = printed.text.lines().map(|line| line.parse::<u128>().unwrap());
+                    late.extend(stamps.map(|stamp| now.saturating_sub(stamp)));
+                }
+            }
+            late
+        });
+        // Apart by more and by less than what is gathered to go together.
+        let command = "date +%s%N; sleep 0.05; date +%s%N; sleep 0.005; date +%s%N; ".repeat(20);
+        let played = world.bash(&command, &[]).await;
+        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        let mut late = listening.await.unwrap();
+        late.sort_unstable();
+        let ms = |ns: u128| ns as f64 / 1e6;
+        let (median, ninth, worst) =
+            (ms(late[late.len() / 2]), ms(late[late.len() * 9 / 10]), ms(late[late.len() - 1]));
+        let told = format!(
+            "printed to seen, {} times: median {median:.2} ms, 90 % {ninth:.2} ms, worst {worst:.2} ms",
+            late.len()
+        );
+        println!("{told}");
+        assert!(median <= 50.0, "{told}");
+    });
+}
+
+// req: B1
+#[test]
+fn characters_come_whole_and_all_of_it_comes_before_the_result() {
+    as_user("bashing::characters_come_whole_and_all_of_it_comes_before_the_result", async {
+        let world = World::new();
+        let mut events = world.gate.subscribe();
+        let command =
+            r"printf 'a\xf0\x9f'; sleep 0.2; printf '\x98'; sleep 0.2; printf '\x80z\n'; printf '\xc3'";
+        let played = world.bash(command, &[]).await;
+        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        let (text, left_out, _) = said(&mut events);
+        assert_eq!((text.as_str(), left_out), ("a😀z\n\u{fffd}", 0));
+        assert_eq!(played.result.text(), text);
+        // What is printed faster than it is passed on is counted.
+        let played = world.bash("seq 1000000", &[]).await;
+        assert!(played.result.success(), "{:?}", played.result.error());
+        let (text, left_out, _) = said(&mut events);
+        let all: u64 = (1..=1_000_000).map(|i: u64| i.to_string().len() as u64 + 1).sum();
+        assert_eq!(text.len() as u64 + left_out, all, "{left_out} left out");
+        assert!(left_out > 0 && text.ends_with("\n1000000\n"));
+    });
+}
+
+// req: B1, E5
+#[test]
+fn of_a_rehearsal_nothing_is_streamed() {
+    as_user("bashing::of_a_rehearsal_nothing_is_streamed", async {
+        let world = World::new();
+        let mut events = world.gate.subscribe();
+        let quiet = "python3 -c \"import time; print('one', flush=True); time.sleep(2.5); print('two')\"";
+        let played = world.bash(quiet, &[]).await;
+        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert_eq!(played.result.text(), "one\ntwo\n");
+        let (text, left_out, progress) = said(&mut events);
+        assert_eq!((text.as_str(), left_out), ("", 0));
+        assert!(!progress.is_empty() && progress.iter().all(|said| !said.contains("bytes")), "{progress:?}");
+        // Nor of one that a person is asked about; what stands is committed, and not run again.
+        let played = world.bash("python3 -c \"print('x'); open('a', 'w')\"", &[yes()]).await;
+        assert!(played.result.success() && played.asked.len() == 1, "{:?}", played.result);
+        assert_eq!(said(&mut events).0, "");
+    });
+}
+
+// req: B1, T1
+#[test]
+fn a_running_command_tells_how_far_it_is() {
+    as_user("bashing::a_running_command_tells_how_far_it_is", async {
+        let world = World::new();
+        let mut events = world.gate.subscribe();
+        let played = world.bash("echo hello; sleep 4.5", &[]).await;
+        assert!(played.result.success(), "{:?}", played.result);
+        let (_, _, progress) = said(&mut events);
+        let is_told =
+            |said: &String| said.starts_with("running for ") && said.ends_with(" s, 6 bytes printed");
+        assert!((1..=2).contains(&progress.len()) && progress.iter().all(is_told), "{progress:?}");
+    });
+}
+
+// req: B1, E2
+#[test]
+fn a_command_is_stopped_after_its_timeout_with_its_whole_tree() {
+    as_user("bashing::a_command_is_stopped_after_its_timeout_with_its_whole_tree", async {
+        let world = World::new();
+        world.write("a", "one\n");
+        let (script, marker) = hydra();
+        let began = Instant::now();
+        let arguments = json!({"command": format!("echo two > a; {script}"), "timeout_ms": 3000});
+        let watched = {
+            let marker = marker.clone();
+            std::thread::spawn(move || soon("six of them run", || called(&marker).len() >= 6))
+        };
+        let output = ran(&world.bash, arguments, world.granted()).await;
+        let took = began.elapsed();
+        watched.join().unwrap();
+        assert_eq!(called(&marker), [0; 0], "left running");
+        println!("a timeout of 3000 ms ended after {took:?}");
+        assert!(took >= Duration::from_secs(3) && took < Duration::from_secs(8), "{took:?}");
+        assert!(output.text.starts_with("started\n"), "{output:?}");
+        assert_eq!(output.error.as_deref(), Some("stopped after 3000 ms"));
+        for words in ["stopped after 3000 ms", "`timeout_ms`", "`background: true`"] {
+            assert!(output.text.contains(words), "{words}: {}", output.text);
+        }
+        // As after any other failure: what it did is kept, and can be undone.
+        assert!(output.undo.is_some() && world.read("a") == "two\n", "{output:?}");
+    });
+}
+
+// req: E2
+#[test]
+fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
+    as_user("bashing::a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said", async {
+        let world = World::new();
+        let (script, marker) = hydra();
+        let run = world.granted();
+        let cancel = run.cancel.clone();
+        let command = json!({"command": format!("touch made; {script}")});
+        let (bash, running) = (world.bash.clone(), run.clone());
+        let running = tokio::spawn(async move { bash.execute(command, running).await });
+        let there = marker.clone();
+        let waited = move || soon("six of them run", || called(&there).len() >= 6);
+        tokio::task::spawn_blocking(waited).await.unwrap();
+        let began = Instant::now();
+        cancel.cancel();
+        let output = running.await.unwrap();
+        println!("cancelled and gone after {:?}", began.elapsed());
+        assert_eq!(called(&marker), [0; 0], "left running");
+        assert!(output.is_error && output.text.starts_with("started\n"), "{output:?}");
+        assert!(output.text.contains("nothing that it changed was kept"), "{output:?}");
+        assert!(!world.at("made").exists());
+        // What ends by itself leaves nothing either.
+        let (script, marker) = hydra();
+        let script = script.replace("wait; ", "exit 0; ");
+        let output = ran(&world.bash, json!({ "command": script }), world.granted()).await;
+        assert!(!output.is_error && output.text.contains("what it left running was ended"), "{output:?}");
+        assert_eq!(called(&marker), [0; 0], "left running");
+        // The gate's own limit stops it as well, and what it said is there.
+        let world = World::with("", Settings { timeout_ms_max: 1_500, ..Settings::default() });
+        let played = world.bash("echo said; sleep 60", &[]).await;
+        assert!(!played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        for words in ["said\n", "timed out after 1500 ms", "nothing that it changed was kept"] {
+            assert!(played.text().contains(words), "{words}: {}", played.text());
+        }
+    });
+}
+
+// req: B1, E2
+#[test]
+fn every_error_of_bash_says_what_to_do() {
+    as_user("bashing::every_error_of_bash_says_what_to_do", async {
+        let world = World::new();
+        // (arguments, words of the message)
+        let cases: [(Value, &[&str]); 9] = [
+            (json!({"command": "  "}), &["nothing to run", "give a command"]),
+            (json!({"command": "a\u{0}b"}), &["zero byte", "printf"]),
+            (json!({}), &["command", "required"]),
+            (json!({"command": "ls", "timeout_ms": 0}), &["timeout_ms", "1"]),
+            (json!({"command": "ls", "timeout_ms": 600_001}), &["timeout_ms", "600000"]),
+            (json!({"command": "ls", "cwd": "/"}), &["cwd"]),
+            (json!({"command": "echo x; false"}), &["x\n", "exit status 1", "it ran confined"]),
+            (
+                json!({"command": "echo x; sleep 9", "timeout_ms": 300}),
+                &["x\n", "stopped after 300 ms", "`timeout_ms`", "`background: true`"],
+            ),
+            (json!({"command": "echo x; cat /proc/1/mem"}), &["x\n", "exit status 1", "it ran confined"]),
+        ];
+        for (arguments, words) in cases {
+            let played = world.call("bash", arguments.clone(), &[yes()], Mode::ConfirmSensitive).await;
+            assert!(!played.result.success(), "{arguments}: {:?}", played.result);
+            for word in words {
+                assert!(played.text().contains(word), "{arguments}: `{word}` is not in: {}", played.text());
+            }
+        }
+        // Where there are no jobs, nobody is asked about one.
+        let none = world.bash.clone().with_jobs(byleave_tools::Jobs::none());
+        let output = ran(&none, json!({"command": "ls", "background": true}), world.granted()).await;
+        let why = output.error.unwrap();
+        assert!(why.contains("no background jobs here") && why.contains("without `background`"), "{why}");
+        let arguments = json!({"command": "ls", "background": true});
+        let site = world.granted().site;
+        let planned = none.plan(&arguments, &site).expect("says it itself").await;
+        assert!(planned.is_err_and(|fault| fault.0.contains("no background jobs here")));
+        // Without rules there is nothing to go by.
+        let mut lawless = world.granted();
+        lawless.rules = None;
+        let output = ran(&world.bash, json!({"command": "ls"}), lawless).await;
+        assert!(output.error.is_some_and(|why| why.contains("which rules are in force")));
+    });
+}
+
+/// What the tool passes on to who gave it something to run with, and not to a gate.
+#[test]
+fn who_runs_the_tool_without_a_gate_hears_it_too() {
+    as_user("bashing::who_runs_the_tool_without_a_gate_hears_it_too", async {
+        let world = World::new();
+        let heard = Arc::new(Mutex::new(String::new()));
+        let ear = Arc::clone(&heard);
+        let run = world
+            .granted()
+            .with_printed(Arc::new(move |printed| ear.lock().unwrap().push_str(&printed.text)));
+        let output = ran(&world.bash, json!({"command": "echo one; echo two >&2"}), run).await;
+        assert_eq!((output.text.as_str(), heard.lock().unwrap().as_str()), ("one\ntwo\n", "one\ntwo\n"));
+    });
+}
