@@ -25,8 +25,8 @@ use crate::workplace::{Unready, Way, Workplace};
 const TIMEOUT_MS_MAX: u64 = 600_000;
 /// How long it runs where nobody said.
 const TIMEOUT_MS: u64 = 120_000;
-/// Bytes that are kept of what a command prints, where nobody said.
-const OUTPUT_BYTES_MAX: usize = 4 << 20;
+/// Bytes that are kept of what a command prints, where nobody said; somewhat less than a gate keeps of an output.
+const OUTPUT_BYTES_MAX: usize = 4_000_000;
 
 /// Runs shell commands.
 #[derive(Clone, Debug)]
