@@ -14,8 +14,10 @@ mod observed;
 mod rehearse;
 mod run;
 pub mod undo;
+pub mod web;
 pub mod workplace;
 
 pub use bash::Bash;
 pub use undo::Undo;
+pub use web::{Fetcher, web_fetch};
 pub use workplace::Workplace;

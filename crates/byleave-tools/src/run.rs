@@ -137,7 +137,7 @@ fn shown(printed: &Printed) -> String {
 }
 
 /// What a command printed, where no line looks like one of ours: those are read as what the gate says.
-fn in_its_own_words(text: &str) -> String {
+pub(crate) fn in_its_own_words(text: &str) -> String {
     const OURS: &str = "[byleave]";
     if !text.contains(OURS) {
         return text.to_owned();

@@ -13,8 +13,11 @@ mod attacks_later;
 mod attacks_listing;
 mod attacks_network;
 mod attacks_secrets;
+#[path = "../../../byleave/tests/all/corpus/case.rs"]
+mod case;
 mod fatigue;
 mod rehearsing;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]
 mod user;
+mod web;
 mod world;
