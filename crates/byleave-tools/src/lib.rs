@@ -13,11 +13,13 @@ pub mod bash;
 mod observed;
 mod rehearse;
 mod run;
+pub mod todo;
 pub mod undo;
 pub mod web;
 pub mod workplace;
 
 pub use bash::Bash;
+pub use todo::{todo_read, todo_write};
 pub use undo::Undo;
 pub use web::{Fetcher, web_fetch};
 pub use workplace::Workplace;

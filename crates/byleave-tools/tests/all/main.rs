@@ -17,6 +17,7 @@ mod attacks_secrets;
 mod case;
 mod fatigue;
 mod rehearsing;
+mod todo;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]
 mod user;
 mod web;
