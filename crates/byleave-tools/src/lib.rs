@@ -10,6 +10,7 @@
 //! back. Where there can be no copy it is said, before the question and in the result.
 
 pub mod bash;
+pub mod diagnostics;
 mod observed;
 mod rehearse;
 mod run;
@@ -19,6 +20,7 @@ pub mod web;
 pub mod workplace;
 
 pub use bash::Bash;
+pub use diagnostics::diagnostics;
 pub use todo::{todo_read, todo_write};
 pub use undo::Undo;
 pub use web::{Fetcher, web_fetch};

@@ -15,6 +15,7 @@ mod attacks_network;
 mod attacks_secrets;
 #[path = "../../../byleave/tests/all/corpus/case.rs"]
 mod case;
+mod diagnostics;
 mod fatigue;
 mod rehearsing;
 mod todo;
