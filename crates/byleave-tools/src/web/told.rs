@@ -27,10 +27,9 @@ pub(super) struct Told {
 
 impl Told {
     pub(super) fn of(address: &Url, head: &hyper::http::response::Parts, hops: &[Url]) -> Self {
-        let mut robots = Vec::new();
-        for value in head.headers.get_all(HeaderName::from_static("x-robots-tag")) {
-            robots.extend(directives(&String::from_utf8_lossy(value.as_bytes())));
-        }
+        let tags = head.headers.get_all(HeaderName::from_static("x-robots-tag")).iter();
+        let tags: Vec<String> =
+            tags.map(|tag| String::from_utf8_lossy(tag.as_bytes()).into_owned()).collect();
         let mut address = address.clone();
         address.set_fragment(None);
         Self {
@@ -41,7 +40,7 @@ impl Told {
             bytes: 0,
             encoding: "",
             hops: hops.iter().map(|hop| shortened(hop.as_str())).collect(),
-            robots,
+            robots: directives(&tags.join(",")),
             lines: Vec::new(),
         }
     }
@@ -65,7 +64,7 @@ impl Told {
                 return String::new();
             }
         };
-        self.robots.extend(page.robots.iter().flat_map(|text| directives(text)));
+        self.robots.extend(directives(&page.robots.join(",")));
         self.lines.extend(page.plain_because.map(|why| format!("shown as plain text: {why}")));
         // Whatever it is, it was not followed, and only what reads as an address is told.
         if let Some(refresh) = page.refresh.and_then(|place| self.address.join(&place).ok()) {
