@@ -63,14 +63,27 @@ impl Yard {
 
     /// With something of the cache in the workspace; false, and said, where it is not installed.
     fn has(&self, what: &str, name: &str) -> bool {
+        self.brought("-a", what, &self.w(name))
+    }
+
+    /// With Go; false, and said, where it is not installed.
+    fn has_go(&self) -> bool {
+        let lib = self.at.join("home/.local/lib");
+        fs::create_dir_all(&lib).unwrap();
+        self.brought("-al", "go", &lib.join("go"))
+    }
+
+    fn brought(&self, how: &str, what: &str, to: &Path) -> bool {
         let home = || PathBuf::from(std::env::var("HOME").unwrap()).join(".cache/byleave-ci");
         let cache = std::env::var_os("BYLEAVE_CI_CACHE").map_or_else(home, PathBuf::from).join("diagnostics");
         if !cache.join(what).exists() {
             println!("SKIPPED: `{}` is not installed; `.ci/run` does that", cache.join(what).display());
             return false;
         }
-        let copied = Command::new("cp").arg("-a").arg(cache.join(what)).arg(self.w(name)).status().unwrap();
-        assert!(copied.success());
+        assert!(
+            Command::new("cp").arg(how).arg(cache.join(what)).arg(to).status().unwrap().success(),
+            "{what}"
+        );
         true
     }
 
@@ -101,7 +114,8 @@ impl Yard {
                 Command::new("chown").args(["-hR", &owner]).args([self.w(""), home.join(".cargo")]).status();
             assert!(owned.unwrap().success());
         }
-        let path = format!("{}/.rustup/toolchains/here/bin:/usr/local/bin:/usr/bin:/bin", home.display());
+        let path =
+            format!("{0}/.rustup/toolchains/here/bin:{0}/.local/lib/go/bin:/usr/bin:/bin", home.display());
         workplace.environment =
             BTreeMap::from([("PATH".into(), path), ("HOME".into(), home.display().to_string())]);
         workplace.home = Some(home);
@@ -282,13 +296,10 @@ async fn typescript_and_javascript_are_checked_by_what_the_project_has() {
 // req: B6
 #[tokio::test(flavor = "multi_thread")]
 async fn go_is_vetted() {
-    if !Path::new("/usr/bin/go").exists() && !Path::new("/usr/local/bin/go").exists() {
-        println!(
-            "SKIPPED: there is no `go` in /usr/bin or /usr/local/bin; `apt-get install golang-go` does that"
-        );
+    let yard = Yard::new();
+    if !yard.has_go() {
         return;
     }
-    let yard = Yard::new();
     yard.write("x/go.mod", "module x\n\ngo 1.18\n");
     yard.write(
         "x/main.go",
