@@ -29,7 +29,7 @@ pub(crate) fn catalog(
 ) -> Result<Catalog, NotRegistered> {
     let ledger = ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new()));
     // One call ends with the program: nobody would be there to hold a job.
-    let offer = Offer { allow_delete: options.allow_delete, ledger: Some(ledger), jobs: None };
+    let offer = Offer { allow_delete: options.allow_delete, ledger: Some(ledger), ..Offer::default() };
     let catalog = byleave_tools::catalog(&workplace(options, workspace), &offer)?;
     catalog.register(echo())?;
     catalog.register(append_line())?;

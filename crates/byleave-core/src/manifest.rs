@@ -17,7 +17,7 @@ pub enum Class {
     File,
     /// The address is judged.
     Webfetch,
-    /// Reads only.
+    /// Reads, or keeps to what is the agent's own: nothing of anybody else's can change by it.
     Readonly,
     /// Rules on the tool's name, else ask.
     Generic,

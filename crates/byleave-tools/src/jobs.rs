@@ -22,7 +22,7 @@ use tokio::sync::watch;
 pub use tools::{bash_kill, bash_output};
 
 use crate::kept::Kept;
-use crate::run;
+use crate::run::{self, Printing};
 use crate::workplace::{Way, Workplace};
 
 /// A session: its name says nothing without its tenant's.
@@ -140,7 +140,8 @@ impl Jobs {
         }
         let time = time.map_or(limits.time, |time| time.min(limits.time));
         (confinement.limits.wall, confinement.limits.cpu) = (time, confinement.limits.cpu.max(time));
-        let mut running = run::started(workplace, &confinement, text, Way::Granted, run)?;
+        let mut running =
+            run::started(workplace, &confinement, (text, Printing::Together), Way::Granted, run)?;
         let id = table.started.fetch_add(1, Ordering::Relaxed) + 1;
         let stopper = running.stopper().map_err(run::words)?;
         let job = Arc::new(Job::new(format!("job-{id}"), stopper, limits.output_bytes_max));

@@ -7,6 +7,7 @@
 //! call ─▶ bash, in the background ─▶ jobs ◀─ bash_output, bash_kill
 //! call ─▶ read_file, grep … ─▶ files: a handle on the path that was judged
 //! call ─▶ write_file, edit … ─▶ draft: what is to be there ─▶ changing: on a copy ─▶ commit or discard
+//! call ─▶ web_fetch ─▶ the door of the sandbox: one address, judged, and that one dialled
 //! call ─▶ undo ─▶ the store of copies: the inverse of what a call committed
 //! ```
 //!
@@ -15,6 +16,7 @@
 
 pub mod bash;
 mod changing;
+pub mod diagnostics;
 mod draft;
 mod files;
 mod heard;
@@ -27,12 +29,17 @@ pub mod read_file;
 pub mod read_output;
 mod rehearse;
 mod run;
+pub mod todo;
 pub mod undo;
+pub mod web;
 pub mod workplace;
 pub mod write_file;
 
 pub use bash::Bash;
+pub use diagnostics::diagnostics;
 pub use jobs::{JobLimits, Jobs, bash_kill, bash_output};
 pub use offer::{Offer, catalog};
+pub use todo::{todo_read, todo_write};
 pub use undo::Undo;
+pub use web::{Fetcher, web_fetch};
 pub use workplace::Workplace;

@@ -9,7 +9,10 @@ use byleave::tool_search::tool_search;
 use crate::read_file::read_file;
 use crate::read_output::read_output;
 use crate::write_file::write_file;
-use crate::{Bash, Jobs, Undo, Workplace, bash_kill, bash_output};
+use crate::{
+    Bash, Fetcher, Jobs, Undo, Workplace, bash_kill, bash_output, diagnostics, todo_read, todo_write,
+    web_fetch,
+};
 
 /// Which of the tools are offered.
 #[derive(Clone, Default)]
@@ -35,6 +38,11 @@ pub fn catalog(workplace: &Workplace, offer: &Offer) -> Result<Catalog, NotRegis
     }
     catalog.register(read_file(workplace))?;
     catalog.register(write_file(workplace))?;
+    catalog.register(web_fetch(Fetcher::new()))?;
+    let todos = workplace.kept_in.join("todos");
+    catalog.register(todo_write(todos.clone()))?;
+    catalog.register(todo_read(todos))?;
+    catalog.register(diagnostics(workplace.clone()))?;
     catalog.register(Undo::new(workplace.clone()))?;
     if let Some(ledger) = &offer.ledger {
         catalog.register(read_output(Arc::clone(ledger)))?;

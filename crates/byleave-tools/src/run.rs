@@ -45,7 +45,7 @@ pub(crate) fn run(
     run: &Run,
     output_bytes_max: usize,
 ) -> Result<Ran, String> {
-    let mut running = started(workplace, confinement, text, way, run)?;
+    let mut running = started(workplace, confinement, (text, Printing::Together), way, run)?;
     let audience = match way {
         Way::Granted => Audience::Watching,
         Way::Closed => Audience::Nobody,
@@ -59,16 +59,35 @@ pub(crate) fn run(
     outcome.map(|outcome| Ran { outcome, printed }).map_err(words)
 }
 
-/// Starts a shell command; what it prints and what it prints as errors is one.
-pub(crate) fn started(
+/// Runs a shell command to its end with nobody listening, for who reads what it prints and what it prints as errors by themselves.
+pub(crate) fn unheard(
     workplace: &Workplace,
     confinement: &Confinement,
     text: &str,
+    run: &Run,
+) -> Result<Outcome, String> {
+    let running = started(workplace, confinement, (text, Printing::Apart), Way::Closed, run)?;
+    let _watch = Watch::begin(running.stopper().map_err(words)?, run.cancel.clone());
+    running.finish().map_err(words)
+}
+
+/// Whether what a command prints and what it prints as errors comes as one, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Printing {
+    Together,
+    Apart,
+}
+
+/// Starts a shell command.
+pub(crate) fn started(
+    workplace: &Workplace,
+    confinement: &Confinement,
+    (text, printing): (&str, Printing),
     way: Way,
     run: &Run,
 ) -> Result<Running, String> {
     let argv: Vec<OsString> = [SHELL, "-c", text].map(OsString::from).to_vec();
-    let command = Command { argv, together: true, ..Command::default() };
+    let command = Command { argv, together: printing == Printing::Together, ..Command::default() };
     let warm = workplace.warm();
     if confinement.network != Network::Proxied {
         return start_warm(confinement, &command, workplace.run_as, None, warm).map_err(words);
@@ -162,7 +181,7 @@ pub(crate) fn say(text: &mut String, line: &str) {
 }
 
 /// What a command printed, where no line looks like one of ours: those are read as what the gate says.
-fn in_its_own_words(text: &str) -> String {
+pub(crate) fn in_its_own_words(text: &str) -> String {
     const OURS: &str = "[byleave]";
     if !text.contains(OURS) {
         return text.to_owned();

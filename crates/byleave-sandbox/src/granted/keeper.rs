@@ -33,6 +33,12 @@ impl Keeper {
         Self { policy, granted, manifest: Manifest::of_commands("command"), session, agent }
     }
 
+    /// The same for a tool that reaches hosts by itself: rules may tell its class from that of commands.
+    #[must_use]
+    pub fn of_tool(self, manifest: Manifest) -> Self {
+        Self { manifest, ..self }
+    }
+
     /// Whether somebody wrote a rule that allows a host. What comes with us allows none that a command needs.
     pub(super) fn may_open(policy: &Policy) -> bool {
         let allows =

@@ -20,6 +20,8 @@ pub enum Way {
     Lookup,
     /// A connection to the address that its lookup gave.
     Transparent,
+    /// A connection of a tool of ours, which runs outside.
+    Tool,
 }
 
 impl fmt::Display for Way {
@@ -30,6 +32,7 @@ impl fmt::Display for Way {
             Self::Socks => "socks",
             Self::Lookup => "lookup",
             Self::Transparent => "transparent",
+            Self::Tool => "tool",
         })
     }
 }

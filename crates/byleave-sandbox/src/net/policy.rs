@@ -298,6 +298,11 @@ impl Door {
         self.log.refused(host, port, way, &refusal.to_string());
     }
 
+    /// A connection to a host, for a tool that speaks to it by itself: to one of the addresses that were checked, and to no other.
+    pub async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, Unconnected> {
+        self.enter(host, port, Way::Tool).await.map(|passage| passage.stream)
+    }
+
     /// Judges, asks, looks up, checks, connects; and writes down how it went.
     pub(crate) async fn enter(&self, host: &str, port: u16, way: Way) -> Result<Passage, Unconnected> {
         let host = spelled(host).inspect_err(|refusal| self.refused(&shortened(host), port, way, refusal))?;

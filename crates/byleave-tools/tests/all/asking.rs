@@ -29,7 +29,11 @@ fn reading_asks_nobody_and_changing_asks_somebody() {
         ];
         for (tool, arguments) in silent {
             let played = world.call(tool, arguments, &[], Mode::ConfirmSensitive).await;
-            assert!(played.asked.is_empty() && played.result.ending.refusal().is_none(), "{tool}: {:?}", played.result);
+            assert!(
+                played.asked.is_empty() && played.result.ending.refusal().is_none(),
+                "{tool}: {:?}",
+                played.result
+            );
         }
         let patch = "*** Begin Patch\n*** Add File: b\n+x\n*** End Patch";
         let asks: [(&str, Value); 7] = [

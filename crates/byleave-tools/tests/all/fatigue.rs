@@ -5,9 +5,6 @@
 //! the page must be what would be written.
 
 mod bypasses;
-#[path = "../../../byleave/tests/all/corpus/case.rs"]
-#[expect(dead_code, reason = "the files of the corpus are not there on the machines")]
-mod case;
 #[path = "../../../byleave/tests/all/corpus/elsewhere.rs"]
 mod elsewhere;
 mod everyday;
@@ -17,6 +14,8 @@ mod played;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::case;
 
 use self::bypasses::Fate;
 use self::everyday::Ended;

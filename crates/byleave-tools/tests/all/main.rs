@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod asking;
 mod attacks;
 mod attacks_later;
 mod attacks_listing;
@@ -15,10 +16,15 @@ mod attacks_network;
 mod attacks_secrets;
 mod bashing;
 mod bashing_jobs;
+#[path = "../../../byleave/tests/all/corpus/case.rs"]
+mod case;
+mod diagnostics;
 mod fatigue;
 mod files;
 mod pages;
 mod rehearsing;
+mod todo;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]
 mod user;
+mod web;
 mod world;

@@ -1,0 +1,403 @@
+//! `diagnostics`: what compilers and linters find in the workspace, in one form.
+//!
+//! Runs whatever the workspace has a project for and the machine has installed. That runs code of the workspace: build scripts,
+//! macros, plugins and settings that are programs. It is safe to do so without asking, because of where it happens: in the sandbox,
+//! without a network (what is wanted of one is refused), on a copy of the workspace that is dropped afterwards, and with what rules
+//! deny hidden. Nothing comes of it but what is printed, and that is read as findings. What builds leave in scratch (`target/`, caches)
+//! is kept for the next of these runs and for rehearsals, which are confined alike, and is found by nothing that has more rights.
+//! Where one of the guarantees that this rests on is given up, it does not run. It must never commit anything.
+
+mod checker;
+mod finding;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use byleave::core::call::Mode;
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::outcome::Output;
+use byleave::plan::by_class;
+use byleave::tool::{Run, Site, Tool, ToolFault};
+use byleave::typed::Typed;
+use byleave_copy::Copy;
+use byleave_sandbox::confinement::Confinement;
+use byleave_sandbox::launch::{Outcome, Printed, Status};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::bash::discard;
+use crate::observed;
+use crate::run::{self, in_its_own_words};
+use crate::workplace::{Unready, Way, Workplace};
+use checker::Job;
+use finding::{Found, Severity};
+
+/// The name of the tool.
+pub const NAME: &str = "diagnostics";
+
+const SHOWN_MAX: usize = 200;
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// What is left of that for putting things together.
+const AFTERWARDS: Duration = Duration::from_secs(20);
+const EACH_MAX: Duration = Duration::from_secs(300);
+/// A compiler that goes on about every file prints more than a command usually may.
+const OUTPUT_BYTES_MAX: u64 = 16 << 20;
+const TELLING_LINES_MAX: usize = 6;
+
+/// The arguments of `diagnostics`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// Only findings in these files or directories are shown
+    #[serde(default)]
+    paths: Vec<String>,
+    /// Only these are run; whatever the workspace has where nothing is said
+    #[serde(default)]
+    tools: Vec<Name>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Name {
+    /// clippy, or check where it is missing
+    Cargo,
+    Eslint,
+    Tsc,
+    Ruff,
+    Mypy,
+    /// go vet
+    Go,
+}
+
+impl Name {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Cargo => "cargo",
+            Self::Eslint => "eslint",
+            Self::Tsc => "tsc",
+            Self::Ruff => "ruff",
+            Self::Mypy => "mypy",
+            Self::Go => "go",
+        }
+    }
+}
+
+/// A finding, in the one form.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Finding {
+    severity: Severity,
+    file: String,
+    line: u64,
+    column: u64,
+    code: Option<String>,
+    message: String,
+    tool: &'static str,
+}
+
+/// How a checker fared on a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Fared {
+    tool: &'static str,
+    directory: String,
+    how: How,
+    /// What is to be said about it, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum How {
+    Ran,
+    Missing,
+    Failed,
+}
+
+/// The tool for a workplace.
+pub fn diagnostics(workplace: Workplace) -> impl Tool {
+    let workplace = Arc::new(workplace);
+    let check = move |args: Wanted, run: Run| {
+        let workplace = Arc::clone(&workplace);
+        run::apart(move || checked(&workplace, &args, &run))
+    };
+    let description = "Runs the compilers and linters that the workspace has (cargo clippy, eslint, tsc, ruff, mypy, go vet) on a copy \
+        without a network, and returns their findings: file, line, severity, message. Nothing is changed.";
+    Typed::new(NAME, description, check)
+        .class(Class::Readonly)
+        .role("/paths", Role::ReadPath)
+        .plan_by(|args: &Wanted, site| planned(&args.paths, site))
+        .hint("compiler linter errors warnings of the workspace")
+        .audit_operation("read")
+        .read_only()
+        .repeatable()
+        .not_sensitive()
+        .timeout(TIMEOUT)
+}
+
+/// It reads the directory that it works in, whatever is shown of that.
+fn planned(paths: &[String], site: &Site) -> Result<Plan, ToolFault> {
+    let mut manifest = Manifest::new(NAME, "", json!({"type": "object", "properties": {"paths": {}}}));
+    manifest.permission_class = Class::Readonly;
+    manifest.roles = [("/paths".to_owned(), Role::ReadPath)].into();
+    let all: Vec<&str> = std::iter::once(".").chain(paths.iter().map(String::as_str)).collect();
+    by_class(&manifest, &json!({ "paths": all }), site)
+}
+
+fn checked(workplace: &Workplace, args: &Wanted, run: &Run) -> Result<Output, String> {
+    let weaker = workplace.weaker();
+    if !weaker.is_empty() {
+        let weaker = weaker.join(", ");
+        return Err(format!(
+            "this machine runs commands {weaker}, and code of the workspace is not run so without asking; use bash"
+        ));
+    }
+    let mut paths = run.plan.effects.iter().filter_map(|effect| match effect {
+        Effect::Read { path } => Some(PathBuf::from(path)),
+        _ => None,
+    });
+    let directory =
+        paths.next().ok_or("nothing may be read, so nothing is checked; call diagnostics again")?;
+    let only: Vec<PathBuf> = paths.collect();
+    let inside = on_a_copy(run);
+    let confinement = workplace.confinement(&inside, true)?;
+    let workspace = if directory.starts_with(&workplace.workspace) {
+        workplace.workspace.clone()
+    } else {
+        directory.clone()
+    };
+    let wanted: Vec<String> = args.tools.iter().map(|name| name.word().to_owned()).collect();
+    let jobs = checker::jobs(&directory, &workspace, &wanted);
+    if jobs.is_empty() {
+        return Err(format!(
+            "there is nothing to check in `{}`: no Cargo.toml, eslint config, tsconfig.json, Python file or go.mod that `tools` allows; \
+             call it in the directory of a project",
+            directory.display()
+        ));
+    }
+    let looked = Looked::at(workplace, &confinement, &jobs, &inside);
+    if run.cancel.is_cancelled() {
+        return Err("it was stopped; with fewer `tools` it takes less time".into());
+    }
+    Ok(looked.told(&directory, &workspace, &only))
+}
+
+/// The run as it is confined: programs run, in whatever mode, since what they change is a copy and is dropped.
+fn on_a_copy(run: &Run) -> Run {
+    let mut plan = (*run.plan).clone();
+    plan.effects.push(Effect::Invoke { tool: NAME.to_owned() });
+    let mut inside = run.clone();
+    (inside.plan, inside.mode) = (Arc::new(plan), Mode::ConfirmSensitive);
+    inside
+}
+
+/// Runs one checker on a copy of its own, and drops that.
+fn run_one(
+    workplace: &Workplace,
+    confinement: &Confinement,
+    script: &str,
+    limit: Duration,
+    run: &Run,
+) -> Result<Outcome, String> {
+    let mut confinement = confinement.clone();
+    (confinement.limits.wall, confinement.limits.output) = (limit, OUTPUT_BYTES_MAX);
+    let ready = workplace.copied(run, &mut confinement, Way::Closed).map_err(|unready| match unready {
+        Unready::Elsewhere => "another process runs this call; wait for it".to_owned(),
+        Unready::Not(why) => format!("there is no copy to work on: {why}; use bash instead"),
+    })?;
+    let outcome = observed::now(&confinement).and_then(|began| {
+        let outcome = run::unheard(workplace, &confinement, script, run)?;
+        // Nothing hid it, so what was printed may be of it.
+        match observed::came_into_sight(&confinement, began).first() {
+            Some(why) => Err(format!("what it found is not shown: {why}; call diagnostics again")),
+            None => Ok(outcome),
+        }
+    });
+    drop(ready.stacks);
+    ended(ready.copy, outcome.is_ok() && !run.cancel.is_cancelled());
+    outcome
+}
+
+/// Drops a copy, but for what is scratch on it. After a stop nobody knows what state that is in.
+fn ended(copy: Copy, is_whole: bool) {
+    // Listing it is what finds scratch that was not there before.
+    let kept = is_whole && copy.changes().and_then(|_| copy.release()).is_ok();
+    if !kept {
+        discard(copy);
+    }
+}
+
+/// What was found so far, and how everything fared.
+#[derive(Default)]
+struct Looked {
+    found: Vec<(PathBuf, &'static str, Found)>,
+    fared: Vec<(PathBuf, Fared)>,
+}
+
+impl Looked {
+    /// Runs the checkers, one after the other: each takes what the machine has.
+    fn at(workplace: &Workplace, confinement: &Confinement, jobs: &[Job], run: &Run) -> Self {
+        let began = Instant::now();
+        let mut looked = Self::default();
+        for (number, job) in jobs.iter().enumerate() {
+            let left = TIMEOUT.saturating_sub(AFTERWARDS).saturating_sub(began.elapsed());
+            if run.cancel.is_cancelled() {
+                break;
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a few")]
+            run.progress(number as f64 / jobs.len() as f64, job.checker.name);
+            let limit = EACH_MAX.min(left);
+            let (found, how, why) = match run_one(workplace, confinement, &job.script, limit, run) {
+                Ok(outcome) => fared(job, &outcome, limit),
+                Err(why) => (Vec::new(), How::Failed, Some(format!("it could not be run: {why}"))),
+            };
+            let (tool, at) = (job.checker.name, job.directory.clone());
+            looked.found.extend(found.into_iter().map(|one| (at.clone(), tool, one)));
+            looked.fared.push((at.clone(), Fared { tool, directory: at.display().to_string(), how, why }));
+        }
+        looked
+    }
+
+    fn told(self, directory: &Path, workspace: &Path, only: &[PathBuf]) -> Output {
+        let mut findings: Vec<Finding> = Vec::new();
+        for (at, tool, found) in self.found {
+            let file = placed(&found.file, &at, workspace);
+            if !only.is_empty() && !only.iter().any(|path| file.starts_with(path)) {
+                continue;
+            }
+            let file = file.strip_prefix(directory).unwrap_or(&file).to_string_lossy().into_owned();
+            let Found { line, column, severity, code, message, .. } = found;
+            findings.push(Finding { severity, file, line, column, code, message, tool });
+        }
+        findings.sort();
+        findings.dedup();
+        let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
+        for finding in &findings {
+            let total = totals.entry(finding.severity.word()).or_default();
+            *total = total.saturating_add(1);
+        }
+        let is_cut = findings.len() > SHOWN_MAX;
+        let all = findings.len();
+        findings.truncate(SHOWN_MAX);
+        let fared: Vec<Fared> = self.fared.into_iter().map(|(_, fared)| fared).collect();
+        let ran: Vec<&str> = fared.iter().filter(|one| one.how == How::Ran).map(|one| one.tool).collect();
+        let mut lines: Vec<String> = Vec::new();
+        for one in &fared {
+            lines.extend(one.why.as_ref().map(|why| format!("[byleave] {}: {why}", one.tool)));
+        }
+        let sums: Vec<String> =
+            totals.iter().map(|(word, count)| format!("{count} {word}{}", plural(*count))).collect();
+        lines.push(match (ran.is_empty(), all) {
+            (true, 0) => "[byleave] nothing was checked".to_owned(),
+            (_, 0) => format!("[byleave] nothing found by {}", ran.join(", ")),
+            _ => format!(
+                "[byleave] {} ({})",
+                sums.join(", "),
+                if ran.is_empty() { "in part".to_owned() } else { ran.join(", ") }
+            ),
+        });
+        if is_cut {
+            lines.push(format!(
+                "[byleave] the first {SHOWN_MAX} of {all} are shown; give `paths` or `tools` to see others"
+            ));
+        }
+        let said: String = findings.iter().map(|finding| format!("{}\n", line(finding))).collect();
+        let text = format!("{}\n{}", lines.join("\n"), in_its_own_words(&said));
+        let data = json!({ "findings": findings, "totals": totals, "tools": fared });
+        let error = (ran.is_empty() && all == 0).then(|| {
+            "no checker got to the end, so nothing is known of the code; do what is said of each above"
+                .to_owned()
+        });
+        Output {
+            text,
+            is_error: error.is_some(),
+            error,
+            data: Some(data),
+            truncated: is_cut,
+            ..Output::default()
+        }
+    }
+}
+
+/// What a checker found, and how it fared.
+fn fared(job: &Job, outcome: &Outcome, limit: Duration) -> (Vec<Found>, How, Option<String>) {
+    let [output, errors] = [&outcome.stdout, &outcome.stderr].map(printed);
+    let found = (job.checker.read)(&output, &errors);
+    if outcome.ended_by.is_some() {
+        let why = format!(
+            "stopped at a limit ({} seconds, or memory); call it by itself with `tools`",
+            limit.as_secs()
+        );
+        return (found, How::Failed, Some(why));
+    }
+    if outcome.stdout.dropped > 0 || outcome.stderr.dropped > 0 {
+        let why = "it printed more than is kept, so findings are missing; give `paths` or run it with bash";
+        return (found, How::Failed, Some(why.to_owned()));
+    }
+    match outcome.status {
+        Status::Exited(127) if found.is_empty() => {
+            let why = format!("not installed; to install it: {}", job.checker.install);
+            (found, How::Missing, Some(why))
+        }
+        Status::Exited(code) if job.checker.ended_well.contains(&code) => (found, How::Ran, None),
+        // A build that fails has findings that say why.
+        Status::Exited(_) if found.iter().any(|one| one.severity == Severity::Error) => {
+            (found, How::Ran, None)
+        }
+        status => {
+            let how = match status {
+                Status::Exited(code) => format!("status {code}"),
+                Status::Signalled(signal) => format!("signal {signal}"),
+                Status::NotStarted(errno) => format!("error {errno} at its start"),
+            };
+            let told = if errors.trim().is_empty() { &output } else { &errors };
+            let told: Vec<&str> =
+                told.lines().filter(|line| !line.trim().is_empty()).take(TELLING_LINES_MAX).collect();
+            let told: String = told.join(" | ").chars().take(800).collect();
+            let told = told.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'");
+            let why = format!(
+                "it ended with {how} and said: {told}. There is no network here: what it needs must have been fetched before; mend it, or run it with bash"
+            );
+            (found, How::Failed, Some(why))
+        }
+    }
+}
+
+fn printed(printed: &Printed) -> String {
+    String::from_utf8_lossy(&printed.bytes).into_owned()
+}
+
+/// Where a path that a checker printed leads: from its project, or from a directory above that it works from.
+fn placed(file: &str, project: &Path, workspace: &Path) -> PathBuf {
+    let file = Path::new(file.strip_prefix("./").unwrap_or(file));
+    if file.is_absolute() {
+        return file.to_path_buf();
+    }
+    let above = project.ancestors().take_while(|above| above.starts_with(workspace));
+    let there = above.map(|above| above.join(file)).find(|path| path.exists());
+    there.unwrap_or_else(|| project.join(file))
+}
+
+fn line(finding: &Finding) -> String {
+    let Finding { severity, file, line, column, code, message, tool } = finding;
+    let code = code.as_ref().map(|code| format!("[{code}]")).unwrap_or_default();
+    format!("{}:{line}:{column}: {}{code} {message} ({tool})", file.escape_debug(), severity.word())
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_checker_can_be_named() {
+        let names = [Name::Cargo, Name::Eslint, Name::Tsc, Name::Ruff, Name::Mypy, Name::Go].map(Name::word);
+        assert_eq!(names, checker::ALL.each_ref().map(|checker| checker.name));
+    }
+}

@@ -1,0 +1,182 @@
+//! Checkers: which there are, where each has something to look at, and how each is run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::finding::{self, Found};
+
+/// Projects of one kind that are looked at, at most.
+const PROJECTS_MAX: usize = 4;
+/// How far down they are looked for, where there is none above.
+const STEPS_DOWN_MAX: usize = 2;
+const LOOKED_AT_MAX: usize = 5_000;
+
+/// A checker: a compiler or a linter that tells what it found in a form that can be read.
+pub(super) struct Checker {
+    pub(super) name: &'static str,
+    /// How it comes onto a machine, for whoever misses it.
+    pub(super) install: &'static str,
+    /// The files beside which it has something to look at.
+    beside: &'static [&'static str],
+    /// As well beside files that end so.
+    endings: &'static [&'static str],
+    /// The command, as bash reads it; it runs in the directory of the project, and `$root` is the workspace. It ends with status 127
+    /// where the checker is not installed.
+    script: &'static str,
+    /// The statuses with which it says that it looked at everything.
+    pub(super) ended_well: &'static [i32],
+    /// Reads what it printed: its output, and its errors.
+    pub(super) read: fn(&str, &str) -> Vec<Found>,
+}
+
+/// All of them. Nothing is installed by them, and nothing fetched: there is no network where they run.
+pub(super) static ALL: [Checker; 6] = [
+    Checker {
+        name: "cargo",
+        install: "rustup toolchain install stable --component clippy",
+        beside: &["Cargo.toml"],
+        endings: &[],
+        script: "command -v cargo >/dev/null || exit 127\n\
+            if cargo clippy --version >/dev/null 2>&1; then verb=clippy; else verb=check; fi\n\
+            if cargo check --help 2>/dev/null | grep -q -e --keep-going; then set -- --keep-going; fi\n\
+            exec cargo $verb --offline --quiet --all-targets --message-format=json \"$@\"",
+        ended_well: &[0],
+        read: finding::cargo,
+    },
+    Checker {
+        name: "eslint",
+        install: "npm install --save-dev eslint",
+        beside: &[
+            "eslint.config.js",
+            "eslint.config.mjs",
+            "eslint.config.cjs",
+            "eslint.config.ts",
+            ".eslintrc",
+            ".eslintrc.js",
+            ".eslintrc.cjs",
+            ".eslintrc.json",
+            ".eslintrc.yml",
+            ".eslintrc.yaml",
+        ],
+        endings: &[],
+        script: "for at in . \"$root\"; do at=$at/node_modules/.bin/eslint; [ -x \"$at\" ] && exec \"$at\" --format json .; done; exit 127",
+        ended_well: &[0, 1],
+        read: finding::eslint,
+    },
+    Checker {
+        name: "tsc",
+        install: "npm install --save-dev typescript",
+        beside: &["tsconfig.json"],
+        endings: &[],
+        script: "for at in . \"$root\"; do at=$at/node_modules/.bin/tsc; [ -x \"$at\" ] && exec \"$at\" --noEmit --pretty false -p .; done; exit 127",
+        ended_well: &[0, 1, 2],
+        read: finding::tsc,
+    },
+    Checker {
+        name: "ruff",
+        install: "pip install ruff",
+        beside: &["pyproject.toml", "ruff.toml", ".ruff.toml", "setup.py", "setup.cfg", "requirements.txt"],
+        endings: &[".py"],
+        script: "for at in .venv venv \"$root/.venv\" \"$root/venv\"; do at=$at/bin/ruff; [ -x \"$at\" ] && exec \"$at\" check --output-format=json .; done\n\
+            command -v ruff >/dev/null || exit 127\n\
+            exec ruff check --output-format=json .",
+        ended_well: &[0, 1],
+        read: finding::ruff,
+    },
+    Checker {
+        name: "mypy",
+        install: "pip install mypy",
+        beside: &["pyproject.toml", "mypy.ini", ".mypy.ini", "setup.py", "setup.cfg", "requirements.txt"],
+        endings: &[".py"],
+        // Run as a module: what a virtual environment starts it with names the place that the environment was made in.
+        script: "for at in .venv venv \"$root/.venv\" \"$root/venv\" ''; do\n\
+            python=${at:+$at/bin/}python3\n\
+            if \"$python\" -c 'import mypy' 2>/dev/null; then set -- \"$python\" -m mypy; break; fi\n\
+            done\n\
+            [ $# -gt 0 ] || { command -v mypy >/dev/null && set -- mypy; } || exit 127\n\
+            if \"$@\" --help | grep -q -e '--output'; then exec \"$@\" --output json .; fi\n\
+            exec \"$@\" --no-pretty --show-column-numbers --no-color-output --no-error-summary .",
+        ended_well: &[0, 1],
+        read: finding::mypy,
+    },
+    Checker {
+        name: "go",
+        install: "https://go.dev/doc/install",
+        beside: &["go.mod"],
+        endings: &[],
+        script: "command -v go >/dev/null || exit 127\n\
+            export GOCACHE=\"${TMPDIR:-/tmp}/go-build\" GOPROXY=off GOTOOLCHAIN=local GOFLAGS=-mod=mod\n\
+            exec go vet -json ./...",
+        ended_well: &[0],
+        read: finding::go,
+    },
+];
+
+/// A run of a checker on a project.
+pub(super) struct Job {
+    pub(super) checker: &'static Checker,
+    pub(super) directory: PathBuf,
+    pub(super) script: String,
+}
+
+/// What there is to be run: for each checker the nearest project at or above the directory, or those beneath it.
+pub(super) fn jobs(directory: &Path, workspace: &Path, wanted: &[String]) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for checker in ALL.iter().filter(|one| wanted.is_empty() || wanted.iter().any(|name| name == one.name)) {
+        let above = directory.ancestors().take_while(|above| above.starts_with(workspace));
+        let nearest = above.into_iter().find(|above| checker.is_at(above)).map(Path::to_path_buf);
+        let projects = nearest.map_or_else(|| beneath(directory, checker), |nearest| vec![nearest]);
+        jobs.extend(projects.into_iter().map(|project| Job {
+            checker,
+            script: format!(
+                "root={}\ncd {} || exit 126\n{}",
+                quoted(workspace),
+                quoted(&project),
+                checker.script
+            ),
+            directory: project,
+        }));
+    }
+    jobs
+}
+
+impl Checker {
+    /// Whether a directory has something for it. What cannot be listed has not.
+    fn is_at(&self, directory: &Path) -> bool {
+        let names = fs::read_dir(directory).into_iter().flatten().flatten().take(LOOKED_AT_MAX);
+        names.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| {
+            self.beside.contains(&name.as_str()) || self.endings.iter().any(|ending| name.ends_with(ending))
+        })
+    }
+}
+
+/// The projects beneath a directory, and none that lie in others.
+fn beneath(directory: &Path, checker: &Checker) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut ahead = vec![(directory.to_path_buf(), 0)];
+    while let Some((at, depth)) = ahead.pop() {
+        if depth > 0 && checker.is_at(&at) {
+            found.push(at);
+            continue;
+        }
+        if depth >= STEPS_DOWN_MAX {
+            continue;
+        }
+        let entries = fs::read_dir(&at).into_iter().flatten().flatten().take(LOOKED_AT_MAX);
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        ahead.extend(directories.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let is_made =
+                name.starts_with('.') || matches!(name.as_str(), "node_modules" | "target" | "venv");
+            (!is_made).then(|| (entry.path(), depth + 1))
+        }));
+    }
+    found.sort();
+    found.truncate(PROJECTS_MAX);
+    found
+}
+
+/// A path as one word of bash.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
+}

@@ -1,0 +1,238 @@
+//! `todo_write` and `todo_read`: an agent's own list of what it means to do, one for each session.
+//!
+//! Lists lie in a directory of ours, which no command can see. They hold what the agent wrote and nothing else; whatever reads them
+//! must take them for that. A list is replaced as a whole, and a reader finds the old one or the new one.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byleave::core::digest::Digest;
+use byleave::core::manifest::Class;
+use byleave::core::outcome::Output;
+use byleave::tool::{Run, Site, Tool};
+use byleave::typed::Typed;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::run::{apart, in_its_own_words};
+
+const ITEMS_MAX: usize = 200;
+const CONTENT_CHARS_MAX: usize = 1_000;
+const ID_CHARS_MAX: usize = 64;
+/// More than any list that was written here: what is larger is somebody else's.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The arguments of `todo_write`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Write {
+    /// The whole list, in order; it takes the place of the one before
+    #[schemars(length(max = 200))]
+    todos: Vec<Todo>,
+}
+
+/// The arguments of `todo_read`: none.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadAll {}
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Todo {
+    /// Its name in the list; given by number where nothing is said
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    id: Option<String>,
+    /// What is to be done
+    #[schemars(length(min = 1, max = 1_000))]
+    content: String,
+    /// How far it is
+    status: Status,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Pending,
+    InProgress,
+    Completed,
+}
+
+impl Status {
+    const fn mark(self) -> char {
+        match self {
+            Self::Pending => ' ',
+            Self::InProgress => '~',
+            Self::Completed => 'x',
+        }
+    }
+}
+
+/// Why there is no list.
+#[derive(Debug, thiserror::Error)]
+enum TodoFault {
+    #[error("the list has {0} items; keep it to {ITEMS_MAX}: take out what is completed")]
+    TooMany(usize),
+    #[error("item {0} says nothing; give it a `content`, or take it out")]
+    Empty(usize),
+    #[error(
+        "item {0} is longer than {CONTENT_CHARS_MAX} characters; shorten it, and write the rest into a file"
+    )]
+    TooLong(usize),
+    #[error(
+        "the id of item {0} is empty or longer than {ID_CHARS_MAX} characters; give a short one, or none"
+    )]
+    BadId(usize),
+    #[error("two items have the id `{}`; give each its own, or none", .0.escape_debug())]
+    Twice(String),
+    #[error("the list of this session cannot be read: {0}; write it anew with todo_write")]
+    Unread(String),
+    #[error("the list was not written: {0}; the one before stands; tell the person who runs this")]
+    Unwritten(io::Error),
+}
+
+/// The tool that writes the list of a session; lists lie in this directory, which is made when it is needed.
+pub fn todo_write(kept_in: PathBuf) -> impl Tool {
+    let lists = Arc::new(Lists { at: kept_in });
+    let write = move |args: Write, run: Run| {
+        let lists = Arc::clone(&lists);
+        apart(move || {
+            let todos = checked(args.todos).map_err(words)?;
+            lists.write(&run.site, &todos).map_err(words)?;
+            Ok(shown(&todos))
+        })
+    };
+    let description = "Writes your list of what is to be done in this session: the whole list, each time. Nothing but the list changes.";
+    Typed::new("todo_write", description, write)
+        // It keeps to what is the agent's own.
+        .class(Class::Readonly)
+        .hint("write plan todo task list")
+        .audit_operation("write")
+        .repeatable()
+        .not_sensitive()
+}
+
+/// The tool that reads the list of a session.
+pub fn todo_read(kept_in: PathBuf) -> impl Tool {
+    let lists = Arc::new(Lists { at: kept_in });
+    let read = move |_: ReadAll, run: Run| {
+        let lists = Arc::clone(&lists);
+        apart(move || Ok(shown(&lists.read(&run.site).map_err(words)?)))
+    };
+    Typed::new("todo_read", "Reads your list of what is to be done in this session.", read)
+        .class(Class::Readonly)
+        .hint("read plan todo task list")
+        .audit_operation("read")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
+fn words(fault: TodoFault) -> String {
+    fault.to_string()
+}
+
+/// The list, if it can be kept: every item with an id of its own.
+fn checked(mut todos: Vec<Todo>) -> Result<Vec<Todo>, TodoFault> {
+    if todos.len() > ITEMS_MAX {
+        return Err(TodoFault::TooMany(todos.len()));
+    }
+    let mut ids = BTreeSet::new();
+    for (number, todo) in (1..).zip(&todos) {
+        match todo.content.chars().take(CONTENT_CHARS_MAX.saturating_add(1)).count() {
+            _ if todo.content.trim().is_empty() => return Err(TodoFault::Empty(number)),
+            count if count > CONTENT_CHARS_MAX => return Err(TodoFault::TooLong(number)),
+            _ => {}
+        }
+        let Some(id) = &todo.id else { continue };
+        if id.trim().is_empty() || id.chars().count() > ID_CHARS_MAX {
+            return Err(TodoFault::BadId(number));
+        }
+        if !ids.insert(id.clone()) {
+            return Err(TodoFault::Twice(id.clone()));
+        }
+    }
+    let mut next = 1_usize;
+    for todo in todos.iter_mut().filter(|todo| todo.id.is_none()) {
+        while !ids.insert(next.to_string()) {
+            next = next.saturating_add(1);
+        }
+        todo.id = Some(next.to_string());
+    }
+    Ok(todos)
+}
+
+fn shown(todos: &[Todo]) -> Output {
+    let count = |status| todos.iter().filter(|todo| todo.status == status).count();
+    let mut text = match todos.len() {
+        0 => "nothing is to be done; todo_write makes a list".to_owned(),
+        all => format!(
+            "{} of {all} completed, {} in progress",
+            count(Status::Completed),
+            count(Status::InProgress)
+        ),
+    };
+    for todo in todos {
+        let id = todo.id.as_deref().unwrap_or_default().escape_debug().to_string();
+        let content = todo.content.replace('\n', "\n      ");
+        text.push_str(&format!("\n[{}] {id}: {content}", todo.status.mark()));
+    }
+    Output::text(in_its_own_words(&text)).with_data(json!({ "todos": todos }))
+}
+
+/// The lists of all sessions.
+#[derive(Debug)]
+struct Lists {
+    at: PathBuf,
+}
+
+impl Lists {
+    /// Where the list of a session lies. A session is named by others: its name is no path.
+    fn file(&self, site: &Site) -> PathBuf {
+        let whose = [site.tenant.as_str().as_bytes(), site.session.as_str().as_bytes()];
+        self.at.join(format!("{}.json", Digest::of_parts("byleave.todos", &whose)))
+    }
+
+    fn read(&self, site: &Site) -> Result<Vec<Todo>, TodoFault> {
+        let unread = |error: &dyn std::fmt::Display| TodoFault::Unread(error.to_string());
+        let file = match File::open(self.file(site)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(unread(&error)),
+        };
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| unread(&error))?;
+        serde_json::from_str(&text).map_err(|error| unread(&error))
+    }
+
+    fn write(&self, site: &Site, todos: &[Todo]) -> Result<(), TodoFault> {
+        let text = serde_json::to_vec(todos).map_err(|error| TodoFault::Unwritten(error.into()))?;
+        self.replace(&self.file(site), &text).map_err(TodoFault::Unwritten)
+    }
+
+    /// Puts a file in the place of another, whole or not at all.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.at)?;
+        let beside = self.at.join(format!("{}.new", uuid::Uuid::new_v4()));
+        let written = (|| {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&beside, path)?;
+            File::open(&self.at)?.sync_all()
+        })();
+        if written.is_err() {
+            // It may never have been there.
+            fs::remove_file(&beside).ok();
+        }
+        written
+    }
+}

@@ -1,0 +1,170 @@
+//! Bodies: read as they come, unpacked, and never more than was wanted.
+//!
+//! The limit is on what is unpacked: a few kilobytes of gzip can stand for gigabytes. There is one on what comes over the wire as
+//! well, which can be endless and stand for nothing.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use flate2::write::MultiGzDecoder;
+use http_body_util::BodyExt as _;
+use hyper::HeaderMap;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_ENCODING;
+use tokio::time::{Instant, timeout_at};
+
+/// What a packed body may take on the wire beyond what it may take unpacked: heads of members, and blocks that do not shrink.
+const WIRE_SLACK_BYTES: usize = 64 << 10;
+
+/// A body, as far as it was read.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) bytes: Vec<u8>,
+    /// How many bytes came over the wire.
+    pub(super) received: usize,
+    pub(super) end: BodyEnd,
+}
+
+/// Why nothing more was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum BodyEnd {
+    /// That was all.
+    Whole,
+    /// There is more than was wanted.
+    Cut,
+    /// It took too long.
+    TooSlow(Duration),
+    /// The line broke, or what came cannot be unpacked.
+    Broken(String),
+}
+
+/// Whether a body is packed in a way that we unpack; `Err` names another.
+pub(super) fn is_packed(headers: &HeaderMap) -> Result<bool, String> {
+    let mut packed = false;
+    for value in headers.get_all(CONTENT_ENCODING) {
+        for way in String::from_utf8_lossy(value.as_bytes()).split(',') {
+            match way.trim().to_ascii_lowercase().as_str() {
+                "" | "identity" => {}
+                "gzip" | "x-gzip" if !packed => packed = true,
+                other => return Err(other.chars().take(40).flat_map(char::escape_default).collect()),
+            }
+        }
+    }
+    Ok(packed)
+}
+
+/// Reads a body until it ends, is long enough, or its time is over.
+pub(super) async fn read(
+    body: Incoming,
+    packed: bool,
+    bytes_max: usize,
+    began: Instant,
+    until: Instant,
+) -> Body {
+    let mut sink = if packed {
+        Sink::Packed(Box::new(MultiGzDecoder::new(Limited::to(bytes_max))))
+    } else {
+        Sink::Plain(Limited::to(bytes_max))
+    };
+    let mut received = 0_usize;
+    let end = fill(body, &mut sink, &mut received, bytes_max.saturating_add(WIRE_SLACK_BYTES), until).await;
+    let end = end.unwrap_or_else(|_| BodyEnd::TooSlow(until.duration_since(began)));
+    let (bytes, end) = sink.finish(end);
+    Body { bytes, received, end }
+}
+
+/// A time that ran out.
+struct Late;
+
+async fn fill(
+    mut body: Incoming,
+    sink: &mut Sink,
+    received: &mut usize,
+    wire_max: usize,
+    until: Instant,
+) -> Result<BodyEnd, Late> {
+    loop {
+        let frame = match timeout_at(until, body.frame()).await.map_err(|_| Late)? {
+            None => return Ok(BodyEnd::Whole),
+            Some(Err(error)) => return Ok(BodyEnd::Broken(format!("the line broke: {error}"))),
+            Some(Ok(frame)) => frame,
+        };
+        let Ok(bytes) = frame.into_data() else { continue };
+        *received = received.saturating_add(bytes.len());
+        match sink.write_all(&bytes) {
+            Ok(()) if *received > wire_max => return Ok(BodyEnd::Cut),
+            Ok(()) => {}
+            Err(_) if sink.is_full() => return Ok(BodyEnd::Cut),
+            Err(error) => return Ok(BodyEnd::Broken(format!("it cannot be unpacked: {error}"))),
+        }
+    }
+}
+
+/// Where a body goes.
+enum Sink {
+    Plain(Limited),
+    Packed(Box<MultiGzDecoder<Limited>>),
+}
+
+impl Sink {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(limited) => limited.write_all(bytes),
+            // Without the flush, what is unpacked would wait inside for more to come.
+            Self::Packed(decoder) => decoder.write_all(bytes).and_then(|()| decoder.flush()),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        match self {
+            Self::Plain(limited) => limited.is_full,
+            Self::Packed(decoder) => decoder.get_ref().is_full,
+        }
+    }
+
+    fn finish(self, end: BodyEnd) -> (Vec<u8>, BodyEnd) {
+        match self {
+            Self::Plain(limited) => (limited.bytes, end),
+            Self::Packed(mut decoder) => {
+                let end = match (end, decoder.try_finish()) {
+                    (BodyEnd::Whole, Err(_)) if decoder.get_ref().is_full => BodyEnd::Cut,
+                    (BodyEnd::Whole, Err(error)) => {
+                        BodyEnd::Broken(format!("it cannot be unpacked: {error}"))
+                    }
+                    (end, _) => end,
+                };
+                (std::mem::take(&mut decoder.get_mut().bytes), end)
+            }
+        }
+    }
+}
+
+/// Takes so many bytes, and fails on the next.
+struct Limited {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    is_full: bool,
+}
+
+impl Limited {
+    fn to(bytes_max: usize) -> Self {
+        Self { bytes: Vec::new(), bytes_max, is_full: false }
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.bytes_max.saturating_sub(self.bytes.len());
+        if room == 0 && !bytes.is_empty() {
+            self.is_full = true;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let taken = bytes.get(..room.min(bytes.len())).unwrap_or_default();
+        self.bytes.extend_from_slice(taken);
+        Ok(taken.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

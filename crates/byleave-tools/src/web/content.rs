@@ -1,0 +1,218 @@
+//! Content: what a body is, and its text, whatever its encoding.
+
+use encoding_rs::{Encoding, UTF_8};
+use hyper::HeaderMap;
+use hyper::header::{CONTENT_TYPE, HeaderName};
+
+/// So far a page is looked through for the encoding that it names; browsers look as far.
+const PRESCAN_BYTES: usize = 1024;
+/// So far a body without a type is looked through for what no text has.
+const SNIFF_BYTES: usize = 1024;
+
+/// What an answer says of its content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// Its type without parameters, lower case; empty where nothing is said.
+    pub(super) essence: String,
+    charset: Option<String>,
+}
+
+/// What is shown of a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Html,
+    Text,
+    /// Not known before it is looked at.
+    Unsaid,
+    Binary,
+}
+
+impl Kind {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let text = header(headers, &CONTENT_TYPE).unwrap_or_default();
+        let mut parts = text.split(';');
+        let essence = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '+' | '-' | '_');
+        let charset = parts.find_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"').to_owned())
+        });
+        let essence: String = essence.chars().filter(|c| plain(*c)).take(80).collect();
+        Self { essence, charset }
+    }
+
+    pub(super) fn form(&self) -> Form {
+        let essence = self.essence.as_str();
+        const TEXTS: [&str; 14] = [
+            "application/json",
+            "application/ld+json",
+            "application/javascript",
+            "application/ecmascript",
+            "application/xml",
+            "application/yaml",
+            "application/x-yaml",
+            "application/toml",
+            "application/x-ndjson",
+            "application/x-sh",
+            "application/sql",
+            "application/graphql",
+            "application/x-httpd-php",
+            "image/svg+xml",
+        ];
+        match essence {
+            "text/html" | "application/xhtml+xml" => Form::Html,
+            "" | "application/octet-stream" | "binary/octet-stream" => Form::Unsaid,
+            _ if essence.starts_with("text/") || TEXTS.contains(&essence) => Form::Text,
+            _ if essence.ends_with("+json") || essence.ends_with("+xml") || essence.ends_with("+yaml") => {
+                Form::Text
+            }
+            _ => Form::Binary,
+        }
+    }
+
+    /// The type as it is told.
+    pub(super) fn told(&self) -> &str {
+        if self.essence.is_empty() { "no content type" } else { &self.essence }
+    }
+}
+
+/// A header of one value, as text; several are none.
+pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(only), None) => std::str::from_utf8(only.as_bytes()).ok().map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// Whether these bytes are no text: a zero byte stands among the first, which text has in UTF-16 alone, and that says so.
+pub(super) fn is_binary(bytes: &[u8], form: Form) -> bool {
+    if Encoding::for_bom(bytes).is_some() {
+        return false;
+    }
+    let zero = bytes.iter().take(SNIFF_BYTES).any(|byte| *byte == 0);
+    match form {
+        Form::Binary => true,
+        Form::Unsaid => zero || std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some()),
+        Form::Html | Form::Text => zero,
+    }
+}
+
+/// Text, and what is to be said of how it was read.
+pub(super) struct Text {
+    pub(super) text: String,
+    pub(super) encoding: &'static str,
+    pub(super) told: Option<String>,
+}
+
+/// Reads bytes as text: as their mark says, else as the answer says, else as the page says, else as UTF-8.
+pub(super) fn text(bytes: &[u8], kind: &Kind, is_cut: bool) -> Text {
+    let named =
+        kind.charset.clone().or_else(|| (kind.form() == Form::Html).then(|| prescan(bytes)).flatten());
+    let (encoding, mut told) =
+        match named.as_deref().map(|label| (label, Encoding::for_label(label.as_bytes()))) {
+            None => (UTF_8, None),
+            Some((_, Some(encoding))) => (encoding, None),
+            Some((label, None)) => {
+                let label: String = label.chars().take(40).flat_map(char::escape_default).collect();
+                (UTF_8, Some(format!("nobody knows the encoding `{label}`: read as UTF-8")))
+            }
+        };
+    let mut decoder = encoding.new_decoder();
+    let room = decoder.max_utf8_buffer_length(bytes.len()).unwrap_or(bytes.len());
+    let mut text = String::with_capacity(room);
+    // A character that the cut went through is no mistake.
+    let (_, _, replaced) = decoder.decode_to_string(bytes, &mut text, !is_cut);
+    let encoding = decoder.encoding().name();
+    if replaced && told.is_none() {
+        told = Some(format!("some bytes are not {encoding}, and are shown as \u{fffd}"));
+    }
+    Text { text, encoding, told }
+}
+
+/// The encoding that a page names in its first bytes.
+fn prescan(bytes: &[u8]) -> Option<String> {
+    let start = String::from_utf8_lossy(bytes.get(..PRESCAN_BYTES.min(bytes.len()))?).to_ascii_lowercase();
+    let mut rest = start.as_str();
+    while let Some((_, after)) = rest.split_once("<meta") {
+        let (meta, after) = after.split_once('>')?;
+        rest = after;
+        if let Some((_, value)) = meta.split_once("charset") {
+            let value = value.trim_start().strip_prefix('=')?.trim_start().trim_start_matches(['"', '\'']);
+            let end = value.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '/'));
+            let label = value.get(..end.unwrap_or(value.len()))?;
+            // A page that can be read this far is not in UTF-16, whatever it says.
+            return Some(if label.starts_with("utf-16") { "utf-8" } else { label }.to_owned());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    fn kind(text: &'static str) -> Kind {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(text));
+        Kind::of(&headers)
+    }
+
+    #[test]
+    fn a_type_says_what_is_shown() {
+        for (text, essence, form) in [
+            ("Text/HTML; Charset=\"utf-8\"", "text/html", Form::Html),
+            ("application/vnd.api+json", "application/vnd.api+json", Form::Text),
+            ("text/markdown", "text/markdown", Form::Text),
+            ("image/png", "image/png", Form::Binary),
+            ("image/svg+xml", "image/svg+xml", Form::Text),
+            ("application/pdf", "application/pdf", Form::Binary),
+            ("application/octet-stream", "application/octet-stream", Form::Unsaid),
+            ("x\u{7}[byleave] `y`", "xbyleavey", Form::Binary),
+        ] {
+            if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
+                let mut headers = HeaderMap::new();
+                headers.insert(CONTENT_TYPE, value);
+                let kind = Kind::of(&headers);
+                assert_eq!((kind.essence.as_str(), kind.form()), (essence, form), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_read_in_its_own_encoding() {
+        let read = |bytes: &[u8], of: &'static str| {
+            let text = text(bytes, &kind(of), false);
+            (text.text, text.encoding, text.told.is_some())
+        };
+        assert_eq!(read("aé".as_bytes(), "text/plain"), ("aé".into(), "UTF-8", false));
+        assert_eq!(read(b"a\xe9", "text/plain; charset=iso-8859-1"), ("aé".into(), "windows-1252", false));
+        assert_eq!(
+            read(b"\x93\xfa\x96\x7b", "text/html; charset=Shift_JIS"),
+            ("日本".into(), "Shift_JIS", false)
+        );
+        let page = b"<!doctype html><meta http-equiv=x content='text/html; charset=iso-8859-1'>\xe9";
+        assert!(read(page, "text/html").0.ends_with('é'));
+        assert!(read(b"<META CHARSET=\"koi8-r\"/>\xc1", "text/html").0.ends_with('а'));
+        assert_eq!(read(b"\xff\xfea\0", "text/plain; charset=utf-8"), ("a".into(), "UTF-16LE", false));
+        assert_eq!(read(b"a\xe9", "text/plain"), ("a\u{fffd}".into(), "UTF-8", true));
+        assert_eq!(read(b"a", "text/plain; charset=x-none"), ("a".into(), "UTF-8", true));
+        assert_eq!(text("é".as_bytes().get(..1).unwrap(), &kind("text/plain"), true).text, "");
+    }
+
+    #[test]
+    fn what_has_no_type_is_looked_at() {
+        for (bytes, form, binary) in [
+            (&b"plain"[..], Form::Unsaid, false),
+            (b"\x7fELF\x02\x01\x01\0", Form::Unsaid, true),
+            (b"\x89PNG", Form::Unsaid, true),
+            (b"a\0b", Form::Text, true),
+            (b"\xff\xfea\0", Form::Text, false),
+            (b"a\xe9", Form::Text, false),
+            ("aé".as_bytes().get(..2).unwrap(), Form::Unsaid, false),
+        ] {
+            assert_eq!(is_binary(bytes, form), binary, "{bytes:?} {form:?}");
+        }
+    }
+}

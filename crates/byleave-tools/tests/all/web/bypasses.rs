@@ -1,0 +1,269 @@
+//! Every case of the corpus about `web_fetch`, through the real tool behind a real gate, in a network of its own: nothing leaves it,
+//! and where nobody may go somebody listens.
+//!
+//! Twice: by the rules of the case; and as if every rule allowed it and a person had said yes, while every name leads where nobody
+//! may go. Then only the tool stands in between.
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use byleave::approve::Reply;
+use byleave::core::pattern::Pattern;
+use byleave::core::policy::{Layer, Policy, Rule};
+use byleave::core::render::render;
+use byleave::core::ruling::Verdict;
+use byleave::result::Ending;
+use byleave_sandbox::net::address::Reachable;
+use byleave_tools::Fetcher;
+
+use super::packed;
+use super::site::{Authority, Names, Says, Site, answer, path, redirect};
+use super::stage::{Fetched, Stage, on_loopback};
+use crate::case::{Case, lines, policy_of};
+use crate::user::passes;
+
+const TEST: &str = "web::bypasses::every_case_of_the_corpus_holds";
+const AGAIN: &str = "BYLEAVE_TEST_IN_A_NETWORK";
+const NO: Reply = Reply::No { feedback: None };
+const YES: Reply = Reply::Yes { note: None };
+
+/// Where the hosts of the public web are, in the network of the test.
+const PUBLIC: &str = "127.9.0.1";
+/// Where nobody may go, and the ports that cases name.
+const INNER: [&str; 9] = [
+    "127.0.0.1",
+    "10.0.0.1",
+    "10.0.0.5",
+    "169.254.169.254",
+    "100.100.100.200",
+    "100.64.0.1",
+    "::1",
+    "fd00::1",
+    "fd00:ec2::254",
+];
+const PORTS: [u16; 8] = [22, 80, 443, 2375, 3128, 6379, 8080, 9222];
+
+/// The names that cases lead to, for the certificate.
+const HOSTS: [&str; 12] = [
+    "public.example",
+    "allowed.example",
+    "elsewhere.example",
+    "search.example",
+    "victim.example",
+    "gist.example",
+    "api.example",
+    "translate.example",
+    "trusted.example",
+    "rebind.attacker.example",
+    "docs.python.org",
+    "other.example",
+];
+
+/// Cases whose second step is the point: the first is public, and may well be made.
+const SECOND_STEP: [&str; 4] =
+    ["redirect-to-metadata", "redirect-from-citation", "meta-refresh-redirect", "second-hop-websocket-url"];
+
+/// Beneath this, and the corpus has lost cases.
+const CASES_MIN: usize = 64;
+
+// req: B5
+#[test]
+fn every_case_of_the_corpus_holds() {
+    if std::env::var_os(AGAIN).is_some() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        return runtime.block_on(every_case());
+    }
+    assert!(rustix::process::geteuid().is_root(), "needs root, to make a network that is thrown away");
+    let mut again = Command::new("unshare");
+    let addresses =
+        INNER.map(|one| format!("ip addr add {one}/{} dev lo", if one.contains(':') { 128 } else { 32 }));
+    let script = format!(
+        "ip link set lo up; {}; exec \"$0\" \"$@\"",
+        addresses.map(|one| format!("{one} 2>/dev/null")).join("; ")
+    );
+    again.args(["--net", "sh", "-c", &script]).arg(std::env::current_exe().unwrap());
+    again.args(["--exact", TEST, "--nocapture", "--test-threads=1"]).env(AGAIN, "1");
+    // Whoever honoured these would go to the proxy, which is a trap.
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        again.env(name, "http://127.0.0.1:3128");
+    }
+    passes(&mut again, TEST);
+}
+
+/// The network: the public web at one address, traps at all others.
+struct Network {
+    web: Vec<Site>,
+    traps: Vec<TcpListener>,
+    authority: Authority,
+}
+
+impl Network {
+    fn new() -> Self {
+        let authority = Authority::new();
+        let mut web: Vec<Site> =
+            [80, 9222].map(|port| Site::new((PUBLIC, port), Arc::new(public_web))).into();
+        web.push(Site::secure((PUBLIC, 443), &authority, &HOSTS, Arc::new(public_web)));
+        let places = INNER.iter().flat_map(|inner| PORTS.map(|port| (*inner, port)));
+        let traps =
+            places.map(|place| TcpListener::bind(place).unwrap_or_else(|error| panic!("{place:?}: {error}")));
+        let traps: Vec<_> = traps.collect();
+        traps.iter().for_each(|trap| trap.set_nonblocking(true).unwrap());
+        Self { web, traps, authority }
+    }
+
+    /// Where somebody came who may not.
+    fn trapped(&self) -> Vec<String> {
+        let came = self.traps.iter().filter(|trap| trap.accept().is_ok());
+        came.map(|trap| trap.local_addr().unwrap().to_string()).collect()
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.web.iter().flat_map(Site::heads).collect()
+    }
+
+    fn fetcher(&self, names: &Arc<Names>) -> Fetcher {
+        on_loopback(names).with_roots(vec![self.authority.root.clone()])
+    }
+}
+
+/// What the public web says, as the setups of the cases tell it.
+fn public_web(head: &str, stream: &mut dyn std::io::Write) {
+    let says: Says = match path(head) {
+        "/r" => redirect("302 Found", "http://169.254.169.254/latest/meta-data/"),
+        "/post" => redirect("307 Temporary Redirect", "https://elsewhere.example/taken"),
+        "/cite?u=x" => redirect("302 Found", "http://10.0.0.1/"),
+        "/meta" => answer(
+            "200 OK",
+            "Content-Type: text/html\r\n",
+            "<meta http-equiv=refresh content='0;url=http://127.0.0.1/'>public",
+        ),
+        "/json/version" => answer(
+            "200 OK",
+            "Content-Type: application/json\r\n",
+            r#"{"webSocketDebuggerUrl": "ws://10.0.0.5:9222/devtools"}"#,
+        ),
+        "/bomb.gz" => {
+            let bomb = packed(&vec![0x61; 200 << 20]);
+            answer("200 OK", "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n", bomb)
+        }
+        _ => answer("200 OK", "Content-Type: text/plain\r\nSet-Cookie: a=b\r\n", "public"),
+    };
+    says(head, stream);
+}
+
+async fn every_case() {
+    let network = Network::new();
+    // The traps work.
+    std::net::TcpStream::connect("127.0.0.1:8080").unwrap();
+    assert_eq!(network.trapped(), ["127.0.0.1:8080"]);
+    let cases: Vec<Case> = lines("bypasses.jsonl");
+    let cases: Vec<Case> = cases.into_iter().filter(|case| case.tool == "web_fetch").collect();
+    assert!(cases.len() >= CASES_MIN, "{}", cases.len());
+    let mut wrong = Vec::new();
+    for case in &cases {
+        wrong.extend(by_its_rules(case, &network).await.err().map(|why| format!("{}: {why}", case.id)));
+        wrong.extend(
+            as_approved(case, &network).await.err().map(|why| format!("{}, approved: {why}", case.id)),
+        );
+    }
+    println!("{} cases", cases.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The case as it is: who is asked, what is refused, where somebody came.
+async fn by_its_rules(case: &Case, network: &Network) -> Result<(), String> {
+    let before = network.heads().len();
+    let names = Arc::new(
+        Names::all(&[PUBLIC])
+            .with("trusted.example", &[&["0.0.0.0"]])
+            .with("rebind.attacker.example", &[&[PUBLIC], &["127.0.0.1"]]),
+    );
+    let approved = case.must == "contained" || SECOND_STEP.contains(&case.id.as_str());
+    let policy = policy_of(case).map_err(|fault| fault.to_string())?;
+    let stage = Stage::new(policy, network.fetcher(&names), if approved { YES } else { NO });
+    let fetched = stage.call(case.input.clone(), byleave::core::call::Mode::ConfirmSensitive).await;
+    let trapped = network.trapped();
+    if !trapped.is_empty() {
+        return Err(format!("somebody came to {trapped:?}"));
+    }
+    let went = network.heads().split_off(before);
+    let ran = matches!(fetched.result.ending, Ending::Completed(_) | Ending::Failed(_));
+    let held = match (case.id.as_str(), case.must.as_str()) {
+        ("dns-rebinding", _) => {
+            // The first answer is a public address like any other; there is no second lookup.
+            names.lookups().len() == 1 && fetched.asked.is_empty()
+        }
+        ("meta-refresh-redirect", _) => {
+            fetched.told().contains("`http://127.0.0.1/`: not followed") && went.len() == 1
+        }
+        ("second-hop-websocket-url", _) => went.len() == 1,
+        ("redirect-to-metadata" | "redirect-from-citation", _) => {
+            fetched.told().contains("is not allowed") && went.len() == 1 && fetched.asked.is_empty()
+        }
+        ("trusted-name-resolves-unspecified", _) => {
+            fetched.told().contains("not an address of the public internet") && went.is_empty()
+        }
+        (_, "deny") => !ran && fetched.asked.is_empty() && went.is_empty() && names.lookups().is_empty(),
+        (_, "ask") => !ran && went.is_empty() && names.lookups().is_empty(),
+        (_, "shown-in-full") => is_shown(&fetched) && went.is_empty(),
+        ("redirect-cross-origin-body-replay", _) => {
+            let second = went.iter().find(|head| head.contains("elsewhere.example"));
+            second.is_some_and(|head| {
+                let lower = head.to_ascii_lowercase();
+                head.starts_with("GET /taken ")
+                    && !["cookie", "content-", "authorization", "referer"]
+                        .iter()
+                        .any(|never| lower.contains(never))
+            })
+        }
+        ("proxy-env-defeats-pinning", _) => went.len() == 1 && std::env::var_os("HTTPS_PROXY").is_some(),
+        ("gzip-bomb", _) => {
+            fetched.output().truncated
+                && fetched.output().data.as_ref().is_some_and(|data| data["bytes"] == 1 << 20)
+        }
+        ("fetch-flood", _) => {
+            for _ in 1..1000 {
+                stage.call(case.input.clone(), byleave::core::call::Mode::ConfirmSensitive).await;
+            }
+            network.heads().len() - before == 30
+        }
+        (id, must) => return Err(format!("nothing says how `{id}` must be {must}")),
+    };
+    if held {
+        Ok(())
+    } else {
+        Err(format!("{} | asked {} | went {went:?}", fetched.told(), fetched.asked.len()))
+    }
+}
+
+/// Whether the person saw the name as it is, and not as it looks.
+fn is_shown(fetched: &Fetched) -> bool {
+    let [sheet] = fetched.asked.as_slice() else { return false };
+    let rendering = render(sheet);
+    let text = rendering.to_text();
+    rendering.complete && text.contains("xn--") && text.contains("U+043E") && !text.contains("dоcs")
+}
+
+/// The tool alone: everything is allowed, somebody said yes, and every name leads inside.
+async fn as_approved(case: &Case, network: &Network) -> Result<(), String> {
+    let all = Rule::new("all", Layer::User, Verdict::Allow, vec![Pattern::Reach("*:*".into())]);
+    let names =
+        Arc::new(Names::all(&["127.0.0.1", "::1", "10.0.0.1", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe"]));
+    let real = Fetcher::new()
+        .with_resolver(Arc::clone(&names) as _)
+        .with_reachable(Reachable::global())
+        .with_limit(Duration::from_secs(5));
+    let stage = Stage::new(Policy::new(vec![all]).unwrap(), real, YES);
+    let began = Instant::now();
+    let fetched = stage.call(case.input.clone(), byleave::core::call::Mode::ConfirmSensitive).await;
+    let trapped = network.trapped();
+    let is_told = !fetched.result.success() && !fetched.told().trim().is_empty();
+    match () {
+        () if !trapped.is_empty() => Err(format!("somebody came to {trapped:?}")),
+        () if !is_told => Err(format!("it went: {}", fetched.told())),
+        () if began.elapsed() > Duration::from_secs(4) => Err(format!("it tried: {}", fetched.told())),
+        () => Ok(()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Sites for tests: real sockets on loopback, in plain HTTP or in TLS, and names that lead to them.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use byleave_sandbox::net::policy::{Later, Resolver};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+/// What a site says to a request, given its head.
+pub(crate) type Says = Arc<dyn Fn(&str, &mut dyn Write) + Send + Sync>;
+
+/// A site; it serves as long as the test runs.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) at: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Site {
+    /// A site that says this to every request; port 0 takes one that is free.
+    pub(crate) fn new(at: (&str, u16), says: Says) -> Self {
+        Self::serving(at, None, says)
+    }
+
+    /// The same in TLS, with a certificate for these names.
+    pub(crate) fn secure(at: (&str, u16), authority: &Authority, names: &[&str], says: Says) -> Self {
+        Self::serving(at, Some(authority.config(names)), says)
+    }
+
+    /// The heads of all requests so far; of what was no request, whatever came.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+
+    fn serving(at: (&str, u16), tls: Option<Arc<ServerConfig>>, says: Says) -> Self {
+        let listener =
+            TcpListener::bind(at).unwrap_or_else(|error| panic!("cannot listen at {at:?}: {error}"));
+        let site = Self { at: listener.local_addr().unwrap(), heads: Arc::default() };
+        let serving = site.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (serving, says, tls) = (serving.clone(), Arc::clone(&says), tls.clone());
+                std::thread::spawn(move || match tls {
+                    None => serving.serve(stream, &says),
+                    Some(config) => {
+                        let line = ServerConnection::new(config).unwrap();
+                        serving.serve(StreamOwned::new(line, stream), &says);
+                    }
+                });
+            }
+        });
+        site
+    }
+
+    fn serve(&self, mut stream: impl Read + Write, says: &Says) {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        // What begins so is TLS, and has no end that we would know.
+        while !head.ends_with(b"\r\n\r\n") && head != [0x16] && matches!(stream.read(&mut byte), Ok(1)) {
+            head.extend_from_slice(&byte);
+        }
+        let head = String::from_utf8_lossy(&head).into_owned();
+        self.heads.lock().unwrap().push(head.clone());
+        says(&head, &mut stream);
+        stream.flush().ok();
+    }
+}
+
+/// A whole answer.
+pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Says {
+    let body = body.as_ref();
+    let mut whole =
+        format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
+    whole.extend_from_slice(body);
+    Arc::new(move |_, stream| {
+        stream.write_all(&whole).ok();
+    })
+}
+
+/// A redirect.
+pub(crate) fn redirect(status: &str, to: &str) -> Says {
+    answer(status, &format!("Location: {to}\r\n"), "moved")
+}
+
+/// The path that a head asks for.
+pub(crate) fn path(head: &str) -> &str {
+    head.split(' ').nth(1).unwrap_or_default()
+}
+
+/// Who certifies the sites of a test.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) root: CertificateDer<'static>,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let root = params.self_signed(&key).unwrap().der().clone();
+        Self { issuer: Issuer::new(params, key), root }
+    }
+
+    fn config(&self, names: &[&str]) -> Arc<ServerConfig> {
+        let key = KeyPair::generate().unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config =
+            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        Arc::new(config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap())
+    }
+}
+
+/// Names, and what each lookup of them gives, one after the other; the last again and again.
+#[derive(Default)]
+pub(crate) struct Names {
+    known: BTreeMap<String, Vec<Vec<IpAddr>>>,
+    otherwise: Vec<IpAddr>,
+    lookups: Mutex<Vec<String>>,
+}
+
+impl Names {
+    /// Every name leads to these.
+    pub(crate) fn all(addresses: &[&str]) -> Self {
+        Self { otherwise: addresses.iter().map(|one| one.parse().unwrap()).collect(), ..Self::default() }
+    }
+
+    /// This name leads to these, first to last.
+    pub(crate) fn with(mut self, name: &str, answers: &[&[&str]]) -> Self {
+        let answers = answers.iter().map(|answer| answer.iter().map(|one| one.parse().unwrap()).collect());
+        self.known.insert(name.to_owned(), answers.collect());
+        self
+    }
+
+    pub(crate) fn lookups(&self) -> Vec<String> {
+        self.lookups.lock().unwrap().clone()
+    }
+}
+
+impl Resolver for Names {
+    fn resolve<'a>(&'a self, name: &'a str) -> Later<'a, std::io::Result<Vec<IpAddr>>> {
+        let mut lookups = self.lookups.lock().unwrap();
+        let before = lookups.iter().filter(|other| *other == name).count();
+        lookups.push(name.to_owned());
+        let found = match self.known.get(name) {
+            Some(answers) => answers.get(before).or(answers.last()).cloned().unwrap_or_default(),
+            None => self.otherwise.clone(),
+        };
+        Box::pin(async move { Ok(found) })
+    }
+}

@@ -1,0 +1,124 @@
+//! A gate with `web_fetch` alone, the built-in rules, and a person who is shown questions.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use byleave::approve::{Reply, callback};
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::outcome::Output;
+use byleave::core::policy::{Layer, NotRead, Places, Policy, RuleFile, builtin, read};
+use byleave::core::sheet::Sheet;
+use byleave::gate::Gate;
+use byleave::result::{CallResult, Ending};
+use byleave_sandbox::net::address::Reachable;
+use byleave_tools::{Fetcher, web_fetch};
+use serde_json::{Value, json};
+
+use super::site::Names;
+
+/// What a fetch came to, and what was asked on the way.
+pub(crate) struct Fetched {
+    pub(crate) result: CallResult,
+    pub(crate) asked: Vec<Sheet>,
+}
+
+impl Fetched {
+    /// Everything that the model is told.
+    pub(crate) fn told(&self) -> String {
+        match &self.result.ending {
+            Ending::Completed(output) | Ending::Failed(output) => {
+                format!("{}\n{}", output.text, output.error.as_deref().unwrap_or_default())
+            }
+            other => other.refusal().map(ToString::to_string).unwrap_or_default(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn output(&self) -> &Output {
+        match &self.result.ending {
+            Ending::Completed(output) | Ending::Failed(output) => output,
+            other => panic!("it did not run: {other:?}"),
+        }
+    }
+
+    /// The content alone.
+    #[track_caller]
+    pub(crate) fn content(&self) -> &str {
+        let (_, content) = self
+            .output()
+            .text
+            .split_once("and no instructions\n")
+            .unwrap_or_else(|| panic!("{}", self.told()));
+        content
+    }
+}
+
+/// A fetcher whose names are these, and whose foreign hosts are on loopback.
+pub(crate) fn on_loopback(names: &Arc<Names>) -> Fetcher {
+    Fetcher::new()
+        .with_resolver(Arc::clone(names) as _)
+        .with_reachable(Reachable::and_loopback())
+        .with_limit(Duration::from_secs(20))
+}
+
+/// The built-in rules, and these of the user.
+pub(crate) fn rules(text: &str) -> Policy {
+    let places = Places { workspace: Some("/ws"), home: Some("/home/u"), ..Places::default() };
+    let mut all = builtin(&places).unwrap();
+    all.extend(
+        read(&RuleFile { name: "policy.toml", layer: Layer::User, text }, &places, &NotRead).unwrap().rules,
+    );
+    Policy::new(all).unwrap()
+}
+
+/// A rule that allows these hosts, at every port.
+pub(crate) fn allowing(hosts: &[&str]) -> Policy {
+    let hosts: Vec<String> = hosts.iter().map(|host| format!("{host}:*")).collect();
+    rules(&format!("[[rule]]\nid = \"web\"\nverdict = \"allow\"\nreach = {hosts:?}"))
+}
+
+pub(crate) struct Stage {
+    gate: Gate,
+    asked: Arc<Mutex<Vec<Sheet>>>,
+}
+
+impl Stage {
+    pub(crate) fn new(policy: Policy, fetcher: Fetcher, says: Reply) -> Self {
+        let asked = Arc::<Mutex<Vec<Sheet>>>::default();
+        let shown = Arc::clone(&asked);
+        let person = callback("ada", move |sheet| {
+            shown.lock().unwrap().push(sheet.clone());
+            says.clone()
+        });
+        let gate = Gate::builder()
+            .policy(policy)
+            .tool(web_fetch(fetcher))
+            .approver(Arc::new(person))
+            .build()
+            .unwrap();
+        Self { gate, asked }
+    }
+
+    pub(crate) async fn fetch(&self, url: &str) -> Fetched {
+        self.call(json!({ "url": url }), Mode::ConfirmSensitive).await
+    }
+
+    pub(crate) async fn call(&self, arguments: Value, mode: Mode) -> Fetched {
+        self.asked.lock().unwrap().clear();
+        let call = Call {
+            id: CallId::new(uuid::Uuid::new_v4()),
+            tenant: TenantId::new("local").unwrap(),
+            session: SessionId::new("s").unwrap(),
+            agent: AgentId::new("agent").unwrap(),
+            tool: "web_fetch".into(),
+            arguments,
+            reason: None,
+            cwd: "/".into(),
+            mode,
+            dry_run: false,
+        };
+        let result = self.gate.settle(call).await;
+        Fetched { result, asked: self.asked.lock().unwrap().clone() }
+    }
+}
