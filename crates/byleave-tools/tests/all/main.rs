@@ -15,6 +15,7 @@ mod attacks_network;
 mod attacks_secrets;
 mod fatigue;
 mod files;
+mod hostile;
 mod rehearsing;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]
 mod user;
