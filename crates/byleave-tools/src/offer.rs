@@ -3,6 +3,9 @@
 use byleave::catalog::{Catalog, NotRegistered};
 use byleave::tool_search::tool_search;
 
+use crate::glob::glob;
+use crate::grep::grep;
+use crate::list::{list_dir, list_files};
 use crate::read_file::read_file;
 use crate::write_file::write_file;
 use crate::{Bash, Undo, Workplace};
@@ -19,6 +22,10 @@ pub fn catalog(workplace: &Workplace, _offer: &Offer) -> Result<Catalog, NotRegi
     let catalog = Catalog::new();
     catalog.register(Bash::new(workplace.clone()))?;
     catalog.register(read_file(workplace))?;
+    catalog.register(list_dir(workplace))?;
+    catalog.register(list_files(workplace))?;
+    catalog.register(glob(workplace))?;
+    catalog.register(grep(workplace))?;
     catalog.register(write_file(workplace))?;
     catalog.register(Undo::new(workplace.clone()))?;
     catalog.register(tool_search(&catalog))?;

@@ -13,10 +13,14 @@ mod attacks_later;
 mod attacks_listing;
 mod attacks_network;
 mod attacks_secrets;
+mod bare;
 mod fatigue;
 mod files;
 mod hostile;
+mod hostile_searching;
+mod ignoring;
 mod rehearsing;
+mod searching;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]
 mod user;
 mod world;
