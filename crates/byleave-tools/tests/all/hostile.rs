@@ -23,7 +23,7 @@ pub(crate) const INSIDE: &str = "inside";
 
 const TOPS: [&str; 3] = ["a", "b", "c"];
 const BELOW: [&str; 2] = ["x", "y"];
-const FILES: [&str; 2] = ["f0.txt", "f1.txt"];
+const FILES: [&str; 8] = ["f0.txt", "f1.txt", "f2.txt", "f3.txt", "f4.txt", "f5.txt", "f6.txt", "f7.txt"];
 /// Where what is swapped out waits, in the root.
 const PARK: &str = ".park";
 
@@ -160,7 +160,7 @@ impl Ground {
 
     /// One swap; false where a tool or an earlier swap was in the way.
     fn swap(&mut self) -> bool {
-        let kind = self.random(5);
+        let kind = self.random(6);
         let number = self.random(self.places.len());
         let file = FILES[self.random(FILES.len())];
         let other = (number + (BELOW.len() + 1)) % self.places.len();
@@ -175,14 +175,14 @@ impl Ground {
                 exchanged((above(place), &place.name), (above(other), &other.name))
             }
             // A file and a link that leads out.
-            2 => {
-                let twin = format!("{file}.link");
+            2 | 3 => {
+                let twin = format!("{number}.{file}.link");
                 let target = format!("{}/{}/{file}", self.outside, self.paths[number]);
                 absent(symlinkat(target, &self.park, &twin));
                 exchanged((&place.handle, file), (&self.park, &twin))
             }
             // A file and a pipe that nobody writes to.
-            3 => {
+            4 => {
                 let twin = format!("{file}.pipe");
                 absent(mknodat(&self.park, &twin, FileType::Fifo, Mode::from_raw_mode(0o666), 0));
                 exchanged((&place.handle, file), (&self.park, &twin))
