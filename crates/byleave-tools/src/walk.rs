@@ -4,26 +4,34 @@
 //!
 //! It leaves out what rules hide, as if it were not there, and counts it. It must never open a path by its text.
 
+mod crew;
+mod found;
 mod level;
+mod options;
 mod shown;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, OsStr};
-use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
-use ignore::overrides::Override;
-use ignore::types::Types;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, openat, statat};
+use rustix::fs::{AtFlags, FileType, statat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use crate::files::Files;
+pub(crate) use crew::Told;
+use crew::{Crew, Done, Queue, Work};
+pub(crate) use found::Found;
+use found::{Directory, join, open_directory, read_names};
 use level::{Level, Said, Seen};
+use options::DEPTH_MAX;
+pub(crate) use options::{ENTRIES_MAX, Options};
 pub(crate) use shown::shown;
 
 /// How many threads look, at most.
@@ -32,108 +40,6 @@ const THREADS_MAX: usize = 12;
 const ALONE: usize = 8;
 /// How many files are looked at in one go, so that a large directory is shared.
 const BATCH: usize = 64;
-/// How deep it goes: every step on the way is a handle.
-const DEPTH_MAX: usize = 256;
-/// How much is looked at.
-pub(crate) const ENTRIES_MAX: u64 = 2_000_000;
-
-/// What is looked at.
-pub(crate) struct Options {
-    /// Also what is hidden by its name or ignored, but for `.git`.
-    pub(crate) all: bool,
-    /// Also what is hidden by its name.
-    pub(crate) dotted: bool,
-    /// How many directories deep, from 1.
-    pub(crate) depth: usize,
-    /// The first steps that everything wanted begins with.
-    pub(crate) steps: Vec<Vec<u8>>,
-    /// Which files, by glob.
-    pub(crate) globs: Override,
-    /// Which files, by type.
-    pub(crate) types: Types,
-    /// How many entries, at most.
-    pub(crate) entries_max: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            all: false,
-            dotted: false,
-            depth: DEPTH_MAX,
-            steps: Vec::new(),
-            globs: Override::empty(),
-            types: Types::empty(),
-            entries_max: ENTRIES_MAX,
-        }
-    }
-}
-
-/// What came of a walk as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// Left out because a rule keeps them from being read.
-    pub(crate) kept: u64,
-    /// Left out because they are hidden by their names or ignored.
-    pub(crate) skipped: u64,
-    /// Directories that could not be looked into.
-    pub(crate) unread: u64,
-    /// There were more entries than are looked at.
-    pub(crate) is_cut: bool,
-    /// There were directories deeper than it goes of itself.
-    pub(crate) is_deeper: bool,
-}
-
-/// Something that was found.
-pub(crate) struct Found<'a> {
-    directory: &'a Directory,
-    name: &'a CStr,
-    /// What it was when it was found.
-    pub(crate) kind: FileType,
-    /// Its path, beneath the directory that the walk began in.
-    pub(crate) path: &'a [u8],
-    files: &'a Files,
-}
-
-impl Found<'_> {
-    /// Opens it, whatever it is by now but a link. Never waits for the other end of a pipe.
-    pub(crate) fn open(&self) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        openat(&self.directory.handle, self.name, flags, Mode::empty())
-    }
-
-    /// Looks at it, or at the link that it is.
-    pub(crate) fn stat(&self) -> Result<Stat, Errno> {
-        statat(&self.directory.handle, self.name, AtFlags::SYMLINK_NOFOLLOW)
-    }
-
-    /// Where a link leads, by its text.
-    pub(crate) fn target(&self) -> Option<Vec<u8>> {
-        let target = rustix::fs::readlinkat(&self.directory.handle, self.name, Vec::new()).ok()?;
-        Some(target.into_bytes())
-    }
-
-    /// How many entries a directory has, but for those that rules hide.
-    pub(crate) fn count(&self) -> Option<usize> {
-        let handle = open_directory(&self.directory.handle, self.name).ok()?;
-        let absolute = format!("{}/{}", self.directory.absolute, self.name.to_string_lossy());
-        let is_near = self.files.sieve().is_near(&absolute);
-        let mut count = 0;
-        names(&handle, |name, _| {
-            let is_hidden = (is_near || self.files.sieve().may_mean(name.to_bytes()))
-                && self.files.is_hidden(&format!("{absolute}/{}", name.to_string_lossy()));
-            count += usize::from(!is_hidden);
-        })
-        .ok()?;
-        Some(count)
-    }
-
-    /// Whether its path is text, so that rules can speak of it for certain.
-    pub(crate) const fn is_text(&self) -> bool {
-        std::str::from_utf8(self.path).is_ok()
-    }
-}
-
 /// What is done with what is found; one for each thread.
 pub(crate) trait Visit: Send {
     /// Something was found. The order is nobody's to rely on.
@@ -208,115 +114,11 @@ pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
 }
 
-/// A directory that is open, as long as something in it is still to be looked at.
-struct Directory {
-    handle: OwnedFd,
-    /// Beneath the workspace, for ignore files; beneath the start where that lies elsewhere.
-    path: Vec<u8>,
-    /// As rules know it.
-    absolute: String,
-    level: Arc<Level>,
-    depth: usize,
-    is_near: bool,
-}
-
 struct Start {
     handle: OwnedFd,
     path: Vec<u8>,
     absolute: String,
     level: Arc<Level>,
-}
-
-enum Work {
-    /// A directory that was found in another.
-    Enter(Arc<Directory>, Box<CStr>),
-    /// What was found in a directory.
-    Visit(Arc<Directory>, Vec<(Box<CStr>, FileType)>),
-}
-
-struct Queue {
-    left: VecDeque<Work>,
-    busy: usize,
-}
-
-impl Queue {
-    /// The last that came: so that few directories are open at a time.
-    fn take(&mut self) -> Option<Work> {
-        let work = self.left.pop_back()?;
-        self.busy += 1;
-        Some(work)
-    }
-}
-
-/// What those who look have in common.
-struct Crew<'a> {
-    files: &'a Files,
-    options: &'a Options,
-    cancel: &'a CancellationToken,
-    /// How many bytes of a path name where the walk began, with the slash behind it.
-    begins: usize,
-    queue: Mutex<Queue>,
-    more: Condvar,
-    entries: AtomicU64,
-    kept: AtomicU64,
-    skipped: AtomicU64,
-    unread: AtomicU64,
-    is_cut: AtomicBool,
-    is_deeper: AtomicBool,
-}
-
-impl Crew<'_> {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn done(&self) {
-        let mut queue = self.lock();
-        queue.busy -= 1;
-        if queue.busy == 0 && queue.left.is_empty() {
-            self.more.notify_all();
-        }
-    }
-
-    fn push(&self, work: impl Iterator<Item = Work>) {
-        let mut queue = self.lock();
-        let before = queue.left.len();
-        queue.left.extend(work);
-        match queue.left.len() - before {
-            0 => {}
-            1 => self.more.notify_one(),
-            _ => self.more.notify_all(),
-        }
-    }
-
-    /// The next thing to do; none when everything is done.
-    fn next(&self) -> Option<Work> {
-        let mut queue = self.lock();
-        loop {
-            if self.is_over() {
-                queue.left.clear();
-            }
-            if let Some(work) = queue.take() {
-                return Some(work);
-            }
-            if queue.busy == 0 {
-                self.more.notify_all();
-                return None;
-            }
-            queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.cancel.is_cancelled() || self.is_cut.load(Ordering::Relaxed)
-    }
-
-    fn told(&self) -> Told {
-        let [kept, skipped, unread] =
-            [&self.kept, &self.skipped, &self.unread].map(|count| count.load(Ordering::Relaxed));
-        let [is_cut, is_deeper] = [&self.is_cut, &self.is_deeper].map(|said| said.load(Ordering::Relaxed));
-        Told { kept, skipped, unread, is_cut, is_deeper }
-    }
 }
 
 /// One who looks, with room that is used again and again.
@@ -474,49 +276,5 @@ fn says(options: &Options, level: &Level, path: &[u8], begins: usize, is_dir: bo
     match Said::of(&options.types.matched(beneath(), is_dir)) {
         Said::Nothing => said,
         by_type => by_type,
-    }
-}
-
-fn join(path: &mut Vec<u8>, directory: &[u8], name: &[u8]) {
-    path.clear();
-    path.extend_from_slice(directory);
-    if !directory.is_empty() {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-}
-
-fn open_directory(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(above, name, flags, Mode::empty())
-}
-
-fn names(directory: &OwnedFd, take: impl FnMut(&CStr, FileType)) -> Result<(), Errno> {
-    read_names(directory, &mut Vec::with_capacity(8_192), take)
-}
-
-fn read_names(
-    directory: &OwnedFd,
-    room: &mut Vec<u8>,
-    mut take: impl FnMut(&CStr, FileType),
-) -> Result<(), Errno> {
-    room.clear();
-    let room: &mut [MaybeUninit<u8>] = room.spare_capacity_mut();
-    let mut entries = RawDir::new(directory, room);
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            take(entry.file_name(), entry.file_type());
-        }
-    }
-    Ok(())
-}
-
-/// Says that a piece of work is done, also when it broke.
-struct Done<'a>(&'a Crew<'a>);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.done();
     }
 }
