@@ -66,15 +66,27 @@ fn main() {
         )
         .unwrap();
     }
+    let starts = ["rg", fd, "find"].map(|program| {
+        let mut all: Vec<Duration> = (0..rounds).map(|_| ground.started(program).1).collect();
+        all.sort();
+        let version = ground.started(program).0;
+        let version = version.lines().next().unwrap_or_default().to_owned();
+        format!("{version} ({:.1} ms to start)", all.get(all.len() / 2).unwrap().as_secs_f64() * 1e3)
+    });
+    let exe = std::env::current_exe().unwrap();
+    let profile = exe.ancestors().nth(2).and_then(Path::file_name).unwrap().to_string_lossy().into_owned();
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     writeln!(
         table,
         "\nA tree of {} files in {directories} directories with {} ignore files, on disk and read before; {rounds} rounds, each way in \
-         turn, on {} threads each. The programs' times include starting them and reading what they print; ours include the rules, \
-         which are asked about what is shown, and the sizes that `list_files` and `list_dir` tell. Results are compared as sets and \
-         are the same.",
+         turn, on {} threads each, profile `{profile}`, load {}. Beside {}. The programs' times include starting them and reading what \
+         they print; ours include the rules, which are asked about whatever they could mean, and the sizes that `list_files` and \
+         `list_dir` tell. Results are compared as sets and are the same.",
         ground.files,
         ground.ignores,
         std::thread::available_parallelism().map_or(1, usize::from).min(12),
+        load.split(' ').next().unwrap_or_default(),
+        starts.join(", "),
     )
     .unwrap();
     println!("{table}");
@@ -238,6 +250,13 @@ impl Ground {
         let took = began.elapsed();
         let output = output.unwrap_or_else(|error| panic!("`{program}` is needed: {error}"));
         (String::from_utf8(output.stdout).unwrap(), took)
+    }
+
+    /// What a program says of itself, and how long that takes.
+    fn started(&self, program: &str) -> (String, Duration) {
+        let began = Instant::now();
+        let output = Command::new(program).arg("--version").current_dir(&self.root).output().unwrap();
+        (String::from_utf8_lossy(&output.stdout).into_owned(), began.elapsed())
     }
 
     async fn ours(&self, case: &Case) -> (String, Duration) {
