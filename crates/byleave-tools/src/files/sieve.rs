@@ -30,10 +30,13 @@ impl Sieve {
         let guards = rules.rules().filter(|rule| rule.verdict != Verdict::Allow);
         for pattern in guards.flat_map(|rule| &rule.patterns) {
             let Pattern::Read(glob) = pattern else { continue };
-            match mark_of(glob) {
-                Some(Mark::Text(text)) => texts.push(text),
-                Some(Mark::Place(place)) => places.push(lower(&place)),
-                None => is_whole = false,
+            let marks = marks_of(glob);
+            is_whole = is_whole && marks.is_some();
+            for mark in marks.into_iter().flatten() {
+                match mark {
+                    Mark::Text(text) => texts.push(text),
+                    Mark::Place(place) => places.push(lower(&place)),
+                }
             }
         }
         let texts = if is_whole { AhoCorasick::new(texts).ok() } else { None };
@@ -76,6 +79,21 @@ enum Mark {
 fn lower(path: &str) -> PathBuf {
     // As rules fold paths; what is compared are whole steps, so that both sides must be folded alike.
     Path::new(&path.to_lowercase()).to_path_buf()
+}
+
+/// The marks of a glob: its own, or those of what its braces stand for. None where that cannot be told.
+fn marks_of(glob: &str) -> Option<Vec<Mark>> {
+    if let Some(mark) = mark_of(glob) {
+        return Some(vec![mark]);
+    }
+    let (before, rest) = glob.split_once('{')?;
+    // One that holds others, or a glob in which a brace may stand for itself, is more than is worth telling.
+    let (inside, after) = rest.split_once('}')?;
+    if inside.contains('{') || glob.contains(['\\', '[']) {
+        return None;
+    }
+    let each = inside.split(',').map(|one| marks_of(&format!("{before}{one}{after}")));
+    each.collect::<Option<Vec<_>>>().map(|each| each.into_iter().flatten().collect())
 }
 
 /// The longest text that must be in a path for the glob to fit it. None where there is none, or where the glob is not understood
@@ -190,13 +208,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn braces_are_told_by_what_they_stand_for() {
+        let texts =
+            |all: &[&str]| Some(all.iter().map(|text| Mark::Text((*text).into())).collect::<Vec<_>>());
+        assert_eq!(marks_of("**/*.{key,pem}"), texts(&[".key", ".pem"]));
+        assert_eq!(marks_of("**/{a,b}.{c,dd}"), texts(&["a.", "b."]));
+        for glob in ["**/*.{key,*}", "**/{a,{b,c}}", "**/{[{],b}", "**/{a", "**/*.{a\\},b}"] {
+            assert_eq!(marks_of(glob), None, "{glob}");
+        }
+    }
+
     // req: B7
     #[test]
     fn nothing_that_a_rule_hides_goes_through() {
         let places =
             Places { workspace: Some("/w"), home: Some("/h"), state: Some("/h/s"), ..Places::default() };
         let mut rules = builtin(&places).unwrap();
-        let text = "[[rule]]\nid = \"a\"\nverdict = \"deny\"\nread = [\"/w/Keys/\", \"/w/b*/*.x\", \"**/pr[io]vate?\", \"**/{one,two}-x\"]\nwhy = \"-\"\n\
+        let text = "[[rule]]\nid = \"a\"\nverdict = \"deny\"\nread = [\"/w/Keys/\", \"/w/b*/*.x\", \"**/pr[io]vate?\", \"**/{one,two}-x\", \"**/*.{ZZ,qq}\"]\nwhy = \"-\"\n\
                     [[rule]]\nid = \"b\"\nverdict = \"ask\"\nread = \"**/asked/*.y\"\nwhy = \"-\"\n";
         let file = RuleFile { name: "p", layer: Layer::User, text };
         rules.extend(read(&file, &places, &NotRead).unwrap().rules);
@@ -215,6 +244,8 @@ mod tests {
             "private1",
             "Provates",
             "one-x",
+            "n.zz",
+            "n.QQ",
             "TWO-X",
             "asked",
             "z.y",
