@@ -183,7 +183,7 @@ impl Ground {
             }
             // A file and a pipe that nobody writes to.
             4 => {
-                let twin = format!("{file}.pipe");
+                let twin = format!("{number}.{file}.pipe");
                 absent(mknodat(&self.park, &twin, FileType::Fifo, Mode::from_raw_mode(0o666), 0));
                 exchanged((&place.handle, file), (&self.park, &twin))
             }

@@ -44,6 +44,12 @@ fn calls(tool: &str) -> Vec<(String, Value)> {
     }
 }
 
+/// Ends the test, whose runtime would wait for the thread that waits.
+fn hangs(tool: &str, path: &str) -> ! {
+    println!("{tool} {path} hangs");
+    std::process::exit(101)
+}
+
 async fn check(tool: &str, seed: u64) {
     let Ground { _folder, root, outside, kept } = ground();
     let swapper = Swapper::start(&root, &outside, seed);
@@ -55,7 +61,7 @@ async fn check(tool: &str, seed: u64) {
     'all: loop {
         for (path, arguments) in calls(tool) {
             let output = tokio::time::timeout(PATIENCE, bare.read(tool, &path, arguments)).await;
-            let output = output.unwrap_or_else(|_| panic!("{tool} {path} hangs"));
+            let output = output.unwrap_or_else(|_| hangs(tool, &path));
             calls_made += 1;
             worked += u64::from(!output.is_error);
             let text = format!("{}{:?}{:?}", output.text, output.error, output.data);
@@ -120,7 +126,7 @@ async fn what_is_judged_while_it_is_swapped_never_leaves_the_workspace() {
             let played =
                 tokio::time::timeout(PATIENCE, world.call(tool, arguments, &[], Mode::ConfirmSensitive))
                     .await;
-            let text = played.unwrap_or_else(|_| panic!("{tool} {path} hangs")).text();
+            let text = played.unwrap_or_else(|_| hangs(tool, &path)).text();
             shown += u64::from(text.contains(INSIDE) || text.contains("f0.txt"));
             assert!(!text.contains(MARKER), "{tool} {path} after {} swaps: {text}", swapper.swaps());
         }
