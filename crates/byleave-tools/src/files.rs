@@ -2,6 +2,7 @@
 //! granted elsewhere, on the path that was judged, without following any link. Nothing is compared as text and opened later.
 
 mod opened;
+mod sieve;
 mod veil;
 
 use std::ffi::OsStr;
@@ -14,10 +15,11 @@ use byleave::core::effect::{Effect, Plan, is_resolved};
 use byleave::tool::Run;
 use byleave_sandbox::granted;
 use byleave_sandbox::marked::Marker;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
 pub(crate) use opened::Content;
+pub(crate) use sieve::Sieve;
 use veil::Veil;
 
 use crate::workplace::Workplace;
@@ -36,6 +38,7 @@ pub(crate) struct Files {
     ours: Vec<PathBuf>,
     bytes_max: u64,
     veil: OnceLock<Veil>,
+    sieve: OnceLock<Sieve>,
     rules: Arc<byleave::core::policy::Policy>,
 }
 
@@ -56,6 +59,7 @@ impl Files {
             ours: workplace.ours.iter().cloned().chain([workplace.kept_in.clone()]).collect(),
             bytes_max: workplace.file_bytes_max,
             veil: OnceLock::new(),
+            sieve: OnceLock::new(),
             rules,
             workspace,
         })
@@ -77,15 +81,39 @@ impl Files {
         self.handle(path, flags).map_err(|errno| self.not_opened(path, errno))
     }
 
-    #[expect(dead_code, reason = "the tools that list come next")]
     /// Opens a directory that the plan lets be read, for listing it and for what lies beneath it.
     pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, String> {
         self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
+    /// Whether something else than a directory is at a path. Only for choosing how to look: what is then opened is looked at again.
+    pub(crate) fn is_no_directory(&self, path: &str) -> bool {
+        self.handle(path, OFlags::RDONLY)
+            .and_then(fstat)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory)
+    }
+
     /// Whether a path must not be seen: a rule says so, or it is ours.
     pub(crate) fn is_hidden(&self, path: &str) -> bool {
         self.marker.hides(path) || self.ours.iter().any(|ours| Path::new(path).starts_with(ours))
+    }
+
+    /// What spares asking [`Files::is_hidden`] of every name.
+    pub(crate) fn sieve(&self) -> &Sieve {
+        self.sieve.get_or_init(|| Sieve::of(&self.rules, &self.ours))
+    }
+
+    /// The directories above one, from the workspace down, and what it is called beneath the workspace. To read what their ignore
+    /// files say of it, and nothing else. None where it lies elsewhere.
+    pub(crate) fn above(&self, path: &str) -> (Vec<OwnedFd>, PathBuf) {
+        let Ok(inside) = Path::new(path).strip_prefix(&self.workspace) else {
+            return (Vec::new(), PathBuf::new());
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut above: Vec<&Path> = inside.ancestors().skip(1).collect();
+        above.reverse();
+        let opened = above.iter().map_while(|path| beneath(&self.root, path.as_os_str(), flags).ok());
+        (opened.collect(), inside.to_path_buf())
     }
 
     /// Whether a file is another name of one that must not be seen.
@@ -102,6 +130,16 @@ impl Files {
         let inside =
             Path::new(path).strip_prefix(&self.cwd).ok().filter(|inside| !inside.as_os_str().is_empty());
         inside.map_or(path, |inside| inside.to_str().unwrap_or(path)).escape_debug().to_string()
+    }
+
+    /// What stands in front of the paths beneath a directory, so that they can be given to other tools as they are shown.
+    pub(crate) fn in_front(&self, directory: &str) -> String {
+        let inside = Path::new(directory).strip_prefix(&self.cwd).ok().and_then(Path::to_str);
+        match inside {
+            Some("") => String::new(),
+            Some(inside) => format!("{inside}/"),
+            None => format!("{}/", directory.trim_end_matches('/')),
+        }
     }
 
     /// Whether the plan lets a path be read: it is named there, or lies beneath a directory that is. Who may change a file may look

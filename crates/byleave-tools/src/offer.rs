@@ -6,6 +6,9 @@ use byleave::catalog::{Catalog, NotRegistered};
 use byleave::ledger::Ledger;
 use byleave::tool_search::tool_search;
 
+use crate::glob::glob;
+use crate::grep::grep;
+use crate::list::{list_dir, list_files};
 use crate::read_file::read_file;
 use crate::read_output::read_output;
 use crate::write_file::write_file;
@@ -37,6 +40,10 @@ pub fn catalog(workplace: &Workplace, offer: &Offer) -> Result<Catalog, NotRegis
         catalog.register(bash_kill(&jobs))?;
     }
     catalog.register(read_file(workplace))?;
+    catalog.register(list_dir(workplace))?;
+    catalog.register(list_files(workplace))?;
+    catalog.register(glob(workplace))?;
+    catalog.register(grep(workplace))?;
     catalog.register(write_file(workplace))?;
     catalog.register(web_fetch(Fetcher::new()))?;
     let todos = workplace.kept_in.join("todos");

@@ -234,6 +234,10 @@ impl Ends {
                 Streams::new(to_stdin, &command.stdin, [Some(from_stdout), Some(from_stderr)], kept_max)?
             }
         };
+        // Programs take a pipe for what they are to read: `rg foo` would search that instead of the directory.
+        let reads_nothing = command.stdin.is_empty() && !command.carried_by_caller;
+        let nothing = || std::fs::File::open("/dev/null").map_err(ours("opening /dev/null"));
+        let stdin = if reads_nothing { nothing()?.into() } else { stdin };
         Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams })
     }
 

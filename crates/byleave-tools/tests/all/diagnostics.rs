@@ -39,8 +39,8 @@ struct Yard {
 impl Yard {
     fn new() -> Self {
         // Not in a temporary directory, which a command has of its own, nor where other tests come and go.
-        let folder = tempfile::tempdir_in("/srv")
-            .or_else(|_| tempfile::tempdir_in(std::env::var("HOME").unwrap()));
+        let folder =
+            tempfile::tempdir_in("/srv").or_else(|_| tempfile::tempdir_in(std::env::var("HOME").unwrap()));
         let folder = folder.unwrap();
         let at = folder.path().canonicalize().unwrap();
         for directory in ["home/w", "home/.cargo", "home/.rustup/toolchains", "state/copies", "outside"] {

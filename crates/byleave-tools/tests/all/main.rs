@@ -14,6 +14,7 @@ mod attacks_later;
 mod attacks_listing;
 mod attacks_network;
 mod attacks_secrets;
+mod bare;
 mod bashing;
 mod bashing_jobs;
 #[path = "../../../byleave/tests/all/corpus/case.rs"]
@@ -21,8 +22,12 @@ mod case;
 mod diagnostics;
 mod fatigue;
 mod files;
+mod hostile;
+mod hostile_searching;
+mod ignoring;
 mod pages;
 mod rehearsing;
+mod searching;
 mod todo;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]
 mod user;

@@ -206,3 +206,15 @@ fn a_part_can_be_kept() {
         assert!(world.at("one").exists() && !world.at("two").exists());
     });
 }
+
+// req: B1
+#[test]
+fn a_command_that_is_given_nothing_does_not_take_it_for_a_pipe() {
+    as_user!("a_command_that_is_given_nothing_does_not_take_it_for_a_pipe", async {
+        let world = World::new();
+        let played = world.bash("[ -p /dev/stdin ] && echo a pipe; wc -c", &[yes()]).await;
+        assert_eq!(played.text(), "0\n");
+        world.write("src/a", "hello\n");
+        assert_eq!(world.bash("rg hello", &[yes()]).await.text(), "src/a:hello\n");
+    });
+}

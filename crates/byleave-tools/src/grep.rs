@@ -1,0 +1,281 @@
+//! `grep`: lines that fit a regular expression or a text, in the files beneath a directory.
+
+mod search;
+
+use byleave::core::manifest::{Class, Role};
+use byleave::core::outcome::Output;
+use byleave::tool::{Run, Tool};
+use byleave::typed::Typed;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::types::{Types, TypesBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::files::Files;
+use crate::first::First;
+use crate::place::{self, judged, tell, tell_left_out};
+use crate::run::apart;
+use crate::walk::{Options, Told, shown, walk};
+use crate::workplace::Workplace;
+use search::{Counts, Hits, Kind, Search, Settings};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Grep {
+    /// A regular expression (Rust's `regex`), matched line by line
+    pattern: String,
+    /// The directory or file to search; where the call is made, unless this is given
+    #[serde(default)]
+    path: Option<String>,
+    /// Whether the pattern is a text to be found as it is
+    #[serde(default)]
+    literal: bool,
+    /// Whether capital letters are the same as small ones
+    #[serde(default)]
+    ignore_case: bool,
+    /// Which files, such as `*.rs` or `src/**`; `!` in front leaves out
+    #[serde(default)]
+    glob: Option<String>,
+    /// Which files by language, such as `rust`, `py`, `js`, `md`
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    /// How many lines to show before each match
+    #[serde(default)]
+    #[schemars(range(max = 100))]
+    before: Option<usize>,
+    /// How many lines to show after each match
+    #[serde(default)]
+    #[schemars(range(max = 100))]
+    after: Option<usize>,
+    /// How many lines to show before and after each match
+    #[serde(default)]
+    #[schemars(range(max = 100))]
+    context: Option<usize>,
+    /// What to show: the lines, the files that have some, or how many each has
+    #[serde(default)]
+    mode: Mode,
+    /// How many lines or files to show; 1000 unless this is given
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100_000))]
+    max: Option<usize>,
+    /// Whether to search what is hidden or ignored as well
+    #[serde(default)]
+    all: bool,
+}
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    #[default]
+    Lines,
+    Files,
+    Counts,
+}
+
+/// The tool for a workplace.
+pub fn grep(workplace: &Workplace) -> impl Tool + use<> {
+    let workplace = workplace.clone();
+    let body = move |args: Grep, run: Run| {
+        let workplace = workplace.clone();
+        apart(move || searched(&args, &Files::of(&workplace, &run)?, &run))
+    };
+    let about = "Searches files for lines that match, as ripgrep does, and shows them as `path:line:text`, sorted by path. What \
+                 ignore files name is left out, and so is what begins with a dot, and binary files.";
+    Typed::new("grep", about, body)
+        .class(Class::Readonly)
+        .role("/path", Role::ReadPath)
+        .plan_by(|args, site| place::plan(args.path.as_deref(), site))
+        .aliases(["search"])
+        .hint("search file contents for text or regex")
+        .audit_operation("read")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+fn searched(args: &Grep, files: &Files, run: &Run) -> Result<Output, String> {
+    let max = args.max.unwrap_or(place::MAX);
+    let context = args.context.unwrap_or_default();
+    let settings = Settings {
+        mode: args.mode,
+        max,
+        before: args.before.unwrap_or(context),
+        after: args.after.unwrap_or(context),
+    };
+    let matcher = matcher(args)?;
+    let options = Options { all: args.all, globs: globs(args)?, types: types(args)?, ..Options::default() };
+    let path = judged(run)?;
+    let search = || Search::new(&matcher, settings, files, &run.cancel);
+    let (visitors, mut told, front) = if files.is_no_directory(path) {
+        let mut only = search();
+        let opened = files.file(path)?;
+        only.file(path.rsplit('/').next().unwrap_or(path).as_bytes(), opened.file, &opened.stat);
+        let above =
+            path.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
+        (vec![only], Told::default(), files.in_front(above))
+    } else {
+        let (visitors, told) = walk(files, path, &options, &run.cancel, search)?;
+        (visitors, told, files.in_front(path))
+    };
+    let mut counts = Counts::default();
+    visitors.iter().for_each(|search| counts.add(&search.counts));
+    told.kept += counts.veiled;
+    told.unread += counts.unread;
+    let hits = First::of_all(visitors.into_iter().map(|search| search.hits));
+    let mut page =
+        Page { text: String::new(), front: shown(front.as_bytes()).into_owned(), left: max, shown: 0 };
+    let is_spread = settings.before + settings.after > 0;
+    for one in &hits {
+        match args.mode {
+            Mode::Lines => page.lines(one, is_spread),
+            Mode::Files => page.file(one, ""),
+            Mode::Counts => page.file(one, &format!(":{}", one.matched)),
+        }
+    }
+    let Page { mut text, shown, .. } = page;
+    let is_cut = match args.mode {
+        Mode::Lines => shown < counts.lines,
+        Mode::Files | Mode::Counts => shown < counts.files,
+    };
+    tell_result(&mut text, args, &counts, shown, is_cut);
+    tell_left_out(&mut text, &told);
+    let data = json!({ "path": path, "files": counts.files, "lines": counts.lines, "shown": shown });
+    Ok(Output { truncated: is_cut, ..Output::text(text).with_data(data) })
+}
+
+fn tell_result(text: &mut String, args: &Grep, counts: &Counts, shown: u64, is_cut: bool) {
+    let Counts { files, lines, binary, nameless, .. } = *counts;
+    if files == 0 {
+        let hint = match (args.all, args.literal) {
+            (false, _) => "all = true searches what is hidden or ignored as well",
+            (true, false) => "literal = true looks for the pattern as it is",
+            (true, true) => "try a shorter text",
+        };
+        tell(text, &format!("no line matches `{}`; {hint}", args.pattern.escape_debug()));
+    } else if is_cut {
+        let all = match args.mode {
+            Mode::Lines => format!("{shown} of {lines} matching lines in {files} files"),
+            Mode::Files | Mode::Counts => format!("{shown} of {files} files"),
+        };
+        tell(text, &format!("{all} are shown; narrow with `path`, `glob` or `type`, or raise `max`"));
+    }
+    if binary > 0 {
+        let verb = if binary == 1 { "file was" } else { "files were" };
+        tell(text, &format!("{binary} binary {verb} not searched"));
+    }
+    if nameless > 0 {
+        tell(
+            text,
+            &format!(
+                "{nameless} files were not searched because their names are not readable as text; rename them"
+            ),
+        );
+    }
+}
+
+/// What is shown, as it grows.
+struct Page {
+    text: String,
+    front: String,
+    /// How many more lines.
+    left: usize,
+    /// How many matching lines, or files, are there.
+    shown: u64,
+}
+
+impl Page {
+    fn file(&mut self, hits: &Hits, more: &str) {
+        self.text.push_str(&self.front);
+        self.text.push_str(&shown(&hits.path));
+        self.text.push_str(more);
+        self.text.push('\n');
+        self.shown += 1;
+    }
+
+    fn lines(&mut self, hits: &Hits, is_spread: bool) {
+        if is_spread && !self.text.is_empty() && self.left > 0 {
+            self.text.push_str("--\n");
+        }
+        let path = shown(&hits.path);
+        for line in &hits.lines {
+            if self.left == 0 {
+                return;
+            }
+            let mark = match line.kind {
+                Kind::Match => ':',
+                Kind::Context => '-',
+                Kind::Break => {
+                    self.text.push_str("--\n");
+                    continue;
+                }
+            };
+            self.left -= 1;
+            self.shown += u64::from(line.kind == Kind::Match);
+            self.text.push_str(&self.front);
+            self.text.push_str(&path);
+            self.text.push_str(&format!("{mark}{}{mark}", line.number));
+            self.text.push_str(&line.text);
+            self.text.push('\n');
+        }
+        if let Some(at) = hits.binary {
+            let path = format!("{}{path}", self.front);
+            tell(
+                &mut self.text,
+                &format!("`{path}` is binary, with a NUL byte at {at}, and was not searched to its end"),
+            );
+        }
+    }
+}
+
+fn matcher(args: &Grep) -> Result<RegexMatcher, String> {
+    let given = args.pattern.escape_debug();
+    if args.pattern.is_empty() {
+        return Err("the pattern is empty; to see a whole file use read_file".into());
+    }
+    if args.pattern.contains('\n') {
+        return Err(format!(
+            "`{given}` has a line break in it, and lines are searched one by one; look for one of its lines"
+        ));
+    }
+    RegexMatcherBuilder::new()
+        .multi_line(true)
+        .unicode(true)
+        .octal(false)
+        .case_insensitive(args.ignore_case)
+        .fixed_strings(args.literal)
+        .line_terminator(Some(b'\n'))
+        .build(&args.pattern)
+        .map_err(|error| {
+            format!("`{given}` is no regular expression: {error}\nset literal = true to look for it as it is, or put `\\` in front of what stands for itself")
+        })
+}
+
+fn globs(args: &Grep) -> Result<Override, String> {
+    let Some(glob) = &args.glob else { return Ok(Override::empty()) };
+    // Paths are given relative to where the walk begins.
+    let mut builder = OverrideBuilder::new(".");
+    builder
+        .add(glob.trim_start_matches("./"))
+        .map(|_| ())
+        .and_then(|()| builder.build())
+        .map_err(|error| format!("`{}` is no glob: {error}; such as `*.rs` or `src/**`", glob.escape_debug()))
+}
+
+fn types(args: &Grep) -> Result<Types, String> {
+    let Some(kind) = &args.kind else { return Ok(Types::empty()) };
+    let mut builder = TypesBuilder::new();
+    builder.add_defaults();
+    builder.select(kind);
+    builder.build().map_err(|_| {
+        let given = kind.escape_debug();
+        let dotted = kind.trim_start_matches("*.").trim_start_matches('.');
+        format!(
+            "there is no type `{given}`; name one such as rust, py, js, ts, go, md, or use glob = \"*.{}\"",
+            dotted.escape_debug()
+        )
+    })
+}

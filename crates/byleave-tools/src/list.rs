@@ -1,0 +1,288 @@
+//! `list_dir` and `list_files`: what is in a directory, and which files are beneath it.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use byleave::core::manifest::{Class, Role};
+use byleave::core::outcome::Output;
+use byleave::tool::{Run, Tool};
+use byleave::typed::Typed;
+use rustix::fs::FileType;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::files::Files;
+use crate::first::First;
+use crate::glob::{Wanted, wanted};
+use crate::place::{self, judged, tell, tell_left_out};
+use crate::run::apart;
+use crate::walk::{Found, Options, Visit, shown, walk};
+use crate::workplace::Workplace;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListDir {
+    /// The directory; where the call is made, unless this is given
+    #[serde(default)]
+    path: Option<String>,
+    /// How many directories deep to list; 1 unless this is given
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100))]
+    recursive: Option<usize>,
+    /// Whether to list what is hidden or ignored as well
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListFiles {
+    /// The directory; where the call is made, unless this is given
+    #[serde(default)]
+    path: Option<String>,
+    /// Which files, such as `*.rs` or `src/**/*.ts`; all unless this is given
+    #[serde(default)]
+    pattern: Option<String>,
+    /// Whether to list what is hidden or ignored as well
+    #[serde(default)]
+    all: bool,
+    /// How many files to show; 1000 unless this is given
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100_000))]
+    max: Option<usize>,
+}
+
+/// `list_dir` for a workplace.
+pub fn list_dir(workplace: &Workplace) -> impl Tool + use<> {
+    let workplace = workplace.clone();
+    let body = move |args: ListDir, run: Run| {
+        let workplace = workplace.clone();
+        apart(move || entries(&args, &Files::of(&workplace, &run)?, &run))
+    };
+    let about = "Lists a directory: files with their sizes in bytes, directories with how many entries they have, links with \
+                 where they lead.";
+    Typed::new("list_dir", about, body)
+        .class(Class::Readonly)
+        .role("/path", Role::ReadPath)
+        .plan_by(|args, site| place::plan(args.path.as_deref(), site))
+        .aliases(["ls"])
+        .hint("list the entries of a directory")
+        .audit_operation("read")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+/// `list_files` for a workplace.
+pub fn list_files(workplace: &Workplace) -> impl Tool + use<> {
+    let workplace = workplace.clone();
+    let body = move |args: ListFiles, run: Run| {
+        let workplace = workplace.clone();
+        apart(move || beneath(&args, &Files::of(&workplace, &run)?, &run))
+    };
+    let about = "Lists all files beneath a directory, sorted by path, each with its size in bytes. What ignore files name is left \
+                 out, and so is what begins with a dot.";
+    Typed::new("list_files", about, body)
+        .class(Class::Readonly)
+        .role("/path", Role::ReadPath)
+        .plan_by(|args, site| place::plan(args.path.as_deref(), site))
+        .hint("list all files beneath a directory")
+        .audit_operation("read")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+/// What there is to say of an entry.
+enum What {
+    File(u64),
+    /// How many entries it has, where it is not listed itself.
+    Directory(Option<usize>),
+    Link(Option<Vec<u8>>),
+    Other(&'static str),
+}
+
+struct Entry {
+    path: Vec<u8>,
+    what: What,
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.path.cmp(&other.path)
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for Entry {}
+
+/// One thread's entries.
+struct Entries {
+    wanted: Option<Arc<Wanted>>,
+    /// Only files.
+    files_only: bool,
+    /// How deep directories are that are not listed themselves.
+    depth: usize,
+    first: First<Entry>,
+    count: usize,
+    directories: usize,
+    bytes: u64,
+}
+
+impl Entries {
+    const fn new(max: usize, depth: usize, files_only: bool, wanted: Option<Arc<Wanted>>) -> Self {
+        Self { wanted, files_only, depth, first: First::new(max, |_| 1), count: 0, directories: 0, bytes: 0 }
+    }
+}
+
+impl Visit for Entries {
+    fn visit(&mut self, found: &Found<'_>) {
+        if self.files_only && found.kind != FileType::RegularFile
+            || self.wanted.as_ref().is_some_and(|wanted| !wanted.fits(found.path))
+        {
+            return;
+        }
+        let what = match found.kind {
+            FileType::RegularFile => {
+                // It may be gone by now, or something else.
+                let Ok(stat) = found.stat() else { return };
+                let size = u64::try_from(stat.st_size).unwrap_or_default();
+                self.bytes += size;
+                What::File(size)
+            }
+            FileType::Directory => {
+                self.directories += 1;
+                let is_last = found.path.iter().filter(|byte| **byte == b'/').count() + 1 == self.depth;
+                What::Directory(if is_last { found.count() } else { None })
+            }
+            FileType::Symlink => What::Link(found.target()),
+            FileType::Fifo => What::Other("a pipe"),
+            FileType::Socket => What::Other("a socket"),
+            FileType::CharacterDevice | FileType::BlockDevice => What::Other("a device"),
+            _ => What::Other("something else"),
+        };
+        self.count += 1;
+        self.first.push(Entry { path: found.path.to_vec(), what });
+    }
+}
+
+/// Everything that was found, put together.
+struct All {
+    first: Vec<Entry>,
+    count: usize,
+    directories: usize,
+    bytes: u64,
+}
+
+impl All {
+    fn of(visitors: Vec<Entries>) -> Self {
+        let count = visitors.iter().map(|entries| entries.count).sum();
+        let directories = visitors.iter().map(|entries| entries.directories).sum();
+        let bytes = visitors.iter().map(|entries| entries.bytes).sum();
+        let first = First::of_all(visitors.into_iter().map(|entries| entries.first));
+        Self { first, count, directories, bytes }
+    }
+
+    /// One line each, behind what stands in front of each.
+    fn shown(&self, front: &str) -> String {
+        let front = shown(front.as_bytes());
+        let mut text = String::new();
+        for Entry { path, what } in &self.first {
+            text.push_str(&front);
+            text.push_str(&shown(path));
+            match what {
+                What::File(size) => text.push_str(&format!("\t{size}")),
+                What::Directory(None) => text.push('/'),
+                What::Directory(Some(1)) => text.push_str("/\t1 entry"),
+                What::Directory(Some(count)) => text.push_str(&format!("/\t{count} entries")),
+                What::Link(Some(target)) => {
+                    text.push_str(" -> ");
+                    text.push_str(&shown(target));
+                }
+                What::Link(None) => text.push_str(" -> ?"),
+                What::Other(what) => text.push_str(&format!("\t{what}")),
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn entries(args: &ListDir, files: &Files, run: &Run) -> Result<Output, String> {
+    let path = judged(run)?;
+    let depth = args.recursive.unwrap_or(1).max(1);
+    let options = Options { all: args.all, depth, ..Options::default() };
+    let (visitors, told) =
+        walk(files, path, &options, &run.cancel, || Entries::new(place::MAX, depth, false, None))?;
+    let all = All::of(visitors);
+    let mut text = all.shown("");
+    let (count, directories, bytes) = (all.count, all.directories, all.bytes);
+    let others = count - directories;
+    tell(
+        &mut text,
+        &format!(
+            "`{}`: {directories} directories, {others} files and others, {bytes} bytes",
+            files.shown(path)
+        ),
+    );
+    if all.first.len() < count {
+        let shown = all.first.len();
+        tell(
+            &mut text,
+            &format!("{shown} of {count} entries are shown; list fewer levels, or find them with glob"),
+        );
+    }
+    if told.skipped > 0 {
+        let skipped = told.skipped;
+        tell(
+            &mut text,
+            &format!("{skipped} that are hidden by name or ignored are not listed; all = true lists them"),
+        );
+    }
+    tell_left_out(&mut text, &told);
+    let data = json!({ "path": path, "entries": count, "directories": directories, "bytes": bytes });
+    Ok(Output { truncated: all.first.len() < count, ..Output::text(text).with_data(data) })
+}
+
+fn beneath(args: &ListFiles, files: &Files, run: &Run) -> Result<Output, String> {
+    let wanted = args.pattern.as_deref().map(wanted).transpose()?.map(Arc::new);
+    let path = judged(run)?;
+    let max = args.max.unwrap_or(place::MAX);
+    let steps = wanted.as_ref().map(|wanted| wanted.steps.clone()).unwrap_or_default();
+    let dotted = wanted.as_ref().is_some_and(|wanted| wanted.dotted);
+    let options = Options { all: args.all, dotted, steps, ..Options::default() };
+    let (visitors, told) =
+        walk(files, path, &options, &run.cancel, || Entries::new(max, usize::MAX, true, wanted.clone()))?;
+    let all = All::of(visitors);
+    let mut text = all.shown(&files.in_front(path));
+    let (count, bytes) = (all.count, all.bytes);
+    let shown = all.first.len();
+    match count {
+        0 if args.all => tell(&mut text, "there are no such files; list_dir shows what is there"),
+        0 => tell(&mut text, "there are no such files; all = true lists what is hidden or ignored as well"),
+        _ => tell(&mut text, &format!("{count} files, {bytes} bytes")),
+    }
+    if shown < count {
+        tell(
+            &mut text,
+            &format!("{shown} of them are shown; narrow with `path` or `pattern`, or raise `max`"),
+        );
+    }
+    tell_left_out(&mut text, &told);
+    let data = json!({ "path": path, "files": count, "bytes": bytes, "shown": shown });
+    Ok(Output { truncated: shown < count, ..Output::text(text).with_data(data) })
+}

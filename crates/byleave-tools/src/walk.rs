@@ -1,0 +1,280 @@
+//! The walk: what lies beneath a directory, by handles. Every directory is opened relative to the one it was found in, and every
+//! file relative to its own, without following links: a step that is swapped for a link leads nowhere, and there is no moment
+//! between looking and opening that could be used.
+//!
+//! It leaves out what rules hide, as if it were not there, and counts it. It must never open a path by its text.
+
+mod crew;
+mod found;
+mod level;
+mod options;
+mod shown;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use rustix::fs::{AtFlags, FileType, statat};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+
+use crate::files::Files;
+pub(crate) use crew::Told;
+use crew::{Crew, Done, Queue, Work};
+pub(crate) use found::Found;
+use found::{Directory, join, open_directory, read_names};
+use level::{Level, Said, Seen};
+use options::DEPTH_MAX;
+pub(crate) use options::{ENTRIES_MAX, Options};
+pub(crate) use shown::shown;
+
+/// How many threads look, at most.
+const THREADS_MAX: usize = 12;
+/// How much is done before others are called in: a small directory is looked through faster than a thread is started.
+const ALONE: usize = 8;
+/// How many files are looked at in one go, so that a large directory is shared.
+const BATCH: usize = 64;
+/// What is done with what is found; one for each thread.
+pub(crate) trait Visit: Send {
+    /// Something was found. The order is nobody's to rely on.
+    fn visit(&mut self, found: &Found<'_>);
+}
+
+/// Looks at everything beneath a directory that the plan lets be read. Returns whoever visited.
+pub(crate) fn walk<V: Visit>(
+    files: &Files,
+    path: &str,
+    options: &Options,
+    cancel: &CancellationToken,
+    visitor: impl Fn() -> V + Sync,
+) -> Result<(Vec<V>, Told), String> {
+    let handle = files.directory(path)?;
+    let (above, inside) = files.above(path);
+    let workspace = path.strip_suffix(inside.to_str().unwrap_or_default()).unwrap_or(path);
+    let level = level::above(&above, &inside, workspace.trim_end_matches('/'), files);
+    let inside = inside.as_os_str().as_bytes().to_vec();
+    let crew = Crew {
+        files,
+        options,
+        cancel,
+        begins: if inside.is_empty() { 0 } else { inside.len() + 1 },
+        queue: Mutex::new(Queue { left: VecDeque::new(), busy: 0 }),
+        more: Condvar::new(),
+        entries: AtomicU64::new(0),
+        kept: AtomicU64::new(0),
+        skipped: AtomicU64::new(0),
+        unread: AtomicU64::new(0),
+        is_cut: AtomicBool::new(false),
+        is_deeper: AtomicBool::new(false),
+    };
+    let absolute = path.trim_end_matches('/').to_owned();
+    let start = Start { handle, path: inside, absolute, level };
+    let mut first = visitor();
+    let mut worker =
+        Worker { crew: &crew, names: Vec::new(), path: Vec::new(), room: Vec::with_capacity(32_768) };
+    worker.look(start, 0, &mut first);
+    // Alone as long as little is known to be there.
+    for _ in 0..ALONE {
+        let Some(work) = crew.lock().take() else { break };
+        worker.work(work, &mut first);
+        crew.done();
+    }
+    let others = if crew.lock().left.is_empty() { 0 } else { threads().saturating_sub(1) };
+    let mut visitors = std::thread::scope(|scope| {
+        let others: Vec<_> = (0..others)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut visits = visitor();
+                    let room = Vec::with_capacity(32_768);
+                    Worker { crew: &crew, names: Vec::new(), path: Vec::new(), room }.until_done(&mut visits);
+                    visits
+                })
+            })
+            .collect();
+        worker.until_done(&mut first);
+        // One that broke has lost what it found, so that there is no result.
+        others.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Result<Vec<V>, _>>()
+    })
+    .map_err(|_| "it broke while it looked".to_owned())?;
+    if cancel.is_cancelled() {
+        return Err("it was called off".into());
+    }
+    visitors.push(first);
+    Ok((visitors, crew.told()))
+}
+
+/// How many threads look.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+}
+
+struct Start {
+    handle: OwnedFd,
+    path: Vec<u8>,
+    absolute: String,
+    level: Arc<Level>,
+}
+
+/// One who looks, with room that is used again and again.
+struct Worker<'a> {
+    crew: &'a Crew<'a>,
+    names: Vec<(Box<CStr>, FileType)>,
+    path: Vec<u8>,
+    room: Vec<u8>,
+}
+
+impl Worker<'_> {
+    fn until_done(&mut self, visits: &mut impl Visit) {
+        while let Some(work) = self.crew.next() {
+            // Also when a visitor breaks: the others would wait for ever.
+            let _done = Done(self.crew);
+            self.work(work, visits);
+        }
+    }
+
+    fn work(&mut self, work: Work, visits: &mut impl Visit) {
+        match work {
+            Work::Visit(directory, names) => self.visit(&directory, names.iter(), visits),
+            Work::Enter(above, name) => {
+                let handle = match open_directory(&above.handle, &name) {
+                    Ok(handle) => handle,
+                    // It is gone, or something else by now: so it is not there.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return,
+                    Err(_) => {
+                        self.crew.unread.fetch_add(1, Ordering::Relaxed);
+                        return;
+                    }
+                };
+                let mut path = above.path.clone();
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(name.to_bytes());
+                let absolute = format!("{}/{}", above.absolute, name.to_string_lossy());
+                let start = Start { handle, path, absolute, level: Arc::clone(&above.level) };
+                drop(name);
+                self.look(start, above.depth + 1, visits);
+            }
+        }
+    }
+
+    /// Reads a directory; what is in it is visited, and those in it are entered later.
+    fn look(&mut self, start: Start, depth: usize, visits: &mut impl Visit) {
+        let Start { handle, path, absolute, level } = start;
+        let (mut seen, options) = (Seen::default(), self.crew.options);
+        let mut found = std::mem::take(&mut self.names);
+        found.clear();
+        let read = read_names(&handle, &mut self.room, |name, kind| {
+            if !options.all {
+                seen.name(name.to_bytes());
+            }
+            found.push((name.into(), kind));
+        });
+        if read.is_err() {
+            self.crew.unread.fetch_add(1, Ordering::Relaxed);
+        }
+        let before = self.crew.entries.fetch_add(found.len() as u64, Ordering::Relaxed);
+        if before + found.len() as u64 > options.entries_max {
+            self.crew.is_cut.store(true, Ordering::Relaxed);
+            found.truncate(usize::try_from(options.entries_max.saturating_sub(before)).unwrap_or(usize::MAX));
+        }
+        let level = Level::beneath(&level, &handle, seen, (&path, &absolute), self.crew.files);
+        let is_near = self.crew.files.sieve().is_near(&absolute);
+        let directory = Arc::new(Directory { handle, path, absolute, level, depth, is_near });
+        found.retain_mut(|(name, kind)| self.is_wanted(&directory, name, kind));
+        let may_enter = depth + 1 < options.depth.min(DEPTH_MAX);
+        if !may_enter && options.depth >= DEPTH_MAX && found.iter().any(|(_, kind)| kind.is_dir()) {
+            self.crew.is_deeper.store(true, Ordering::Relaxed);
+        }
+        // Nobody looks for anything in `.git`, and it is large.
+        let enter =
+            found.iter().filter(|(name, kind)| may_enter && kind.is_dir() && name.to_bytes() != b".git");
+        let enter = enter.map(|(name, _)| Work::Enter(Arc::clone(&directory), name.clone()));
+        let mut work: Vec<Work> = enter.collect();
+        while found.len() > BATCH {
+            let rest = found.split_off(found.len() - BATCH);
+            work.push(Work::Visit(Arc::clone(&directory), rest));
+        }
+        if !work.is_empty() {
+            self.crew.push(work.into_iter());
+        }
+        self.visit(&directory, found.iter(), visits);
+        self.names = found;
+    }
+
+    fn visit<'n>(
+        &mut self,
+        directory: &Directory,
+        names: impl Iterator<Item = &'n (Box<CStr>, FileType)>,
+        visits: &mut impl Visit,
+    ) {
+        if self.crew.cancel.is_cancelled() {
+            return;
+        }
+        let base = directory.path.get(self.crew.begins..).unwrap_or_default();
+        for (name, kind) in names {
+            join(&mut self.path, base, name.to_bytes());
+            let found = Found { directory, name, kind: *kind, path: &self.path, files: self.crew.files };
+            visits.visit(&found);
+        }
+    }
+
+    /// Whether something that was found is to be visited or entered.
+    fn is_wanted(&mut self, directory: &Directory, name: &CStr, kind: &mut FileType) -> bool {
+        let options = self.crew.options;
+        let bytes = name.to_bytes();
+        if options.steps.get(directory.depth).is_some_and(|step| step != bytes) {
+            return false;
+        }
+        if *kind == FileType::Unknown {
+            match statat(&directory.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => *kind = FileType::from_raw_mode(stat.st_mode),
+                Err(_) => return false,
+            }
+        }
+        join(&mut self.path, &directory.path, bytes);
+        match says(options, &directory.level, &self.path, self.crew.begins, kind.is_dir()) {
+            Said::Ignored => {
+                self.crew.skipped.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            Said::Nothing if bytes.starts_with(b".") && !options.all && !options.dotted => {
+                self.crew.skipped.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            Said::Nothing | Said::Wanted => {}
+        }
+        let files = self.crew.files;
+        let is_hidden = (directory.is_near || files.sieve().may_mean(bytes))
+            && files.is_hidden(&format!("{}/{}", directory.absolute, name.to_string_lossy()));
+        if is_hidden {
+            self.crew.kept.fetch_add(1, Ordering::Relaxed);
+        }
+        !is_hidden
+    }
+}
+
+/// What globs, ignore files and types say of a path, in ripgrep's order.
+fn says(options: &Options, level: &Level, path: &[u8], begins: usize, is_dir: bool) -> Said {
+    let beneath = || Path::new(OsStr::from_bytes(path.get(begins..).unwrap_or_default()));
+    if !options.globs.is_empty() {
+        let said = Said::of(&options.globs.matched(beneath(), is_dir));
+        if said != Said::Nothing {
+            return said;
+        }
+    }
+    let said = if options.all { Said::Nothing } else { level.says(path, is_dir) };
+    if said == Said::Ignored || options.types.is_empty() {
+        return said;
+    }
+    match Said::of(&options.types.matched(beneath(), is_dir)) {
+        Said::Nothing => said,
+        by_type => by_type,
+    }
+}
