@@ -11,13 +11,18 @@
 //! Whatever runs, runs confined and on a copy, whether somebody was asked or not: so everything that was done to files can be taken
 //! back. Where there can be no copy it is said, before the question and in the result.
 
+pub mod apply_patch;
 pub mod bash;
 mod changing;
+pub mod delete_file;
 mod draft;
+pub mod edit;
 mod files;
 mod kind;
+mod near;
 mod observed;
 pub mod offer;
+mod patch;
 pub mod read_file;
 mod rehearse;
 mod run;

@@ -73,6 +73,60 @@ pub fn read(text: &str) -> Result<Patch, NoPatch> {
     if patch.changes.is_empty() { Err(NoPatch::NoFile) } else { Ok(patch) }
 }
 
+/// A name as `---` and `+++` give it: quoted or not, with `a/` or `b/` before it, a date after it; none for `/dev/null`.
+pub fn name(text: &str) -> Result<Option<String>, NoPatch> {
+    let bare = bare_name(text.split('\t').next().unwrap_or(text))?;
+    if bare == "/dev/null" {
+        return Ok(None);
+    }
+    Ok(Some(bare.strip_prefix("a/").or_else(|| bare.strip_prefix("b/")).unwrap_or(&bare).to_owned()))
+}
+
+/// The name that `diff --git` gives twice, without that word; none where it does not.
+pub fn name_of_both(names: &str) -> Option<String> {
+    let both = halves(names).filter_map(|(old, new)| Some((name(old).ok()??, name(new).ok()??)));
+    both.into_iter().find(|(old, new)| old == new).map(|(same, _)| same)
+}
+
+/// A name without its quotes, with what git escapes in them.
+pub fn bare_name(text: &str) -> Result<String, NoPatch> {
+    let wrong = || NoPatch::Name(text.escape_debug().to_string());
+    let text = text.trim();
+    let Some(inner) = text.strip_prefix('"') else { return Ok(text.to_owned()) };
+    let inner = inner.strip_suffix('"').ok_or_else(wrong)?;
+    let mut bytes = Vec::with_capacity(inner.len());
+    let mut rest = inner.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'\\' => {}
+            // Two quoted names are not one.
+            b'"' => return Err(wrong()),
+            byte => {
+                bytes.push(byte);
+                continue;
+            }
+        }
+        bytes.push(match rest.next().ok_or_else(wrong)? {
+            b'a' => 7,
+            b'b' => 8,
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'v' => 11,
+            b'f' => 12,
+            b'r' => b'\r',
+            same @ (b'"' | b'\\') => same,
+            first @ b'0'..=b'3' => {
+                let digits = [Some(first), rest.next(), rest.next()];
+                let digits: Option<String> = digits.iter().map(|digit| digit.map(char::from)).collect();
+                let digits = digits.ok_or_else(wrong)?;
+                u8::from_str_radix(&digits, 8).map_err(|_| wrong())?
+            }
+            _ => return Err(wrong()),
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
 impl Patch {
     fn doubt(&mut self, why: impl Into<String>) {
         let why = why.into();
@@ -138,6 +192,7 @@ fn is_diff(text: &str) -> bool {
 /// What `diff -u` and `git diff` write.
 fn diff(text: &str, patch: &mut Patch) -> Result<(), NoPatch> {
     let mut lines = text.lines().peekable();
+    let mut same = None;
     while let Some(line) = lines.next() {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
@@ -159,8 +214,14 @@ fn diff(text: &str, patch: &mut Patch) -> Result<(), NoPatch> {
                 Some(("to", to)) => patch.change(Change::Add(bare_name(to)?)),
                 _ => {}
             },
-            "diff" if rest.starts_with("--git ") => header(rest, patch)?,
-            "new" | "old" | "deleted" => modes(line, patch),
+            "diff" if rest.starts_with("--git ") => same = header(rest, patch)?,
+            "new" | "old" | "deleted" => {
+                // An empty file is deleted without a word of its content.
+                if let Some(name) = same.clone().filter(|_| line.starts_with("deleted file mode ")) {
+                    patch.change(Change::Delete(name));
+                }
+                modes(line, patch);
+            }
             "GIT" => patch.doubt("it has content that is not text"),
             _ => {}
         }
@@ -183,24 +244,34 @@ fn names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
     }
 }
 
-/// `diff --git a/x b/x`: the only names where nothing but a mode changes.
-fn header(rest: &str, patch: &mut Patch) -> Result<(), NoPatch> {
+/// `diff --git a/x b/x`: the only names where nothing but a mode changes. Gives the name, where both are the same.
+fn header(rest: &str, patch: &mut Patch) -> Result<Option<String>, NoPatch> {
     let names = rest.strip_prefix("--git ").unwrap_or(rest);
-    // Without quotes the names may have blanks in them; they are certain only where both are the same.
-    let halves = names.char_indices().filter(|(_, c)| *c == ' ').map(|(at, _)| names.split_at(at));
-    let same = halves
-        .map(|(old, new)| (old, new.trim_start()))
-        .filter_map(|(old, new)| Some((name(old).ok()??, name(new).ok()??)))
-        .find(|(old, new)| old == new);
-    match same {
-        Some((old, _)) => patch.change(Change::Update(old)),
-        None => {
+    if let Some(same) = name_of_both(names) {
+        patch.change(Change::Update(same.clone()));
+        return Ok(Some(same));
+    }
+    let both = |(old, new): (&str, &str)| {
+        let are_named =
+            old.trim_start_matches('"').starts_with("a/") && new.trim_start_matches('"').starts_with("b/");
+        are_named.then(|| Some([name(old).ok()??, name(new).ok()??])).flatten()
+    };
+    let certain: Vec<[String; 2]> = halves(names).filter_map(both).collect();
+    match certain.as_slice() {
+        [both] => both.iter().for_each(|name| patch.change(Change::Update(name.clone()))),
+        _ => {
             for part in names.split(" b/").map(str::trim) {
                 patch.changes.extend(name(part)?.map(Change::Update));
             }
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// All ways to take two names apart: without quotes they may have blanks in them.
+fn halves(names: &str) -> impl Iterator<Item = (&str, &str)> {
+    let blanks = names.char_indices().filter(|(_, c)| *c == ' ').map(|(at, _)| names.split_at(at));
+    blanks.map(|(old, new)| (old, new.trim_start()))
 }
 
 /// Modes: what is no plain file, and what may be run from now on, no content shows.
@@ -240,49 +311,6 @@ fn hunk(counts: &str, lines: &mut Peekable<Lines<'_>>, patch: &mut Patch) {
             Some(_) => return patch.doubt("a part of it has lines that are neither old nor new"),
         }
     }
-}
-
-/// A name as `---` and `+++` give it: quoted or not, with `a/` or `b/` before it, a date after it; none for `/dev/null`.
-fn name(text: &str) -> Result<Option<String>, NoPatch> {
-    let bare = bare_name(text.split('\t').next().unwrap_or(text))?;
-    if bare == "/dev/null" {
-        return Ok(None);
-    }
-    Ok(Some(bare.strip_prefix("a/").or_else(|| bare.strip_prefix("b/")).unwrap_or(&bare).to_owned()))
-}
-
-/// A name without its quotes, with what git escapes in them.
-fn bare_name(text: &str) -> Result<String, NoPatch> {
-    let wrong = || NoPatch::Name(text.escape_debug().to_string());
-    let text = text.trim();
-    let Some(inner) = text.strip_prefix('"') else { return Ok(text.to_owned()) };
-    let inner = inner.strip_suffix('"').ok_or_else(wrong)?;
-    let mut bytes = Vec::with_capacity(inner.len());
-    let mut rest = inner.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'\\' {
-            bytes.push(byte);
-            continue;
-        }
-        bytes.push(match rest.next().ok_or_else(wrong)? {
-            b'a' => 7,
-            b'b' => 8,
-            b't' => b'\t',
-            b'n' => b'\n',
-            b'v' => 11,
-            b'f' => 12,
-            b'r' => b'\r',
-            same @ (b'"' | b'\\') => same,
-            first @ b'0'..=b'3' => {
-                let digits = [Some(first), rest.next(), rest.next()];
-                let digits: Option<String> = digits.iter().map(|digit| digit.map(char::from)).collect();
-                let digits = digits.ok_or_else(wrong)?;
-                u8::from_str_radix(&digits, 8).map_err(|_| wrong())?
-            }
-            _ => return Err(wrong()),
-        });
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 #[cfg(test)]
@@ -356,6 +384,16 @@ mod tests {
             (
                 "diff --git a/x b/h/y\nrename from x\nrename to h/y\n",
                 &["update x", "update h/y", "delete x", "add h/y"],
+                0,
+            ),
+            (
+                "diff --git a/e b/e\ndeleted file mode 100644\nindex e69de29..0000000\n",
+                &["update e", "delete e"],
+                0,
+            ),
+            (
+                "diff --git \"a/\\303\\244\" \"b/c d\"\nrename from \"\\303\\244\"\nrename to c d\n",
+                &["update ä", "update c d", "delete ä", "add c d"],
                 0,
             ),
             ("--- a/x\n+++ b/../o/f\n@@ -0,0 +1 @@\n+x\n", &["update x", "update ../o/f"], 1),

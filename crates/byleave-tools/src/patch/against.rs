@@ -1,0 +1,1 @@
+//! The applier against the real ones, and the reader against the one that the gate judges by.
