@@ -199,7 +199,6 @@ mod tests {
             (format!("{head}@@ some @@\n-a\n"), "a\n", "does not say where it stands"),
             (format!("{head}@@ -1 +1 @@\n*a\n"), "a\n", "begins neither with a blank"),
             (format!("{head}@@ -1 +1 @@\n a\n"), "a\n", "changes nothing"),
-            (format!("{head}@@ -0,0 +1 @@\n+a\n"), "a\n", "says that the file is empty"),
             (format!("{head}@@ -30,0 +31 @@\n+a\n"), "a\n", "after line 30, and the file has 1"),
             (format!("{head}@@ -9 +9 @@\n-a\n+b\n"), "a\nc\na\n", "loosely at lines 1, 3"),
             ("--- a/x\n".to_owned(), "", "no `+++` line"),

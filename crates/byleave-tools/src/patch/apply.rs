@@ -91,12 +91,6 @@ impl<'a> Work<'a> {
         let exact = Spot { start: line, cut: (0, 0), fit_fuzz: 0 };
         if before.is_empty() {
             // Nothing to look for: it goes where it says.
-            if line == 0 && !self.lines.is_empty() {
-                return Err(
-                    "says that the file is empty, and it is not; give lines that stand around the new ones"
-                        .into(),
-                );
-            }
             return match line >= self.done && line <= self.lines.len() {
                 true => Ok((exact, 0)),
                 false => Err(format!(

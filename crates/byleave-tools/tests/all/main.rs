@@ -13,8 +13,13 @@ mod attacks_later;
 mod attacks_listing;
 mod attacks_network;
 mod attacks_secrets;
+mod changing;
 mod fatigue;
 mod files;
+mod hands;
+mod hostile;
+mod hostile_writers;
+mod killed;
 mod rehearsing;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]
 mod user;

@@ -1,0 +1,233 @@
+//! A hostile neighbour: a thread that swaps path components for links that lead out, renames parents, and replaces files by links
+//! and pipes, as fast as it can, while a tool works in the same directory.
+//!
+//! It works by handles on the real directories, so that it never changes anything outside by its own doing: what is changed there,
+//! a tool has changed.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, mknodat, open, openat, renameat, renameat_with,
+    symlinkat, unlinkat,
+};
+
+/// What every file outside holds, and what is in the names of files that are only there.
+pub(crate) const MARKER: &str = "GATE_OUTSIDE_MARKER";
+/// What every file inside holds.
+pub(crate) const INSIDE: &str = "inside";
+
+const TOPS: [&str; 3] = ["a", "b", "c"];
+const BELOW: [&str; 2] = ["x", "y"];
+const FILES: [&str; 2] = ["f0.txt", "f1.txt"];
+/// Where what is swapped out waits, in the root.
+const PARK: &str = ".park";
+
+/// The thread, as long as it runs.
+pub(crate) struct Swapper {
+    swaps: Arc<AtomicU64>,
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Swapper {
+    /// Makes `a/x/y/f0.txt` and the like in the root, the same with markers outside, and begins to swap.
+    pub(crate) fn start(root: &Path, outside: &Path, seed: u64) -> Self {
+        let mut ground = Ground::new(root, outside, seed);
+        let (swaps, stopping) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (counted, until) = (Arc::clone(&swaps), Arc::clone(&stopping));
+        let thread = std::thread::spawn(move || {
+            while !until.load(Ordering::Relaxed) {
+                if ground.swap() {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        Self { swaps, stopping, thread: Some(thread) }
+    }
+
+    /// How many swaps were made until now.
+    pub(crate) fn swaps(&self) -> u64 {
+        self.swaps.load(Ordering::Relaxed)
+    }
+
+    /// Ends it, and says how many there were.
+    pub(crate) fn stop(mut self) -> u64 {
+        self.join();
+        self.swaps()
+    }
+
+    fn join(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Swapper {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.join();
+        }
+    }
+}
+
+/// The directories whose names are swapped, relative to the root, from the top.
+pub(crate) fn directories() -> Vec<String> {
+    let mut all = Vec::new();
+    for top in TOPS {
+        let mut path = top.to_owned();
+        all.push(path.clone());
+        for below in BELOW {
+            path = format!("{path}/{below}");
+            all.push(path.clone());
+        }
+    }
+    all
+}
+
+/// The files that are swapped, relative to the root.
+pub(crate) fn files() -> Vec<String> {
+    directories().iter().flat_map(|directory| FILES.map(|file| format!("{directory}/{file}"))).collect()
+}
+
+/// How many swaps a test makes: `BYLEAVE_SWAPS`, or a few for every day.
+pub(crate) fn swaps_wanted() -> u64 {
+    std::env::var("BYLEAVE_SWAPS").ok().map_or(4_000, |count| count.parse().unwrap())
+}
+
+/// A directory by its handle, whatever it is called at the moment, and where its name is.
+struct Place {
+    handle: OwnedFd,
+    /// Its number among the places; none for those in the root.
+    above: Option<usize>,
+    name: String,
+    /// What its twin in the park is called.
+    twin: String,
+}
+
+struct Ground {
+    root: OwnedFd,
+    park: OwnedFd,
+    outside: String,
+    places: Vec<Place>,
+    paths: Vec<String>,
+    state: u64,
+}
+
+impl Ground {
+    fn new(root: &Path, outside: &Path, seed: u64) -> Self {
+        fs::create_dir_all(root.join(PARK)).unwrap();
+        let paths = directories();
+        for path in &paths {
+            for (base, text) in [(root, INSIDE), (outside, MARKER)] {
+                fs::create_dir_all(base.join(path)).unwrap();
+                for file in FILES {
+                    fs::write(base.join(path).join(file), format!("{text} {path}\n")).unwrap();
+                }
+            }
+            fs::write(outside.join(path).join(format!("{MARKER}.txt")), MARKER).unwrap();
+        }
+        let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = open(root, directory, Mode::empty()).unwrap();
+        let park = openat(&handle, PARK, directory, Mode::empty()).unwrap();
+        let outside = outside.canonicalize().unwrap().to_str().unwrap().to_owned();
+        let places = paths.iter().enumerate().map(|(number, path)| {
+            let (above, name) = match path.rsplit_once('/') {
+                Some((_, name)) => (Some(number - 1), name),
+                None => (None, path.as_str()),
+            };
+            let twin = format!("{}.link", path.replace('/', "."));
+            symlinkat(format!("{outside}/{path}"), &park, &twin).unwrap();
+            let handle = open(root.join(path), directory, Mode::empty()).unwrap();
+            Place { handle, above, name: name.to_owned(), twin }
+        });
+        let places = places.collect();
+        Self { root: handle, park, outside, places, paths, state: seed | 1 }
+    }
+
+    fn random(&mut self, below: usize) -> usize {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        usize::try_from(self.state % below as u64).unwrap()
+    }
+
+    /// One swap; false where a tool or an earlier swap was in the way.
+    fn swap(&mut self) -> bool {
+        let kind = self.random(5);
+        let number = self.random(self.places.len());
+        let file = FILES[self.random(FILES.len())];
+        let other = (number + (BELOW.len() + 1)) % self.places.len();
+        let above = |place: &Place| place.above.map_or(&self.root, |above| &self.places[above].handle);
+        let place = &self.places[number];
+        match kind {
+            // A directory and a link that leads out.
+            0 => exchanged((above(place), &place.name), (&self.park, &place.twin)),
+            // Two directories, or whatever has their names.
+            1 => {
+                let other = &self.places[other];
+                exchanged((above(place), &place.name), (above(other), &other.name))
+            }
+            // A file and a link that leads out.
+            2 => {
+                let twin = format!("{file}.link");
+                let target = format!("{}/{}/{file}", self.outside, self.paths[number]);
+                absent(symlinkat(target, &self.park, &twin));
+                exchanged((&place.handle, file), (&self.park, &twin))
+            }
+            // A file and a pipe that nobody writes to.
+            3 => {
+                let twin = format!("{file}.pipe");
+                absent(mknodat(&self.park, &twin, FileType::Fifo, Mode::from_raw_mode(0o666), 0));
+                exchanged((&place.handle, file), (&self.park, &twin))
+            }
+            // Another file in its place.
+            _ => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                let Ok(new) = openat(&self.park, "new", flags, Mode::from_raw_mode(0o666)) else {
+                    return unlinkat(&self.park, "new", AtFlags::empty()).is_err();
+                };
+                let text = format!("{INSIDE} {}\n", self.paths[number]);
+                rustix::io::write(&new, text.as_bytes()).unwrap();
+                renameat(&self.park, "new", &place.handle, file).is_ok()
+            }
+        }
+    }
+}
+
+fn exchanged((from, name): (&OwnedFd, &str), (to, other): (&OwnedFd, &str)) -> bool {
+    renameat_with(from, name, to, other, RenameFlags::EXCHANGE).is_ok()
+}
+
+/// Made, or there already.
+#[track_caller]
+fn absent(made: rustix::io::Result<()>) {
+    assert!(matches!(made, Ok(()) | Err(rustix::io::Errno::EXIST)), "{made:?}");
+}
+
+#[test]
+fn the_neighbour_swaps_and_never_changes_what_is_outside() {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let [root, outside] = ["root", "outside"].map(|name| folder.path().join(name));
+    let swapper = Swapper::start(&root, &outside, 7);
+    let before = crate::world::tree(&outside);
+    let (mut led_out, mut stayed) = (0, 0);
+    while swapper.swaps() < 2_000 || led_out == 0 || stayed == 0 {
+        for file in files() {
+            // Without care, as a tool must not: not even waiting is excluded but for the flag.
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let Ok(found) = openat(CWD, root.join(file), flags, Mode::empty()) else { continue };
+            let text = std::io::read_to_string(fs::File::from(found)).unwrap_or_default();
+            led_out += u32::from(text.contains(MARKER));
+            stayed += u32::from(text.contains(INSIDE));
+        }
+    }
+    assert!(swapper.stop() >= 2_000);
+    assert_eq!(crate::world::tree(&outside), before);
+}
