@@ -88,11 +88,11 @@ impl<'a> Work<'a> {
 
     /// Where a hunk with a number fits, and how far from there that is.
     fn at_line(&mut self, line: usize, all: &[Line], before: &[&str]) -> Result<(Spot, isize), String> {
-        let exact = Spot { start: line, cut: (0, 0), fit_fuzz: 0 };
         if before.is_empty() {
-            // Nothing to look for: it goes where it says.
-            return match line >= self.done && line <= self.lines.len() {
-                true => Ok((exact, 0)),
+            // Nothing to look for: it goes where it says, as far from there as the hunks before it.
+            let start = line.saturating_add_signed(self.drift);
+            return match start >= self.done && start <= self.lines.len() {
+                true => Ok((Spot { start, cut: (0, 0), fit_fuzz: 0 }, self.drift)),
                 false => Err(format!(
                     "is to be put after line {line}, and the file has {}; give lines that stand around the new ones",
                     self.lines.len()

@@ -11,6 +11,7 @@ mod case;
 #[path = "../../../byleave/tests/all/corpus/elsewhere.rs"]
 mod elsewhere;
 mod everyday;
+mod file_tools;
 mod machine;
 mod page;
 mod played;
