@@ -72,6 +72,7 @@ fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
         let (name, path) = match (change, effects.next()) {
             (Change::Add(name), Some(Effect::Write { path })) => (name, path),
             (Change::Delete(name), Some(Effect::Delete { path })) => (name, path),
+            (Change::Compare(name), Some(Effect::Read { path })) => (name, path),
             (Change::Update(name), Some(Effect::Read { path })) => match effects.next() {
                 Some(Effect::Write { path: same }) if same == path => (name, path),
                 _ => return Err(STRANGE.into()),

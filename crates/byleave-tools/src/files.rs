@@ -109,7 +109,7 @@ impl Files {
     fn may_read(&self, path: &str) -> bool {
         let lets = |effect: &Effect| match effect {
             Effect::Read { path: granted } => Path::new(path).starts_with(granted),
-            Effect::Write { path: granted } | Effect::Delete { path: granted } => path == granted,
+            Effect::Write { path: granted } => path == granted,
             _ => false,
         };
         is_resolved(path) && self.plan.effects.iter().any(lets)

@@ -24,6 +24,8 @@ pub enum Change {
     Update(String),
     /// It is deleted.
     Delete(String),
+    /// Its content is held against what the patch says is there: who is told whether it fits has read it.
+    Compare(String),
 }
 
 /// Why a text is no patch.
@@ -233,7 +235,10 @@ fn diff(text: &str, patch: &mut Patch) -> Result<(), NoPatch> {
 fn names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
     match (old, new) {
         (None, None) => patch.doubt("a file has neither an old nor a new name"),
-        (Some(old), None) => patch.change(Change::Delete(old)),
+        (Some(old), None) => {
+            patch.change(Change::Compare(old.clone()));
+            patch.change(Change::Delete(old));
+        }
         (None, Some(new)) => patch.change(Change::Add(new)),
         (Some(old), Some(new)) if old == new => patch.change(Change::Update(new)),
         (Some(old), Some(new)) => {
@@ -323,6 +328,7 @@ mod tests {
             Change::Add(path) => format!("add {path}"),
             Change::Update(path) => format!("update {path}"),
             Change::Delete(path) => format!("delete {path}"),
+            Change::Compare(path) => format!("compare {path}"),
         });
         (changes.collect(), patch.doubts.len())
     }
@@ -369,7 +375,7 @@ mod tests {
             ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", &["update x"], 0),
             ("--- x\t2026-01-01\n+++ x\t2026-01-02\n@@ -1 +1 @@\n-a\n+b\n", &["update x"], 0),
             ("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n", &["add x"], 0),
-            ("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", &["delete x"], 0),
+            ("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", &["compare x", "delete x"], 0),
             // Content that looks like headers.
             ("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n-- a\n+++ b/../../z\n++ b\n", &["update x"], 0),
             // A count that is too small shows them.

@@ -94,6 +94,45 @@ async fn a_patch_makes_changes_moves_and_removes_files_as_a_whole() {
     }
 }
 
+// req: B4, P3
+#[tokio::test]
+async fn nothing_is_told_of_a_file_that_nobody_let_be_read() {
+    let world = World::new();
+    fs::write(world.beside("outside/f"), "GATE_SECRET\nmore\n").unwrap();
+    let path = world.beside("outside/f");
+    let path = path.to_str().unwrap();
+    for (tool, arguments) in [
+        ("edit", json!({"path": path, "old": "GATE", "new": "x", "all": true})),
+        ("edit", json!({"path": path, "old": "gate_secret", "new": "x"})),
+        ("apply_patch", json!({"patch": format!("--- {path}\n+++ /dev/null\n@@ -1 +0,0 @@\n-GATE_SECRE\n")})),
+        (
+            "apply_patch",
+            json!({"patch": format!("*** Begin Patch\n*** Update File: {path}\n@@\n-gate_secret\n*** End Patch")}),
+        ),
+        (
+            "apply_patch",
+            json!({"patch": format!("*** Begin Patch\n*** Add File: {path}\n+gate_secret\n*** End Patch")}),
+        ),
+        ("write_file", json!({"path": path, "content": "x", "mode": "append"})),
+        ("delete_file", json!({"path": path})),
+    ] {
+        let played = world.call(tool, arguments.clone(), &[], Mode::ConfirmSensitive).await;
+        let told = format!("{:?}", played.result);
+        assert!(!played.result.success() && !told.contains("GATE_SECRET"), "{tool} {arguments}: {told}");
+    }
+    assert_eq!(fs::read_to_string(world.beside("outside/f")).unwrap(), "GATE_SECRET\nmore\n");
+}
+
+// req: B2
+#[tokio::test]
+async fn writing_what_is_there_already_is_no_failure() {
+    let world = World::new();
+    world.write("src/a", "one\n");
+    let played = call(&world, "write_file", json!({"path": "src/a", "content": "one\n"})).await;
+    assert!(played.result.success(), "{:?}", played.result);
+    assert_eq!(world.read("src/a"), "one\n");
+}
+
 // req: B2, E6
 #[tokio::test]
 async fn a_file_is_removed_only_where_that_was_offered_and_comes_back() {
