@@ -59,7 +59,7 @@ async fn no_writer_is_led_outside() {
         assert_eq!(with_marker(&hands.kept_in()), Vec::<PathBuf>::new(), "{tool}");
         println!("{tool}: {calls} calls, {done} done, {refused} led outside already when they were judged");
         // It was the neighbour that kept it from its work.
-        fs::write(hands.workspace().join("calm"), format!("{INSIDE}\n")).unwrap();
+        fs::write(hands.workspace().join("calm"), format!("{INSIDE} calm\n")).unwrap();
         let (arguments, plan) = (arguments(tool, "calm", 0), granted(tool, &hands.workspace().join("calm")));
         let output = hands.execute(CallId::new(uuid::Uuid::new_v4()), tool, arguments, plan).await;
         assert!(!output.is_error, "{tool}: {output:?}");
@@ -68,16 +68,27 @@ async fn no_writer_is_led_outside() {
     assert!(swaps >= swaps_wanted());
 }
 
+/// What is nearly in every file outside: a tool that looks there would tell what is.
+const FISHED: &str = "GATE_OUTSIDE_MARK3R";
+
 fn arguments(tool: &str, name: &str, call: usize) -> Value {
+    let old = if call % 3 == 2 { FISHED } else { INSIDE };
+    let new = format!("{INSIDE} {call}");
     match tool {
-        "write_file" => json!({"path": name, "content": format!("{INSIDE} written {call}\n")}),
-        "edit" => json!({"path": name, "old": INSIDE, "new": format!("{INSIDE} {call}"), "all": true}),
+        "write_file" => {
+            let mode = if call % 3 == 2 { "append" } else { "overwrite" };
+            json!({"path": name, "content": format!("{new}\n"), "mode": mode})
+        }
+        "edit" => json!({"path": name, "old": old, "new": new, "all": true}),
         "multi_edit" => {
-            json!({"path": name, "edits": [{"old": INSIDE, "new": "in", "all": true}, {"old": "in", "new": format!("{INSIDE} {call}"), "all": true}]})
+            let edits =
+                json!([{"old": " ", "new": "  ", "all": true}, {"old": old, "new": new, "all": true}]);
+            json!({"path": name, "edits": edits})
         }
         "apply_patch" => {
+            let line = if old == FISHED { format!("-{FISHED}\n") } else { String::new() };
             let patch =
-                format!("*** Begin Patch\n*** Update File: {name}\n@@\n+{INSIDE} {call}\n*** End Patch\n");
+                format!("*** Begin Patch\n*** Update File: {name}\n@@\n{line}+{new}\n*** End Patch\n");
             json!({ "patch": patch })
         }
         _ => json!({"path": name}),
