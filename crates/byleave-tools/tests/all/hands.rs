@@ -16,7 +16,7 @@ use byleave_tools::{Offer, Workplace, catalog};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// The built-in tools in a folder with `w`, the workspace, `state` and `outside`.
+/// The built-in tools in a folder with `w`, the workspace, `elsewhere`, `state` and `outside`.
 pub(crate) struct Hands {
     folder: PathBuf,
     workplace: Workplace,
@@ -28,7 +28,7 @@ impl Hands {
     /// Makes what is missing in the folder.
     pub(crate) fn new(folder: &Path) -> Self {
         let folder = folder.canonicalize().unwrap();
-        for directory in ["w", "state/copies", "outside"] {
+        for directory in ["w", "elsewhere", "state/copies", "outside"] {
             std::fs::create_dir_all(folder.join(directory)).unwrap();
         }
         let (workspace, state) = (folder.join("w"), folder.join("state"));
@@ -42,6 +42,11 @@ impl Hands {
 
     pub(crate) fn workspace(&self) -> PathBuf {
         self.folder.join("w")
+    }
+
+    /// A place beside the workspace, for what is granted by name.
+    pub(crate) fn elsewhere(&self) -> PathBuf {
+        self.folder.join("elsewhere")
     }
 
     pub(crate) fn outside(&self) -> PathBuf {

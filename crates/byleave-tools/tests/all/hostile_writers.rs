@@ -21,24 +21,37 @@ const TOOLS: [&str; 5] = ["write_file", "edit", "multi_edit", "apply_patch", "de
 // req: B7, P3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_writer_is_led_outside() {
+    held(Hands::workspace).await;
+}
+
+// req: B7, P3
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_where_it_was_granted_files_elsewhere() {
+    held(Hands::elsewhere).await;
+}
+
+/// Runs every tool beside the neighbour, who swaps in this place.
+async fn held(ground: fn(&Hands) -> PathBuf) {
     let swaps_each = swaps_wanted().div_ceil(TOOLS.len() as u64);
     let calls_each = usize::try_from(swaps_wanted() / 200).unwrap().clamp(20, 1_000);
     let mut swaps = 0;
     for (seed, tool) in (1..).zip(TOOLS) {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let hands = Hands::new(folder.path());
-        let swapper = Swapper::start(&hands.workspace(), &hands.outside(), seed);
+        let ground = ground(&hands);
+        let swapper = Swapper::start(&ground, &hands.outside(), seed);
         let before = stamped(&hands.outside());
         let (mut calls, mut done, mut refused) = (0, 0, 0);
         let paths = files();
         while calls < calls_each || swapper.swaps() < swaps_each {
             let name = &paths[calls % paths.len()];
-            let arguments = arguments(tool, name, calls);
+            let path = ground.join(name);
+            let arguments = arguments(tool, path.to_str().unwrap(), calls);
             // Half of them were judged while nothing was swapped; the others as things are now, links and all, and only if that
             // leads inside, as the rules would have it.
             let plan = match calls % 2 {
-                0 => Some(granted(tool, &hands.workspace().join(name))),
-                _ => hands.plan(tool, &arguments).ok().filter(|plan| is_inside(plan, &hands.workspace())),
+                0 => Some(granted(tool, &path)),
+                _ => hands.plan(tool, &arguments).ok().filter(|plan| is_inside(plan, &ground)),
             };
             calls += 1;
             let Some(plan) = plan else {
@@ -59,8 +72,9 @@ async fn no_writer_is_led_outside() {
         assert_eq!(with_marker(&hands.kept_in()), Vec::<PathBuf>::new(), "{tool}");
         println!("{tool}: {calls} calls, {done} done, {refused} led outside already when they were judged");
         // It was the neighbour that kept it from its work.
-        fs::write(hands.workspace().join("calm"), format!("{INSIDE} calm\n")).unwrap();
-        let (arguments, plan) = (arguments(tool, "calm", 0), granted(tool, &hands.workspace().join("calm")));
+        let path = ground.join("calm");
+        fs::write(&path, format!("{INSIDE} calm\n")).unwrap();
+        let (arguments, plan) = (arguments(tool, path.to_str().unwrap(), 0), granted(tool, &path));
         let output = hands.execute(CallId::new(uuid::Uuid::new_v4()), tool, arguments, plan).await;
         assert!(!output.is_error, "{tool}: {output:?}");
     }
