@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 
 use strsim::sorensen_dice;
 
+/// So many lines are looked through.
+const LOOKED_MAX: usize = 200_000;
 /// So many places are shown.
 const SHOWN_MAX: usize = 3;
 /// So much of a line is shown.
@@ -25,7 +27,7 @@ pub(crate) fn told(text: &str, old: &str, called: &str) -> String {
     if let Some(why) = misspelt(text, old, called) {
         return why;
     }
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let lines: Vec<&str> = text.split_inclusive('\n').take(LOOKED_MAX).collect();
     let wanted: Vec<&str> = old.split_inclusive('\n').collect();
     let ways: [(&str, Form); 2] = [
         ("but for blanks (indentation, tabs, blanks at line ends)", squeezed),

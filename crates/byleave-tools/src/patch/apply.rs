@@ -4,11 +4,16 @@
 //! as patch(1) does; how far and how much is told. Nothing else is passed over: no blank, no line end. A hunk without a number
 //! must fit in one place only.
 
+use std::cell::Cell;
+
 use super::{Fate, Hunk, Line, Place};
 use crate::near;
 
 /// So many outer lines of context may differ at each end.
 const FUZZ_MAX: usize = 2;
+
+/// So many lines are compared before it is given up: a patch of many hunks can be made to look through a long file for each.
+const LOOKS_MAX: u64 = 100_000_000;
 
 /// Where a hunk was put.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +38,13 @@ pub(crate) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<(Vec<u8>, Vec<Fit>
         whole.push(b'\n');
     }
     let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
-    let mut work = Work { lines: &lines, done: 0, drift: 0, out: Vec::with_capacity(whole.len()) };
+    let mut work = Work {
+        lines: &lines,
+        done: 0,
+        drift: 0,
+        looks_left: Cell::new(LOOKS_MAX),
+        out: Vec::with_capacity(whole.len()),
+    };
     let mut fits = Vec::with_capacity(hunks.len());
     for (number, hunk) in (1..).zip(hunks) {
         fits.push(work.add(hunk).map_err(|why| format!("hunk {number} of {} {why}", hunks.len()))?);
@@ -51,6 +62,8 @@ struct Work<'a> {
     done: usize,
     /// How much further down than they say hunks were found so far.
     drift: isize,
+    /// So many lines may still be compared.
+    looks_left: Cell<u64>,
     out: Vec<u8>,
 }
 
@@ -60,6 +73,19 @@ struct Spot {
     start: usize,
     cut: (usize, usize),
     fit_fuzz: usize,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    /// The lines.
+    before: &'a [&'a str],
+    /// How many of them at each end are left out.
+    cut: (usize, usize),
+    /// They must be the first of the file.
+    at_start: bool,
+    /// They must be the last of the file.
+    at_end: bool,
 }
 
 impl<'a> Work<'a> {
@@ -107,37 +133,59 @@ impl<'a> Work<'a> {
             let cut = ((fuzz + lead).saturating_sub(context), (fuzz + trail).saturating_sub(context));
             let at_start = fuzz + lead < context && line <= 1;
             let at_end = fuzz + trail < context;
-            let found = self.places(before, cut, at_start, at_end);
             // Where little holds it in place, it must be in one place only.
             let is_loose = fuzz > 0 || context == 0;
-            let nearest = found.iter().copied().min_by_key(|start| (start.abs_diff(guess), *start < guess));
-            let Some(start) = nearest else { continue };
-            if is_loose && start != guess && found.len() > 1 || fuzz > 0 && found.len() > 1 {
-                let places: Vec<String> = found.iter().take(8).map(|start| (start + 1).to_string()).collect();
+            let wanted = Wanted { before, cut, at_start, at_end };
+            let mut found = self.places(wanted, guess);
+            let Some(start) = found.next() else { continue };
+            let is_alone = fuzz == 0 && (context > 0 || start == guess) || found.next().is_none();
+            if is_loose && !is_alone {
+                let mut places: Vec<usize> =
+                    self.places(wanted, guess).map(|start| start + 1).take(8).collect();
+                places.sort_unstable();
+                let places: Vec<String> = places.iter().map(usize::to_string).collect();
                 return Err(format!(
                     "would fit loosely at lines {}; give more of the lines that stand around it",
                     places.join(", ")
                 ));
             }
             let offset = start.cast_signed() - line.saturating_sub(1).cast_signed();
+            drop(found);
             self.drift = offset;
             return Ok((Spot { start, cut, fit_fuzz: fuzz }, offset));
         }
         Err(self.unfit(before))
     }
 
-    /// All places where lines stand, behind what was changed already.
-    fn places(&self, before: &[&str], cut: (usize, usize), at_start: bool, at_end: bool) -> Vec<usize> {
-        let core = before.get(cut.0..before.len().saturating_sub(cut.1)).unwrap_or_default();
+    /// The places where lines stand, behind what was changed already; the nearest to a line first, and of two the one below.
+    fn places(&self, wanted: Wanted<'_>, near: usize) -> impl Iterator<Item = usize> {
+        let Wanted { before, cut, at_start, at_end } = wanted;
         let reach = before.len() - cut.1;
-        let last = self.lines.len().checked_sub(reach);
-        let is_here = |start: &usize| {
-            let there = self.lines.get(start + cut.0..start + reach).unwrap_or_default();
-            there.len() == core.len() && there.iter().zip(core).all(|(is, wanted)| *is == wanted.as_bytes())
+        let (first, last) = (self.done, self.lines.len().checked_sub(reach));
+        let (first, end) = match last {
+            None => (0, 0),
+            Some(last) if at_end => (last.max(first), last + 1),
+            Some(last) => (first, last + 1),
         };
-        let range = last.map_or(0..0, |last| self.done..last + 1);
-        let fits = |start: &usize| (!at_start || *start == 0) && (!at_end || Some(*start) == last);
-        range.filter(fits).filter(is_here).collect()
+        let end = if at_start { end.min(1) } else { end };
+        let near = near.clamp(first, end.max(first));
+        let mut below = (near..end).peekable();
+        let mut above = (first..near.min(end)).rev().peekable();
+        let by_distance = std::iter::from_fn(move || match (below.peek(), above.peek()) {
+            (Some(one), Some(other)) if one - near <= near - other => below.next(),
+            (_, Some(_)) => above.next(),
+            (_, None) => below.next(),
+        });
+        by_distance.filter(move |start| self.is_at(*start, wanted))
+    }
+
+    fn is_at(&self, start: usize, wanted: Wanted<'_>) -> bool {
+        let (from, to) = (wanted.cut.0, wanted.before.len() - wanted.cut.1);
+        let core = wanted.before.get(from..to).unwrap_or_default();
+        let there = self.lines.get(start + from..start + to).unwrap_or_default();
+        let same = there.iter().zip(core).take_while(|(is, wanted)| **is == wanted.as_bytes()).count();
+        self.looks_left.set(self.looks_left.get().saturating_sub(same as u64 + 1));
+        self.looks_left.get() > 0 && same == core.len() && there.len() == core.len()
     }
 
     /// The line behind headings, in turn.
@@ -167,8 +215,8 @@ impl<'a> Work<'a> {
         if before.is_empty() {
             return Ok(spot(if headed && !to_the_end { from } else { self.lines.len() }));
         }
-        let mut found = self.places(before, (0, 0), false, to_the_end);
-        found.retain(|start| *start >= from);
+        let wanted = Wanted { before, cut: (0, 0), at_start: false, at_end: to_the_end };
+        let found: Vec<usize> = self.places(wanted, from).filter(|start| *start >= from).collect();
         match found.as_slice() {
             [] => Err(self.unfit(before)),
             [first, _, ..] if headed => Ok(spot(*first)),
@@ -186,6 +234,9 @@ impl<'a> Work<'a> {
     }
 
     fn unfit(&self, before: &[&str]) -> String {
+        if self.looks_left.get() == 0 {
+            return "is looked for in too many places; apply the patch in parts, or give the line numbers as they are".into();
+        }
         let rest: Vec<u8> = self.lines.concat();
         let (text, wanted) = (String::from_utf8_lossy(&rest), before.concat());
         if let Some(at) = text.find(&wanted) {
