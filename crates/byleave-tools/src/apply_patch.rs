@@ -192,10 +192,10 @@ impl Bench<'_> {
             What::Move(to) | What::Copy(to) => {
                 let to = self.path(to)?;
                 let to_shown = self.files.shown(&to);
-                // Moved or copied is what was there before the patch.
-                if self.pieces.get(&path).is_some_and(Piece::is_changed) {
+                let is_moved = matches!(section.what, What::Move(_));
+                if is_moved && self.pieces.get(&path).is_some_and(Piece::is_changed) {
                     return Err(format!(
-                        "`{shown}` is changed and then moved or copied; do one after the other, in two patches"
+                        "`{shown}` is changed and then moved; do both in one section, or in two patches"
                     ));
                 }
                 if self.is_there(&to)? {
@@ -203,11 +203,11 @@ impl Bench<'_> {
                         "`{to_shown}` is to be made, and it is there; choose another name, or delete it first"
                     ));
                 }
-                let (before, mode) = self.read(&path)?;
+                // What git copies is what was there before the patch.
+                let (before, mode) = if is_moved { self.read(&path)? } else { self.original(&path)? };
                 let (content, fits) = fitted(&before)?;
                 let mode = section.runs.map_or(mode, |runs| with_bits(mode, runs));
                 self.set(to, content, Some(mode & 0o777));
-                let is_moved = matches!(section.what, What::Move(_));
                 if is_moved {
                     self.remove(path)?;
                 }
@@ -247,6 +247,20 @@ impl Bench<'_> {
         let piece = Piece { after: Some(bytes.clone()), before: Some(content), mode: None, unread: false };
         self.pieces.insert(path.to_owned(), piece);
         Ok((bytes, mode))
+    }
+
+    /// What was in a file before the patch, and its mode.
+    fn original(&mut self, path: &str) -> Result<(Vec<u8>, u32), String> {
+        match self.pieces.get(path) {
+            None => self.read(path),
+            Some(Piece { before: Some(before), unread: false, .. }) => {
+                Ok((before.bytes.clone(), before.mode))
+            }
+            Some(_) => {
+                let shown = self.files.shown(path);
+                Err(format!("`{shown}` is made or removed by this patch, and copied; do that in two patches"))
+            }
+        }
     }
 
     fn set(&mut self, path: String, content: Vec<u8>, mode: Option<u32>) {
