@@ -10,7 +10,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 use serde::{Deserialize, Serialize};
 
@@ -95,15 +95,15 @@ pub(crate) struct Beneath {
     parents: RefCell<HashMap<String, Rc<OwnedFd>>>,
 }
 
-const NEAR: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
+const NEAR: ResolveFlags = ResolveFlags::BENEATH.union(NO_LINKS);
 const HANDLES_MAX: usize = 128;
 
 impl Beneath {
-    /// Opens the directory itself.
+    /// Opens the directory itself, by its resolved path: where a link is on the way now, somebody put it there since.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        let root = rustix::fs::openat2(CWD, path, flags, Mode::empty(), NO_LINKS)?;
         Ok(Self { root: Rc::new(root), parents: RefCell::default() })
     }
 
@@ -201,6 +201,11 @@ const READ_FILE: OFlags =
 /// Opens a directory to read its names.
 pub(crate) fn open_directory<N: rustix::path::Arg>(above: impl AsFd, name: N) -> Result<OwnedFd> {
     rustix::fs::openat(above, name, READ_DIRECTORY, Mode::empty())
+}
+
+/// Opens a directory by its resolved path to read its names: where a link is on the way now, somebody put it there since.
+pub(crate) fn open_resolved(path: &Path) -> Result<OwnedFd> {
+    rustix::fs::openat2(CWD, path, READ_DIRECTORY, Mode::empty(), NO_LINKS)
 }
 
 /// Opens a file to read it.

@@ -57,8 +57,8 @@ pub(crate) struct Found {
 
 /// Lists what differs in one root.
 pub(crate) fn list(look: &Look<'_>, reader: &mut Reader, found: &mut Found) -> Result<(), Fault> {
-    let upper = disk::open_directory(rustix::fs::CWD, look.changed).at("open", look.changed)?;
-    let lower = disk::open_directory(rustix::fs::CWD, look.path).at("open", look.path)?;
+    let upper = disk::open_resolved(look.changed).at("open", look.changed)?;
+    let lower = disk::open_resolved(Path::new(look.path)).at("open", look.path)?;
     let mut walk = Walk { look, reader, found, has_attributes: false };
     let (is, was) = (
         rustix::fs::fstat(&upper).at("look at", look.changed)?,

@@ -14,7 +14,7 @@ use crate::fault::{At as _, Fault};
 
 /// Copies what is in a directory into an empty one, as long as it is not more than the limit.
 pub(crate) fn copy(from: &Path, to: &Path, limit_bytes: u64) -> Result<(), Fault> {
-    let source = disk::open_directory(rustix::fs::CWD, from).at("open", from)?;
+    let source = disk::open_resolved(from).at("open", from)?;
     let target = disk::open_directory(rustix::fs::CWD, to).at("open", to)?;
     let mut copying =
         Copying { left: limit_bytes, top: Some(&target), path: Vec::new(), links: HashMap::new() };

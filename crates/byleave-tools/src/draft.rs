@@ -1,5 +1,6 @@
 //! Drafts: what a tool wants to be there, worked out from what is there. Data; nothing is touched before it is put on a copy.
 
+use byleave::core::effect::{Effect, Plan};
 use byleave::core::outcome::Output;
 
 use crate::files::Content;
@@ -47,5 +48,17 @@ impl From {
             None => Self::Nothing,
             Some(content) => Self::File { size: content.size, modified: content.modified },
         }
+    }
+}
+
+/// The one file that a plan lets be written.
+pub(crate) fn written(plan: &Plan) -> Result<&str, String> {
+    let mut written = plan.effects.iter().filter_map(|effect| match effect {
+        Effect::Write { path } => Some(path.as_str()),
+        _ => None,
+    });
+    match (written.next(), written.next()) {
+        (Some(path), None) => Ok(path),
+        _ => Err("the plan does not name one file to write; call again with one `path`".into()),
     }
 }

@@ -154,7 +154,10 @@ impl Files {
     }
 
     fn handle(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // What is only looked at waits for nobody, and the kernel refuses to be told so.
+        let at_once =
+            if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
+        let flags = flags | at_once | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match Path::new(path).strip_prefix(&self.workspace) {
             Ok(inside) => beneath(&self.root, inside.as_os_str(), flags),
             Err(_) => openat2(CWD, path, flags, Mode::empty(), NO_LINKS),

@@ -14,10 +14,13 @@
 //! Whatever runs, runs confined and on a copy, whether somebody was asked or not: so everything that was done to files can be taken
 //! back. Where there can be no copy it is said, before the question and in the result.
 
+pub mod apply_patch;
 pub mod bash;
 mod changing;
+pub mod delete_file;
 pub mod diagnostics;
 mod draft;
+pub mod edit;
 mod files;
 mod first;
 pub mod glob;
@@ -27,8 +30,10 @@ pub mod jobs;
 mod kept;
 mod kind;
 pub mod list;
+mod near;
 mod observed;
 pub mod offer;
+mod patch;
 mod place;
 pub mod read_file;
 pub mod read_output;

@@ -6,6 +6,9 @@ use byleave::catalog::{Catalog, NotRegistered};
 use byleave::ledger::Ledger;
 use byleave::tool_search::tool_search;
 
+use crate::apply_patch::apply_patch;
+use crate::delete_file::delete_file;
+use crate::edit::{edit, multi_edit};
 use crate::glob::glob;
 use crate::grep::grep;
 use crate::list::{list_dir, list_files};
@@ -45,6 +48,12 @@ pub fn catalog(workplace: &Workplace, offer: &Offer) -> Result<Catalog, NotRegis
     catalog.register(glob(workplace))?;
     catalog.register(grep(workplace))?;
     catalog.register(write_file(workplace))?;
+    catalog.register(edit(workplace))?;
+    catalog.register(multi_edit(workplace))?;
+    catalog.register(apply_patch(workplace))?;
+    if offer.allow_delete {
+        catalog.register(delete_file(workplace))?;
+    }
     catalog.register(web_fetch(Fetcher::new()))?;
     let todos = workplace.kept_in.join("todos");
     catalog.register(todo_write(todos.clone()))?;

@@ -1,6 +1,5 @@
 //! `write_file`: makes a file, replaces its content, or appends to it.
 
-use byleave::core::effect::Effect;
 use byleave::core::manifest::{Class, Manifest, Role};
 use byleave::core::outcome::Output;
 use byleave::tool::{Run, Tool};
@@ -10,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::changing::Changing;
-use crate::draft::{Draft, From, Put};
+use crate::draft::{Draft, From, Put, written};
 use crate::files::Files;
 use crate::workplace::Workplace;
 
@@ -52,13 +51,7 @@ pub fn write_file(workplace: &Workplace) -> impl Tool + use<> {
 }
 
 fn draft(args: &WriteFile, files: &Files, run: &Run) -> Result<Draft, String> {
-    let mut written = run.plan.effects.iter().filter_map(|effect| match effect {
-        Effect::Write { path } => Some(path),
-        _ => None,
-    });
-    let (Some(path), None) = (written.next(), written.next()) else {
-        return Err("the plan does not name one file to write; call again with one `path`".into());
-    };
+    let path = written(&run.plan)?;
     let (mut content, from) = match args.mode {
         How::Overwrite => (Vec::new(), From::Anything),
         How::Append => {
@@ -72,6 +65,6 @@ fn draft(args: &WriteFile, files: &Files, run: &Run) -> Result<Draft, String> {
     let done = if args.mode == How::Append { "appended" } else { "wrote" };
     let output = Output::text(format!("{done} {bytes} bytes to {}", files.shown(path)));
     let output = output.with_data(json!({ "path": path, "bytes": bytes }));
-    let put = Put { path: path.clone(), from, content: Some(content), mode: None };
+    let put = Put { path: path.to_owned(), from, content: Some(content), mode: None };
     Ok(Draft { puts: vec![put], output })
 }

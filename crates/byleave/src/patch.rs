@@ -24,6 +24,8 @@ pub enum Change {
     Update(String),
     /// It is deleted.
     Delete(String),
+    /// Its content is held against what the patch says is there: who is told whether it fits has read it.
+    Compare(String),
 }
 
 /// Why a text is no patch.
@@ -71,6 +73,60 @@ pub fn read(text: &str) -> Result<Patch, NoPatch> {
         }
     }
     if patch.changes.is_empty() { Err(NoPatch::NoFile) } else { Ok(patch) }
+}
+
+/// A name as `---` and `+++` give it: quoted or not, with `a/` or `b/` before it, a date after it; none for `/dev/null`.
+pub fn name(text: &str) -> Result<Option<String>, NoPatch> {
+    let bare = bare_name(text.split('\t').next().unwrap_or(text))?;
+    if bare == "/dev/null" {
+        return Ok(None);
+    }
+    Ok(Some(bare.strip_prefix("a/").or_else(|| bare.strip_prefix("b/")).unwrap_or(&bare).to_owned()))
+}
+
+/// The name that `diff --git` gives twice, without that word; none where it does not.
+pub fn name_of_both(names: &str) -> Option<String> {
+    let both = halves(names).filter_map(|(old, new)| Some((name(old).ok()??, name(new).ok()??)));
+    both.into_iter().find(|(old, new)| old == new).map(|(same, _)| same)
+}
+
+/// A name without its quotes, with what git escapes in them.
+pub fn bare_name(text: &str) -> Result<String, NoPatch> {
+    let wrong = || NoPatch::Name(text.escape_debug().to_string());
+    let text = text.trim();
+    let Some(inner) = text.strip_prefix('"') else { return Ok(text.to_owned()) };
+    let inner = inner.strip_suffix('"').ok_or_else(wrong)?;
+    let mut bytes = Vec::with_capacity(inner.len());
+    let mut rest = inner.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'\\' => {}
+            // Two quoted names are not one.
+            b'"' => return Err(wrong()),
+            byte => {
+                bytes.push(byte);
+                continue;
+            }
+        }
+        bytes.push(match rest.next().ok_or_else(wrong)? {
+            b'a' => 7,
+            b'b' => 8,
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'v' => 11,
+            b'f' => 12,
+            b'r' => b'\r',
+            same @ (b'"' | b'\\') => same,
+            first @ b'0'..=b'3' => {
+                let digits = [Some(first), rest.next(), rest.next()];
+                let digits: Option<String> = digits.iter().map(|digit| digit.map(char::from)).collect();
+                let digits = digits.ok_or_else(wrong)?;
+                u8::from_str_radix(&digits, 8).map_err(|_| wrong())?
+            }
+            _ => return Err(wrong()),
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 impl Patch {
@@ -138,6 +194,7 @@ fn is_diff(text: &str) -> bool {
 /// What `diff -u` and `git diff` write.
 fn diff(text: &str, patch: &mut Patch) -> Result<(), NoPatch> {
     let mut lines = text.lines().peekable();
+    let mut same = None;
     while let Some(line) = lines.next() {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
@@ -159,8 +216,14 @@ fn diff(text: &str, patch: &mut Patch) -> Result<(), NoPatch> {
                 Some(("to", to)) => patch.change(Change::Add(bare_name(to)?)),
                 _ => {}
             },
-            "diff" if rest.starts_with("--git ") => header(rest, patch)?,
-            "new" | "old" | "deleted" => modes(line, patch),
+            "diff" if rest.starts_with("--git ") => same = header(rest, patch)?,
+            "new" | "old" | "deleted" => {
+                // An empty file is deleted without a word of its content.
+                if let Some(name) = same.clone().filter(|_| line.starts_with("deleted file mode ")) {
+                    patch.change(Change::Delete(name));
+                }
+                modes(line, patch);
+            }
             "GIT" => patch.doubt("it has content that is not text"),
             _ => {}
         }
@@ -172,7 +235,10 @@ fn diff(text: &str, patch: &mut Patch) -> Result<(), NoPatch> {
 fn names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
     match (old, new) {
         (None, None) => patch.doubt("a file has neither an old nor a new name"),
-        (Some(old), None) => patch.change(Change::Delete(old)),
+        (Some(old), None) => {
+            patch.change(Change::Compare(old.clone()));
+            patch.change(Change::Delete(old));
+        }
         (None, Some(new)) => patch.change(Change::Add(new)),
         (Some(old), Some(new)) if old == new => patch.change(Change::Update(new)),
         (Some(old), Some(new)) => {
@@ -183,24 +249,34 @@ fn names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
     }
 }
 
-/// `diff --git a/x b/x`: the only names where nothing but a mode changes.
-fn header(rest: &str, patch: &mut Patch) -> Result<(), NoPatch> {
+/// `diff --git a/x b/x`: the only names where nothing but a mode changes. Gives the name, where both are the same.
+fn header(rest: &str, patch: &mut Patch) -> Result<Option<String>, NoPatch> {
     let names = rest.strip_prefix("--git ").unwrap_or(rest);
-    // Without quotes the names may have blanks in them; they are certain only where both are the same.
-    let halves = names.char_indices().filter(|(_, c)| *c == ' ').map(|(at, _)| names.split_at(at));
-    let same = halves
-        .map(|(old, new)| (old, new.trim_start()))
-        .filter_map(|(old, new)| Some((name(old).ok()??, name(new).ok()??)))
-        .find(|(old, new)| old == new);
-    match same {
-        Some((old, _)) => patch.change(Change::Update(old)),
-        None => {
+    if let Some(same) = name_of_both(names) {
+        patch.change(Change::Update(same.clone()));
+        return Ok(Some(same));
+    }
+    let both = |(old, new): (&str, &str)| {
+        let are_named =
+            old.trim_start_matches('"').starts_with("a/") && new.trim_start_matches('"').starts_with("b/");
+        are_named.then(|| Some([name(old).ok()??, name(new).ok()??])).flatten()
+    };
+    let certain: Vec<[String; 2]> = halves(names).filter_map(both).collect();
+    match certain.as_slice() {
+        [both] => both.iter().for_each(|name| patch.change(Change::Update(name.clone()))),
+        _ => {
             for part in names.split(" b/").map(str::trim) {
                 patch.changes.extend(name(part)?.map(Change::Update));
             }
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// All ways to take two names apart: without quotes they may have blanks in them.
+fn halves(names: &str) -> impl Iterator<Item = (&str, &str)> {
+    let blanks = names.char_indices().filter(|(_, c)| *c == ' ').map(|(at, _)| names.split_at(at));
+    blanks.map(|(old, new)| (old, new.trim_start()))
 }
 
 /// Modes: what is no plain file, and what may be run from now on, no content shows.
@@ -242,49 +318,6 @@ fn hunk(counts: &str, lines: &mut Peekable<Lines<'_>>, patch: &mut Patch) {
     }
 }
 
-/// A name as `---` and `+++` give it: quoted or not, with `a/` or `b/` before it, a date after it; none for `/dev/null`.
-fn name(text: &str) -> Result<Option<String>, NoPatch> {
-    let bare = bare_name(text.split('\t').next().unwrap_or(text))?;
-    if bare == "/dev/null" {
-        return Ok(None);
-    }
-    Ok(Some(bare.strip_prefix("a/").or_else(|| bare.strip_prefix("b/")).unwrap_or(&bare).to_owned()))
-}
-
-/// A name without its quotes, with what git escapes in them.
-fn bare_name(text: &str) -> Result<String, NoPatch> {
-    let wrong = || NoPatch::Name(text.escape_debug().to_string());
-    let text = text.trim();
-    let Some(inner) = text.strip_prefix('"') else { return Ok(text.to_owned()) };
-    let inner = inner.strip_suffix('"').ok_or_else(wrong)?;
-    let mut bytes = Vec::with_capacity(inner.len());
-    let mut rest = inner.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'\\' {
-            bytes.push(byte);
-            continue;
-        }
-        bytes.push(match rest.next().ok_or_else(wrong)? {
-            b'a' => 7,
-            b'b' => 8,
-            b't' => b'\t',
-            b'n' => b'\n',
-            b'v' => 11,
-            b'f' => 12,
-            b'r' => b'\r',
-            same @ (b'"' | b'\\') => same,
-            first @ b'0'..=b'3' => {
-                let digits = [Some(first), rest.next(), rest.next()];
-                let digits: Option<String> = digits.iter().map(|digit| digit.map(char::from)).collect();
-                let digits = digits.ok_or_else(wrong)?;
-                u8::from_str_radix(&digits, 8).map_err(|_| wrong())?
-            }
-            _ => return Err(wrong()),
-        });
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,6 +328,7 @@ mod tests {
             Change::Add(path) => format!("add {path}"),
             Change::Update(path) => format!("update {path}"),
             Change::Delete(path) => format!("delete {path}"),
+            Change::Compare(path) => format!("compare {path}"),
         });
         (changes.collect(), patch.doubts.len())
     }
@@ -341,7 +375,7 @@ mod tests {
             ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", &["update x"], 0),
             ("--- x\t2026-01-01\n+++ x\t2026-01-02\n@@ -1 +1 @@\n-a\n+b\n", &["update x"], 0),
             ("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n", &["add x"], 0),
-            ("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", &["delete x"], 0),
+            ("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", &["compare x", "delete x"], 0),
             // Content that looks like headers.
             ("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n-- a\n+++ b/../../z\n++ b\n", &["update x"], 0),
             // A count that is too small shows them.
@@ -356,6 +390,16 @@ mod tests {
             (
                 "diff --git a/x b/h/y\nrename from x\nrename to h/y\n",
                 &["update x", "update h/y", "delete x", "add h/y"],
+                0,
+            ),
+            (
+                "diff --git a/e b/e\ndeleted file mode 100644\nindex e69de29..0000000\n",
+                &["update e", "delete e"],
+                0,
+            ),
+            (
+                "diff --git \"a/\\303\\244\" \"b/c d\"\nrename from \"\\303\\244\"\nrename to c d\n",
+                &["update ä", "update c d", "delete ä", "add c d"],
                 0,
             ),
             ("--- a/x\n+++ b/../o/f\n@@ -0,0 +1 @@\n+x\n", &["update x", "update ../o/f"], 1),

@@ -26,6 +26,8 @@ pub(crate) struct Content {
     pub(crate) size: u64,
     /// When it was last changed, in nanoseconds, as changes say it.
     pub(crate) modified: i64,
+    /// Who may do what with it.
+    pub(crate) mode: u32,
 }
 
 impl Files {
@@ -61,6 +63,37 @@ impl Files {
         }
     }
 
+    /// Whether something is at a path that is to be changed.
+    pub(crate) fn is_there(&self, path: &str) -> Result<bool, String> {
+        match self.handle(path, OFlags::PATH) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(self.not_opened(path, errno)),
+        }
+    }
+
+    /// What a file is that is to be removed, without what is in it. It is looked at, and not opened: who removes a file need not be let read it.
+    pub(crate) fn to_remove(&self, path: &str) -> Result<Content, String> {
+        let handle = self.handle(path, OFlags::PATH).map_err(|errno| self.not_opened(path, errno))?;
+        let stat = fstat(handle.as_fd())
+            .map_err(|errno| format!("`{}` cannot be looked at: {errno}", self.shown(path)))?;
+        let size = u64::try_from(stat.st_size).unwrap_or_default();
+        let shown = self.shown(path);
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Content {
+                bytes: Vec::new(),
+                size,
+                modified: modified(&stat),
+                mode: stat.st_mode & 0o7777,
+            }),
+            FileType::Directory => Err(format!(
+                "`{shown}` is a directory, and only files are removed here; remove the files in it, or use `rm -r` in bash"
+            )),
+            FileType::Symlink => Err(self.not_opened(path, Errno::LOOP)),
+            _ => Err(format!("`{shown}` is neither a file nor a directory; remove it with `rm` in bash")),
+        }
+    }
+
     /// Everything that is in a file. One that is longer than may be read as a whole is not read.
     pub(crate) fn content(&self, path: &str) -> Result<Content, String> {
         let Opened { file, stat } = self.file(path)?;
@@ -83,7 +116,12 @@ impl Files {
         if bytes.len() as u64 > self.bytes_max() {
             return Err(too_long(bytes.len() as u64));
         }
-        Ok(Content { size: bytes.len() as u64, bytes, modified: modified(&stat) })
+        Ok(Content {
+            size: bytes.len() as u64,
+            bytes,
+            modified: modified(&stat),
+            mode: stat.st_mode & 0o7777,
+        })
     }
 
     /// The same as text.

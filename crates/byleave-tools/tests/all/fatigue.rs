@@ -8,6 +8,7 @@ mod bypasses;
 #[path = "../../../byleave/tests/all/corpus/elsewhere.rs"]
 mod elsewhere;
 mod everyday;
+mod file_tools;
 mod machine;
 mod page;
 mod played;

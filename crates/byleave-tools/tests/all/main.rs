@@ -19,12 +19,16 @@ mod bashing;
 mod bashing_jobs;
 #[path = "../../../byleave/tests/all/corpus/case.rs"]
 mod case;
+mod changing;
 mod diagnostics;
 mod fatigue;
 mod files;
+mod hands;
 mod hostile;
 mod hostile_searching;
+mod hostile_writers;
 mod ignoring;
+mod killed;
 mod pages;
 mod rehearsing;
 mod searching;

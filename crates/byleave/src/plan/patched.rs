@@ -13,7 +13,8 @@ use crate::tool::ToolFault;
 pub(super) fn add(plan: &mut Plan, text: &str, cwd: &Path) -> Result<(), ToolFault> {
     let patch = patch::read(text).map_err(|fault| ToolFault(fault.to_string()))?;
     for change in &patch.changes {
-        let (Change::Add(name) | Change::Update(name) | Change::Delete(name)) = change;
+        let (Change::Add(name) | Change::Update(name) | Change::Delete(name) | Change::Compare(name)) =
+            change;
         let path = named(name, cwd)?;
         let bound = bind(&path)?;
         if !plan.bound.contains(&bound) {
@@ -26,6 +27,7 @@ pub(super) fn add(plan: &mut Plan, text: &str, cwd: &Path) -> Result<(), ToolFau
                 plan.effects.push(Effect::Write { path });
             }
             Change::Delete(_) => plan.effects.push(Effect::Delete { path }),
+            Change::Compare(_) => plan.effects.push(Effect::Read { path }),
         }
     }
     plan.effects.extend(patch.doubts.into_iter().map(|why| Effect::Unknown { why }));

@@ -201,6 +201,7 @@ fn through_the_gate(at: usize, case: &Case) -> Option<Played> {
     let played = play(
         Play {
             policy: policy_of(case).ok()?,
+            tool: "bash",
             arguments,
             cwd: cwd.unwrap_or_else(|| "/ws".into()),
             agent: agent.as_deref().unwrap_or("a").replace(' ', "-"),
@@ -215,7 +216,7 @@ fn through_the_gate(at: usize, case: &Case) -> Option<Played> {
 }
 
 /// The mode that the call is made in, where its case tells of one.
-fn mode(case: &Case) -> Mode {
+pub(super) fn mode(case: &Case) -> Mode {
     match case.setup.as_str() {
         "plan (read-only) mode" => Mode::ReadOnly,
         "agent definition requests bypass mode; organisation disabled it" => Mode::Yolo,
@@ -224,7 +225,7 @@ fn mode(case: &Case) -> Mode {
 }
 
 /// Whose sub-agent makes the call, where its case tells of one.
-fn lineage(case: &Case) -> Vec<Opening> {
+pub(super) fn lineage(case: &Case) -> Vec<Opening> {
     let opening = |session: &str, parent: Option<&str>, mode| Opening {
         session: SessionId::new(session).unwrap(),
         parent: parent.map(|parent| SessionId::new(parent).unwrap()),
@@ -250,7 +251,7 @@ fn bare(case: &Case) {
 }
 
 /// The fixture as the case wants it.
-fn prepare(case: &Case) {
+pub(super) fn prepare(case: &Case) {
     for place in ["/ws", "/outside", "/home/u", "/main", "/tmp", "/var/tmp"] {
         let cleared = Command::new("find").args([place, "-mindepth", "1", "-delete"]).status().unwrap();
         assert!(cleared.success(), "{place}");
@@ -268,10 +269,10 @@ fn prepare(case: &Case) {
 }
 
 /// What may not change, whatever runs.
-const OUTSIDE: [&str; 5] = ["/outside", "/home/u", "/main", "/tmp", "/var/tmp"];
+pub(super) const OUTSIDE: [&str; 5] = ["/outside", "/home/u", "/main", "/tmp", "/var/tmp"];
 
 /// Everything in these places, by path: mode, size, where it leads and content.
-fn places(places: &[&str]) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
+pub(super) fn places(places: &[&str]) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut left: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
     while let Some(directory) = left.pop() {

@@ -80,6 +80,7 @@ pub(super) fn run(job: Job) {
         let played = play(
             Play {
                 policy: policy(job),
+                tool: "bash",
                 arguments: json!({ "command": command }),
                 cwd: "/ws".into(),
                 agent: "a".into(),

@@ -42,7 +42,7 @@ pub(super) fn run<T: DeserializeOwned + Send>(test: &str, jobs: &[Job]) -> Vec<(
         let mut done = Vec::new();
         loop {
             let Some(job) = next.lock().unwrap().next() else { return done };
-            done.push((job.name, on_a_machine(test, *job)));
+            done.push((job.name, on_a_machine(test, jobs, *job)));
         }
     };
     std::thread::scope(|scope| {
@@ -76,12 +76,12 @@ fn arguments(test: &str) -> [&str; 4] {
 }
 
 /// Begins again as root of namespaces of its own.
-fn on_a_machine<T: DeserializeOwned>(test: &str, job: Job) -> Vec<T> {
+fn on_a_machine<T: DeserializeOwned>(test: &str, jobs: &[Job], job: Job) -> Vec<T> {
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "--pid", "--ipc", "--net", "--fork", "--kill-child"]);
     unshare.args(["--propagation", "private"]);
     unshare.arg(std::env::current_exe().unwrap()).args(arguments(test));
-    let at = super::JOBS.iter().position(|other| (other.name, other.part) == (job.name, job.part)).unwrap();
+    let at = jobs.iter().position(|other| (other.name, other.part) == (job.name, job.part)).unwrap();
     let ended = unshare.env(ROLE, "machine").env(JOB, at.to_string()).output().unwrap();
     let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
     // Once for the machine, once for the user on it.

@@ -18,12 +18,13 @@ use byleave::ledger::memory::MemoryLedger;
 use byleave::result::Ending;
 use byleave::settings::Settings;
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_tools::{Bash, Workplace};
+use byleave_tools::{Offer, Workplace, catalog};
 use serde_json::Value;
 
 /// A call, and the person who is there.
 pub(super) struct Play {
     pub(super) policy: Policy,
+    pub(super) tool: &'static str,
     pub(super) arguments: Value,
     pub(super) cwd: String,
     pub(super) agent: String,
@@ -121,7 +122,7 @@ async fn played(play: Play, state: &Path) -> Played {
         .ledger(Arc::clone(&ledger) as _)
         .policy(play.policy)
         .settings(Settings { timeout_ms_max: play.timeout_ms, ..Settings::default() })
-        .tool(Bash::new(workplace))
+        .catalog(catalog(&workplace, &Offer { allow_delete: true, ..Offer::default() }).unwrap())
         .approver(Arc::new(person))
         .build()
         .unwrap();
@@ -144,7 +145,7 @@ async fn played(play: Play, state: &Path) -> Played {
         tenant,
         session,
         agent: AgentId::new(play.agent).unwrap(),
-        tool: "bash".into(),
+        tool: play.tool.into(),
         arguments: play.arguments,
         reason: None,
         cwd: play.cwd,

@@ -1,0 +1,338 @@
+//! `apply_patch`: changes, makes, moves and removes files as a patch says. All of it is done, or nothing.
+//!
+//! Which files a patch means was read by `byleave::patch` and judged by the gate. The names that are found here must be the very
+//! same, and each is worked on at the path that was judged for it: nothing is resolved again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::outcome::Output;
+use byleave::patch::Change;
+use byleave::tool::{Run, Tool};
+use byleave::typed::schema_of;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::changing::Changing;
+use crate::draft::{Draft, From, Put};
+use crate::files::{Content, Files};
+use crate::patch::apply::{Fit, apply};
+use crate::patch::{Section, What, read};
+use crate::workplace::Workplace;
+
+/// All files of a patch together may be so many times as long as one.
+const FILES_MAX: u64 = 8;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ApplyPatch {
+    /// The patch: a unified diff as `git diff` writes it, or `*** Begin Patch` … `*** End Patch`
+    patch: String,
+}
+
+/// The tool for a workplace.
+pub fn apply_patch(workplace: &Workplace) -> impl Tool + use<> {
+    let about = "Applies a patch to files: a unified diff as `git diff` writes it, or the `*** Begin Patch` form with `*** Add File:`, \
+        `*** Update File:`, `*** Delete File:` and `*** Move to:`. All of it is applied, or nothing; where a hunk fits only elsewhere or \
+        loosely, that is said.";
+    let mut manifest = Manifest::new("apply_patch", about, schema_of::<ApplyPatch>());
+    manifest.permission_class = Class::File;
+    manifest.roles = [("/patch".to_owned(), Role::Patch)].into();
+    manifest.search_hint = Some("apply a patch or diff to files".into());
+    manifest.audit_operation = Some("edit".into());
+    manifest.sensitive = Some(false);
+    manifest.reversible = true;
+    Changing::new(manifest, workplace, draft)
+}
+
+fn draft(args: &ApplyPatch, files: &Files, run: &Run) -> Result<Draft, String> {
+    let sections = read(&args.patch)?;
+    let places = judged(&args.patch, &run.plan)?;
+    agreed(&sections, &places)?;
+    let mut bench = Bench { files, places: &places, pieces: BTreeMap::new(), bytes: 0 };
+    let mut report = Report::default();
+    for section in &sections {
+        bench.work(section, &mut report).map_err(|why| format!("{why}; nothing was changed"))?;
+    }
+    let puts: Vec<Put> = bench.pieces.into_iter().filter_map(|(path, piece)| piece.put(path)).collect();
+    if puts.is_empty() {
+        return Err("the patch changes nothing: all of it is there already; read the files again".into());
+    }
+    Ok(Draft { puts, output: report.output() })
+}
+
+/// The path that was judged for each name: the plan lists them in the order in which the patch names them.
+fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
+    let patch = byleave::patch::read(text).map_err(|why| why.to_string())?;
+    let mut effects = plan.effects.iter();
+    let mut places = BTreeMap::new();
+    for change in patch.changes {
+        let (name, path) = match (change, effects.next()) {
+            (Change::Add(name), Some(Effect::Write { path })) => (name, path),
+            (Change::Delete(name), Some(Effect::Delete { path })) => (name, path),
+            (Change::Compare(name), Some(Effect::Read { path })) => (name, path),
+            (Change::Update(name), Some(Effect::Read { path })) => match effects.next() {
+                Some(Effect::Write { path: same }) if same == path => (name, path),
+                _ => return Err(STRANGE.into()),
+            },
+            _ => return Err(STRANGE.into()),
+        };
+        if places.insert(name, path.clone()).is_some_and(|before| before != *path) {
+            return Err(STRANGE.into());
+        }
+    }
+    // Nothing else may be changed by the plan of a patch.
+    match effects.any(|effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. })) {
+        true => Err(STRANGE.into()),
+        false => Ok(places),
+    }
+}
+
+const STRANGE: &str = "what was granted is not what the patch says; call again with this patch alone";
+
+/// Whether both readers of the patch found the same names, each for a file of its own.
+fn agreed(sections: &[Section], places: &BTreeMap<String, String>) -> Result<(), String> {
+    let ours: BTreeSet<&str> = sections.iter().flat_map(Section::names).collect();
+    let theirs: BTreeSet<&str> = places.keys().map(String::as_str).collect();
+    if let Some(name) = ours.symmetric_difference(&theirs).next() {
+        return Err(format!(
+            "the patch can be read in two ways: it is not certain whether it means `{}`; write each file as `git diff` would, or in the \
+             `*** Begin Patch` form",
+            name.escape_debug()
+        ));
+    }
+    let mut paths = BTreeMap::new();
+    for (name, path) in places {
+        if let Some(other) = paths.insert(path, name) {
+            return Err(format!(
+                "`{}` and `{}` are the same file; use one name for it",
+                other.escape_debug(),
+                name.escape_debug()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The files of a patch, as far as it was worked out.
+struct Bench<'a> {
+    files: &'a Files,
+    places: &'a BTreeMap<String, String>,
+    pieces: BTreeMap<String, Piece>,
+    bytes: u64,
+}
+
+/// One file, before and after.
+struct Piece {
+    before: Option<Content>,
+    after: Option<Vec<u8>>,
+    mode: Option<u32>,
+    /// It is removed without having been read.
+    unread: bool,
+}
+
+impl Piece {
+    fn is_changed(&self) -> bool {
+        match (&self.before, &self.after) {
+            (None, None) => false,
+            (Some(before), Some(after)) => {
+                self.unread || before.bytes != *after || self.mode.is_some_and(|mode| mode != before.mode)
+            }
+            _ => true,
+        }
+    }
+
+    /// What is to be put, if anything is different.
+    fn put(self, path: String) -> Option<Put> {
+        let from = From::read(self.before.as_ref());
+        self.is_changed().then_some(Put { path, from, content: self.after, mode: self.mode })
+    }
+}
+
+impl Bench<'_> {
+    fn work(&mut self, section: &Section, report: &mut Report) -> Result<(), String> {
+        let path = self.path(&section.name)?;
+        let shown = self.files.shown(&path);
+        let fitted =
+            |content: &[u8]| apply(content, &section.hunks).map_err(|why| format!("`{shown}`: {why}"));
+        match &section.what {
+            What::Add => {
+                if self.is_there(&path)? {
+                    return Err(format!(
+                        "`{shown}` is to be made, and it is there; change it instead, or delete it first"
+                    ));
+                }
+                let (content, _) = fitted(b"")?;
+                let mode = section.runs.and_then(|runs| runs.then_some(0o755));
+                self.set(path, content, mode);
+                report.add("made", &shown, None, &[]);
+            }
+            What::Update => {
+                let (before, mode) = self.read(&path)?;
+                let (content, fits) = fitted(&before)?;
+                self.set(path, content, section.runs.map(|runs| with_bits(mode, runs)));
+                report.add("changed", &shown, None, &fits);
+            }
+            What::Delete if section.hunks.is_empty() => {
+                self.remove(path)?;
+                report.add("removed", &shown, None, &[]);
+            }
+            What::Delete => {
+                let (before, _) = self.read(&path)?;
+                if !fitted(&before)?.0.is_empty() {
+                    return Err(format!(
+                        "`{shown}` is to be deleted, and the patch leaves some of it; give all of its lines"
+                    ));
+                }
+                self.remove(path)?;
+                report.add("removed", &shown, None, &[]);
+            }
+            What::Move(to) | What::Copy(to) => {
+                let to = self.path(to)?;
+                let to_shown = self.files.shown(&to);
+                let is_moved = matches!(section.what, What::Move(_));
+                if is_moved && self.pieces.get(&path).is_some_and(Piece::is_changed) {
+                    return Err(format!(
+                        "`{shown}` is changed and then moved; do both in one section, or in two patches"
+                    ));
+                }
+                if self.is_there(&to)? {
+                    return Err(format!(
+                        "`{to_shown}` is to be made, and it is there; choose another name, or delete it first"
+                    ));
+                }
+                // What git copies is what was there before the patch.
+                let (before, mode) = if is_moved { self.read(&path)? } else { self.original(&path)? };
+                let (content, fits) = fitted(&before)?;
+                let mode = section.runs.map_or(mode, |runs| with_bits(mode, runs));
+                self.set(to, content, Some(mode & 0o777));
+                if is_moved {
+                    self.remove(path)?;
+                }
+                report.add(if is_moved { "moved" } else { "copied" }, &shown, Some(&to_shown), &fits);
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> Result<String, String> {
+        self.places.get(name).cloned().ok_or_else(|| STRANGE.to_owned())
+    }
+
+    fn is_there(&self, path: &str) -> Result<bool, String> {
+        match self.pieces.get(path) {
+            Some(piece) => Ok(piece.after.is_some()),
+            None => self.files.is_there(path),
+        }
+    }
+
+    /// What is in a file now, with what the patch did so far, and its mode.
+    fn read(&mut self, path: &str) -> Result<(Vec<u8>, u32), String> {
+        if let Some(piece) = self.pieces.get(path) {
+            let mode =
+                piece.mode.or_else(|| piece.before.as_ref().map(|before| before.mode)).unwrap_or(0o644);
+            let gone = || {
+                format!("there is no `{}` any more: the patch has removed it before", self.files.shown(path))
+            };
+            return piece.after.clone().map(|after| (after, mode)).ok_or_else(gone);
+        }
+        let content = self.files.content(path)?;
+        self.bytes = self.bytes.saturating_add(content.size);
+        if self.bytes > self.files.bytes_max().saturating_mul(FILES_MAX) {
+            return Err("the files of this patch are too long together; apply it in parts".into());
+        }
+        let (bytes, mode) = (content.bytes.clone(), content.mode);
+        let piece = Piece { after: Some(bytes.clone()), before: Some(content), mode: None, unread: false };
+        self.pieces.insert(path.to_owned(), piece);
+        Ok((bytes, mode))
+    }
+
+    /// What was in a file before the patch, and its mode.
+    fn original(&mut self, path: &str) -> Result<(Vec<u8>, u32), String> {
+        match self.pieces.get(path) {
+            None => self.read(path),
+            Some(Piece { before: Some(before), unread: false, .. }) => {
+                Ok((before.bytes.clone(), before.mode))
+            }
+            Some(_) => {
+                let shown = self.files.shown(path);
+                Err(format!("`{shown}` is made or removed by this patch, and copied; do that in two patches"))
+            }
+        }
+    }
+
+    fn set(&mut self, path: String, content: Vec<u8>, mode: Option<u32>) {
+        let piece =
+            self.pieces.entry(path).or_insert(Piece { before: None, after: None, mode: None, unread: false });
+        piece.after = Some(content);
+        piece.mode = mode.or(piece.mode);
+    }
+
+    fn remove(&mut self, path: String) -> Result<(), String> {
+        if let Some(piece) = self.pieces.get_mut(&path) {
+            piece.after = None;
+            return Ok(());
+        }
+        // It need not be read to go.
+        let before = self.files.to_remove(&path)?;
+        self.pieces.insert(path, Piece { before: Some(before), after: None, mode: None, unread: true });
+        Ok(())
+    }
+}
+
+/// A mode with the bits by which a file is run, for whoever may read it; or without them.
+const fn with_bits(mode: u32, runs: bool) -> u32 {
+    if runs { mode | (mode & 0o444) >> 2 } else { mode & !0o111 }
+}
+
+/// What was done, for the model.
+#[derive(Default)]
+struct Report {
+    lines: Vec<String>,
+    remarks: Vec<String>,
+    data: Vec<Value>,
+}
+
+impl Report {
+    fn add(&mut self, what: &str, path: &str, to: Option<&str>, fits: &[Fit]) {
+        let place = to.map_or_else(|| path.to_owned(), |to| format!("{path} to {to}"));
+        self.lines.push(format!("  {what} {place}"));
+        for (number, fit) in (1..).zip(fits) {
+            let mut loose = Vec::new();
+            if fit.offset != 0 {
+                let way = if fit.offset > 0 { "further down" } else { "further up" };
+                loose.push(format!("{} lines {way} than it says", fit.offset.unsigned_abs()));
+            }
+            if fit.fuzz > 0 {
+                loose.push(format!(
+                    "with {} outer lines of context that differ (fuzz {})",
+                    fit.fuzz, fit.fuzz
+                ));
+            }
+            if fit.by_words {
+                loose.push("under a heading that has other blanks".to_owned());
+            }
+            if !loose.is_empty() {
+                let (line, loose) = (fit.line, loose.join(", "));
+                self.remarks.push(format!("[byleave] hunk {number} of {path} was put at line {line}, {loose}: look whether that is right"));
+            }
+        }
+        let hunks: Vec<Value> = fits
+            .iter()
+            .map(|fit| json!({ "line": fit.line, "offset": fit.offset, "fuzz": fit.fuzz }))
+            .collect();
+        self.data.push(json!({ "what": what, "path": path, "to": to, "hunks": hunks }));
+    }
+
+    fn output(self) -> Output {
+        let mut text =
+            format!("applied the patch to {} files:\n{}\n", self.lines.len(), self.lines.join("\n"));
+        for remark in &self.remarks {
+            text.push_str(remark);
+            text.push('\n');
+        }
+        Output::text(text).with_data(json!({ "files": self.data }))
+    }
+}

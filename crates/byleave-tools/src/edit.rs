@@ -1,0 +1,207 @@
+//! `edit` and `multi_edit`: replace exact strings in a file, each where it is meant and nowhere else.
+//!
+//! What does not stand there exactly is never replaced: no blank and no line end is passed over. Why it was not found, and what
+//! stands there instead, is told.
+
+use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::outcome::Output;
+use byleave::tool::{Run, Tool};
+use byleave::typed::schema_of;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::changing::Changing;
+use crate::draft::{Draft, From, Put, written};
+use crate::files::Files;
+use crate::near;
+use crate::workplace::Workplace;
+
+/// So many places are named where there are more.
+const PLACES_MAX: usize = 10;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    /// The file
+    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    path: String,
+    /// What stands there now, exactly: every blank and line end counts
+    old: String,
+    /// What is to stand there
+    new: String,
+    /// Whether to replace every place where it stands; else it must stand in one place only
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MultiEdit {
+    /// The file
+    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    path: String,
+    /// The edits, in order: each finds what those before it left. All of them are made, or none
+    #[schemars(length(min = 1, max = 1000))]
+    edits: Vec<Replace>,
+}
+
+/// One replacement.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Replace {
+    /// What stands there now, exactly: every blank and line end counts
+    old: String,
+    /// What is to stand there
+    new: String,
+    /// Whether to replace every place where it stands; else it must stand in one place only
+    #[serde(default)]
+    all: bool,
+}
+
+/// The tool for one edit.
+pub fn edit(workplace: &Workplace) -> impl Tool + use<> {
+    let about = "Replaces a string in a text file, which must stand there exactly, and in one place unless `all` is set.";
+    let manifest = manifest("edit", about, schema_of::<Edit>(), "replace a string in a file");
+    let drafter = |args: &Edit, files: &Files, run: &Run| {
+        let (path, mut file) = read(files, run)?;
+        let lines = replaced(&mut file.text, &args.old, &args.new, args.all, files)?;
+        let shown = files.shown(path);
+        let said = match lines.as_slice() {
+            [line] => format!("replaced it in {shown} at line {line}"),
+            lines => format!("replaced it in {shown} in {} places: {}", lines.len(), places(lines)),
+        };
+        Ok(draft(path, file, said, json!({ "path": path, "lines": lines })))
+    };
+    Changing::new(manifest, workplace, drafter)
+}
+
+/// The tool for several edits of one file.
+pub fn multi_edit(workplace: &Workplace) -> impl Tool + use<> {
+    let about =
+        "Replaces several strings in one text file, one after the other. All of them are replaced, or none.";
+    let manifest =
+        manifest("multi_edit", about, schema_of::<MultiEdit>(), "replace several strings in a file");
+    let drafter = |args: &MultiEdit, files: &Files, run: &Run| {
+        let (path, mut file) = read(files, run)?;
+        let (all, shown) = (args.edits.len(), files.shown(path));
+        let (mut said, mut data) = (format!("made {all} edits in {shown}"), Vec::with_capacity(all));
+        for (number, edit) in (1..).zip(&args.edits) {
+            let lines = replaced(&mut file.text, &edit.old, &edit.new, edit.all, files)
+                .map_err(|why| format!("edit {number} of {all} cannot be made, so none was: {why}"))?;
+            said.push_str(&format!("\n  {number}: at {}", places(&lines)));
+            data.push(lines);
+        }
+        if all == 0 {
+            return Err("there are no edits; name at least one".into());
+        }
+        if file.text == file.was {
+            return Err(format!("the edits leave `{shown}` as it is; leave them out, or change them"));
+        }
+        Ok(draft(path, file, said, json!({ "path": path, "lines": data })))
+    };
+    Changing::new(manifest, workplace, drafter)
+}
+
+fn manifest(name: &str, about: &str, schema: Value, hint: &str) -> Manifest {
+    let mut manifest = Manifest::new(name, about, schema);
+    manifest.permission_class = Class::File;
+    manifest.roles = [("/path".to_owned(), Role::EditPath)].into();
+    manifest.search_hint = Some(hint.into());
+    manifest.audit_operation = Some("edit".into());
+    manifest.sensitive = Some(false);
+    manifest.reversible = true;
+    manifest
+}
+
+/// The text of a file while it is edited.
+struct Edited {
+    text: String,
+    was: String,
+    from: From,
+}
+
+fn read<'a>(files: &Files, run: &'a Run) -> Result<(&'a str, Edited), String> {
+    let path = written(&run.plan)?;
+    if !files.is_there(path)? {
+        return Err(format!("there is no `{}`; make it with write_file", files.shown(path)));
+    }
+    let (text, content) = files.text(path)?;
+    Ok((path, Edited { was: text.clone(), text, from: From::read(Some(&content)) }))
+}
+
+fn draft(path: &str, file: Edited, said: String, data: Value) -> Draft {
+    let content = Some(file.text.into_bytes());
+    let put = Put { path: path.to_owned(), from: file.from, content, mode: None };
+    Draft { puts: vec![put], output: Output::text(said).with_data(data) }
+}
+
+/// Replaces a string, and says on which lines it stood.
+fn replaced(text: &mut String, old: &str, new: &str, all: bool, files: &Files) -> Result<Vec<usize>, String> {
+    if old.is_empty() {
+        return Err(
+            "`old` is empty; give what is to be replaced, or write the whole file with write_file".into()
+        );
+    }
+    if old == new {
+        return Err(
+            "`old` and `new` are the same, so nothing would change; leave it out, or change `new`".into()
+        );
+    }
+    let found: Vec<usize> = text.match_indices(old).map(|(at, _)| at).collect();
+    let lines = lines_at(text, &found);
+    match found.as_slice() {
+        [] => return Err(near::told(text, old, "`old`")),
+        [_, _, ..] if !all => {
+            return Err(format!(
+                "`old` stands in {} places: {}; give more of what stands around the one that is meant, or set `all`",
+                found.len(),
+                places(&lines)
+            ));
+        }
+        _ => {}
+    }
+    // Before it is made: a short string that stands in a million places can be replaced by a long one.
+    let length = (text.len() as u64)
+        .saturating_sub((found.len() as u64).saturating_mul(old.len() as u64))
+        .saturating_add((found.len() as u64).saturating_mul(new.len() as u64));
+    if length > files.bytes_max() {
+        return Err(format!(
+            "the file would have {length} bytes, more than the {} that a file may have; replace less, or by something shorter",
+            files.bytes_max()
+        ));
+    }
+    *text = text.replace(old, new);
+    Ok(lines)
+}
+
+/// The lines, from 1, that places in a text lie on; the places in order.
+fn lines_at(text: &str, places: &[usize]) -> Vec<usize> {
+    let (mut line, mut from) = (1, 0);
+    let on_line = |at: &usize| {
+        line += text.get(from..*at).map_or(0, |between| between.matches('\n').count());
+        from = *at;
+        line
+    };
+    places.iter().map(on_line).collect()
+}
+
+/// Lines in words; of many, the first.
+fn places(lines: &[usize]) -> String {
+    let named: Vec<String> = lines.iter().take(PLACES_MAX).map(usize::to_string).collect();
+    let more = lines.len().saturating_sub(PLACES_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("line{} {}{more}", if lines.len() == 1 { "" } else { "s" }, named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_by_their_lines() {
+        assert_eq!(lines_at("a\nb a\n\na", &[0, 4, 7]), [1, 2, 4]);
+        assert_eq!(places(&[3]), "line 3");
+        assert_eq!(places(&(1..=12).collect::<Vec<_>>()), "lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more");
+    }
+}

@@ -1,0 +1,279 @@
+//! Patches, read to be applied: unified diffs as `diff -u` and `git diff` write them, and the `*** Begin Patch` form. Pure.
+//!
+//! Strict, where `byleave::patch` is generous: that one says which files a patch could mean to anybody, and by it the gate judges;
+//! this one takes nothing that could be read in two ways. Names are told by the same functions there; who applies must hold the
+//! names found here against those that were judged.
+//!
+//! The `diffy` crate reads and applies diffs as well. It passes over lines that it does not know, takes a hunk that it finds
+//! elsewhere without saying where, knows no fuzz, and does not know the second form: too much is silent for a tool that must tell.
+
+#[cfg(test)]
+mod against;
+pub(crate) mod apply;
+mod diff;
+mod envelope;
+
+/// What a patch does, file by file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Section {
+    /// The file; where it is moved or copied, the one that it comes from.
+    pub(crate) name: String,
+    /// What becomes of it.
+    pub(crate) what: What,
+    /// Whether it can be run as a program afterwards, where that is said.
+    pub(crate) runs: Option<bool>,
+    /// What changes in it.
+    pub(crate) hunks: Vec<Hunk>,
+}
+
+/// What becomes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// It is made.
+    Add,
+    /// It stays, and something in it changes.
+    Update,
+    /// It is removed.
+    Delete,
+    /// It is removed, and made under this name.
+    Move(String),
+    /// It stays as it is, and is made under this name as well.
+    Copy(String),
+}
+
+/// Lines that stand together, and what becomes of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hunk {
+    /// Where they stand.
+    pub(crate) place: Place,
+    /// The lines, in order.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// Where a hunk is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At a line, from 1, or near it; 0 where nothing is there before.
+    Line(usize),
+    /// After these lines, in turn; and at the end of the file, if so.
+    After {
+        /// The lines.
+        headings: Vec<String>,
+        /// Whether it must reach to the end.
+        to_the_end: bool,
+    },
+}
+
+/// One line of a hunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// What becomes of it.
+    pub(crate) fate: Fate,
+    /// The line, with its end if it has one.
+    pub(crate) text: String,
+}
+
+/// What becomes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It stays.
+    Kept,
+    /// It goes.
+    Old,
+    /// It comes.
+    New,
+}
+
+impl Section {
+    /// The names of all files that it is about.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let other = match &self.what {
+            What::Move(to) | What::Copy(to) => Some(to.as_str()),
+            What::Add | What::Update | What::Delete => None,
+        };
+        std::iter::once(self.name.as_str()).chain(other)
+    }
+}
+
+/// Reads a patch. Why it cannot be read is told with what to do.
+pub(crate) fn read(text: &str) -> Result<Vec<Section>, String> {
+    let sections = if text.lines().any(|line| line.trim() == envelope::BEGIN) {
+        envelope::read(text)?
+    } else {
+        diff::read(text)?
+    };
+    match sections.is_empty() {
+        true => Err(
+            "the patch changes no file; give a diff as `git diff` writes it, or the `*** Begin Patch` form"
+                .into(),
+        ),
+        false => Ok(sections),
+    }
+}
+
+/// The lines of a patch with their numbers, from 1, without their line feeds.
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(text.split_terminator('\n'))
+}
+
+/// A line of the patch in a message.
+fn quoted(line: &str) -> String {
+    let mut short: String = line.chars().take(80).collect();
+    if short.len() < line.len() {
+        short.push('…');
+    }
+    format!("`{}`", short.escape_debug())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(text: &str, content: &str) -> Result<(String, Vec<apply::Fit>), String> {
+        let sections = read(text)?;
+        let [section] = sections.as_slice() else { panic!("{sections:?}") };
+        let (content, fits) = apply::apply(content.as_bytes(), &section.hunks)?;
+        Ok((String::from_utf8(content).unwrap(), fits))
+    }
+
+    // req: B4
+    #[test]
+    fn hunks_are_put_where_they_fit_and_that_is_told() {
+        let ten = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
+        let head = "--- a/x\n+++ b/x\n";
+        let check = |hunk: &str, content: &str, wanted: &str, (line, offset, fuzz): (usize, isize, usize)| {
+            let text = if hunk.starts_with("***") { hunk.to_owned() } else { format!("{head}{hunk}") };
+            let (content, fits) = applied(&text, content).unwrap_or_else(|why| panic!("{hunk}: {why}"));
+            assert_eq!(content, wanted, "{hunk}");
+            let fit = fits.last().unwrap();
+            assert_eq!((fit.line, fit.offset, fit.fuzz), (line, offset, fuzz), "{hunk}");
+        };
+        check("@@ -4,3 +4,3 @@\n 4\n-5\n+five\n 6\n", ten, &ten.replace('5', "five"), (4, 0, 0));
+        check("@@ -2,3 +2,3 @@ fn x\n 4\n-5\n+five\n 6\n", ten, &ten.replace('5', "five"), (4, 2, 0));
+        check("@@ -9,3 +9,3 @@\n 4\n-5\n+five\n 6\n", ten, &ten.replace('5', "five"), (4, -5, 0));
+        check("@@ -3,5 +3,5 @@\n x\n 4\n-5\n+five\n 6\n y\n", ten, &ten.replace('5', "five"), (3, 0, 1));
+        check(
+            "@@ -2,7 +2,7 @@\n x\n x\n 4\n-5\n+five\n 6\n y\n y\n",
+            ten,
+            &ten.replace('5', "five"),
+            (2, 0, 2),
+        );
+        check("@@ -5 +5 @@\n-5\n+five\n", ten, &ten.replace('5', "five"), (5, 0, 0));
+        check("@@ -10,0 +11 @@\n+11\n", ten, &format!("{ten}11\n"), (11, 0, 0));
+        check("@@ -0,0 +1 @@\n+a\n", "", "a\n", (1, 0, 0));
+        check("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n", "a", "b\n", (1, 0, 0));
+        check("@@ -1 +1 @@\n-a\n+b\n\\ No newline at end of file\n", "a\n", "b", (1, 0, 0));
+        check("@@ -1,2 +1,2 @@\n-a\n+b\n\n", "a\n\n", "b\n\n", (1, 0, 0));
+        check("@@ -1,2 +1,2 @@\n-a\r\n+b\r\n c\r\n", "a\r\nc\r\n", "b\r\nc\r\n", (1, 0, 0));
+        let form = |lines: &str| format!("*** Begin Patch\n*** Update File: x\n{lines}*** End Patch");
+        check(&form("@@\n 4\n-5\n+five\n"), ten, &ten.replace('5', "five"), (4, 0, 0));
+        check(&form("-5\n+five\n"), ten, &ten.replace('5', "five"), (5, 0, 0));
+        check(&form("@@\n-a\n+b\n"), "x\na", "x\nb", (2, 0, 0));
+        check(&form("@@\n+b\n"), "a", "a\nb", (2, 0, 0));
+        let twice = "fn a\n  x\nfn b\n  x\nfn c\n  x\n";
+        check(&form("@@ fn b\n-  x\n+  y\n"), twice, "fn a\n  x\nfn b\n  y\nfn c\n  x\n", (4, 0, 0));
+        check(&form("@@ fn b\n+  new\n"), twice, "fn a\n  x\nfn b\n  new\n  x\nfn c\n  x\n", (4, 0, 0));
+        check(
+            &form("@@\n-  x\n+  y\n*** End of File\n"),
+            twice,
+            "fn a\n  x\nfn b\n  x\nfn c\n  y\n",
+            (6, 0, 0),
+        );
+    }
+
+    // req: B4
+    #[test]
+    fn what_does_not_fit_is_told_with_what_to_do() {
+        let ten = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
+        let head = "--- a/x\n+++ b/x\n";
+        let form = |lines: &str| format!("*** Begin Patch\n*** Update File: x\n{lines}*** End Patch");
+        for (text, content, wanted) in [
+            (format!("{head}@@ -4,3 +4,3 @@\n 4\n-five\n+5\n 6\n"), ten, "hunk 1 of 1 does not fit"),
+            (format!("{head}@@ -1 +1 @@\n-a\n+b\n"), "a", "no newline; put `\\ No newline at end of file`"),
+            (format!("{head}@@ -1 +1 @@\n-a\n+b\n"), "a\r\n", "end in CRLF"),
+            (format!("{head}@@ -1 +1 @@\n-    a\n+b\n"), "\ta\n", "but for blanks"),
+            (format!("{head}@@ -1,2 +1,2 @@\n-a\n+b\n"), "a\n", "missing; correct the counts"),
+            (format!("{head}@@ -1 +1 @@\n-a\n+b\n+c\n"), "a\n", "more than the counts"),
+            (format!("{head}@@ -1 +1,0 @@\n-a\n-b\n"), "a\n", "more than the counts"),
+            (format!("{head}@@ -1,2 +1,1 @@\n-a\n+b\n+c\n d\n"), "a\n", "more lines than it says"),
+            (format!("{head}@@ some @@\n-a\n"), "a\n", "does not say where it stands"),
+            (format!("{head}@@ -1 +1 @@\n*a\n"), "a\n", "begins neither with a blank"),
+            (format!("{head}@@ -1 +1 @@\n a\n"), "a\n", "changes nothing"),
+            (format!("{head}@@ -30,0 +31 @@\n+a\n"), "a\n", "after line 30, and the file has 1"),
+            (format!("{head}@@ -9 +9 @@\n-a\n+b\n"), "a\nc\na\n", "loosely at lines 1, 3"),
+            ("--- a/x\n".to_owned(), "", "no `+++` line"),
+            ("@@ -1 +1 @@\n-a\n+b\n".to_owned(), "", "belongs to no file"),
+            ("--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n".to_owned(), "", "different ways; give one name"),
+            ("diff --git a/x b/x\nnew file mode 120000\n".to_owned(), "", "`ln -s` in bash"),
+            ("diff --git a/x b/x\nnew mode 160000\n".to_owned(), "", "use git in bash"),
+            (
+                "diff --git a/x b/x\nindex 1..2\nGIT binary patch\n".to_owned(),
+                "",
+                "change that file with bash",
+            ),
+            ("diff --git a/x b/x\nindex 1..2\nBinary files a/x and b/x differ\n".to_owned(), "", "with bash"),
+            ("diff --git a/x b/x\nindex 1..2\n".to_owned(), "", "changes nothing of its file"),
+            ("diff --git a/x b/y\nrename from x\n".to_owned(), "", "and not both"),
+            ("--- a/x\r\n+++ b/x\r\n".to_owned(), "", "in LF alone"),
+            ("hello".to_owned(), "", "changes no file; give a diff"),
+            (form("@@\n 1\n-x\n"), ten, "does not fit"),
+            (form("@@\n-a\n"), "a\nb\na\n", "fits in 2 places, at lines 1, 3; give more"),
+            (form("@@ fn z\n-5\n"), ten, "no such line stands below line 0"),
+            (form("@@\n-8\n@@\n-2\n"), ten, "order of the file"),
+            (form("@@\n-8\n*** End of File\n"), ten, "not at the end"),
+            (form(""), "", "nothing of `x` is changed"),
+            (form("@@\n"), "", "has no lines after it"),
+            (form("x\n"), "", "begins neither"),
+            ("*** Begin Patch\n*** Add File: x\nx\n*** End Patch".into(), "", "does not begin with `+`"),
+            ("*** Begin Patch\n*** Add File: x \n+x\n*** End Patch".into(), "", "blanks at its ends"),
+            ("*** Begin Patch\r\n*** Add File: x\r\n+x\r\n*** End Patch".into(), "", "carriage return"),
+            ("*** Begin Patch\n*** Add File: x\n+x\n".into(), "", "has no `*** End Patch`"),
+            ("*** Begin Patch\n*** Rename File: x\n*** End Patch".into(), "", "no header that is known"),
+            ("*** Begin Patch\n*** Move to: x\n*** End Patch".into(), "", "does not follow"),
+            ("*** Begin Patch\n+x\n*** End Patch".into(), "", "belongs to no file"),
+            ("*** Begin Patch\n*** Delete File: x\n-x\n*** End Patch".into(), "", "needs no lines"),
+            ("x\n*** Begin Patch\n*** End Patch".into(), "", "the first line is not"),
+            ("*** Begin Patch\n*** End Patch\nx".into(), "", "after the end"),
+        ] {
+            let why = applied(&text, content).expect_err(&text);
+            assert!(why.contains(wanted), "{text}: no {wanted:?} in {why}");
+        }
+    }
+
+    // req: B4
+    #[test]
+    fn every_kind_of_file_header_is_read() {
+        let check = |text: &str, wanted: &[(&str, What, Option<bool>)]| {
+            let found: Vec<_> =
+                read(text).unwrap().into_iter().map(|one| (one.name, one.what, one.runs)).collect();
+            let wanted: Vec<_> =
+                wanted.iter().map(|(name, what, runs)| ((*name).to_owned(), what.clone(), *runs)).collect();
+            assert_eq!(found, wanted, "{text}");
+        };
+        let to = |name: &str| What::Move(name.to_owned());
+        check("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", &[("x", What::Update, Some(true))]);
+        check("diff --git a/x b/x\nnew file mode 100755\nindex 0..1\n", &[("x", What::Add, Some(true))]);
+        check("diff --git a/x b/x\ndeleted file mode 100644\nindex 1..0\n", &[("x", What::Delete, None)]);
+        check(
+            "diff --git a/x b/y z\nsimilarity index 90%\nrename from x\nrename to y z\n--- a/x\n+++ b/y z\n@@ -1 +1 @@\n-a\n+b\n",
+            &[("x", to("y z"), None)],
+        );
+        check("diff --git a/x b/y\ncopy from x\ncopy to y\n", &[("x", What::Copy("y".into()), None)]);
+        check(
+            "diff --git \"a/\\303\\244\" \"b/\\303\\244\"\n--- \"a/\\303\\244\"\n+++ \"b/\\303\\244\"\n@@ -1 +1 @@\n-a\n+b\n",
+            &[("ä", What::Update, None)],
+        );
+        check(
+            "From 1 Mon\nSubject: x\n---\n a | 2 +-\n 1 file changed\n\ndiff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n+b\n-- \n2.47.3\n\n",
+            &[("a", What::Update, None)],
+        );
+        check(
+            "--- a/x\t2026\n+++ /dev/null\t1970\n@@ -1 +0,0 @@\n-a\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+a\n",
+            &[("x", What::Delete, None), ("y", What::Add, None)],
+        );
+        check(
+            "*** Begin Patch\n*** Add File: a b\n+x\n*** Update File: c\n*** Move to: d\n@@\n-a\n+b\n*** Delete File: e\n*** End Patch\n",
+            &[("a b", What::Add, None), ("c", to("d"), None), ("e", What::Delete, None)],
+        );
+    }
+}

@@ -1,0 +1,293 @@
+//! Applies hunks to the content of a file. Pure.
+//!
+//! A hunk with a line number is looked for there, then ever further away, then with up to two lines of its outer context left out,
+//! as patch(1) does; how far and how much is told. Nothing else is passed over: no blank, no line end. A hunk without a number
+//! must fit in one place only.
+
+use std::cell::Cell;
+
+use super::{Fate, Hunk, Line, Place};
+use crate::near;
+
+/// So many outer lines of context may differ at each end.
+const FUZZ_MAX: usize = 2;
+
+/// So many lines are compared before it is given up: a patch of many hunks can be made to look through a long file for each.
+const LOOKS_MAX: u64 = 100_000_000;
+
+/// Where a hunk was put.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fit {
+    /// The line of the old content that it begins at, from 1.
+    pub(crate) line: usize,
+    /// How many lines further down than it says; further up where negative.
+    pub(crate) offset: isize,
+    /// How many outer lines of context were left out at an end.
+    pub(crate) fuzz: usize,
+    /// A heading that was found by its words and not by its blanks.
+    pub(crate) by_words: bool,
+}
+
+/// What a content becomes, and where each hunk was put. Why one does not fit is told with what to do.
+pub(crate) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<(Vec<u8>, Vec<Fit>), String> {
+    // The form without counts cannot say that the last line has no end: it keeps the one it has.
+    let by_words = hunks.iter().any(|hunk| matches!(hunk.place, Place::After { .. }));
+    let lacks_end = by_words && !content.is_empty() && !content.ends_with(b"\n");
+    let mut whole = content.to_vec();
+    if lacks_end {
+        whole.push(b'\n');
+    }
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let mut work = Work {
+        lines: &lines,
+        done: 0,
+        drift: 0,
+        looks_left: Cell::new(LOOKS_MAX),
+        out: Vec::with_capacity(whole.len()),
+    };
+    let mut fits = Vec::with_capacity(hunks.len());
+    for (number, hunk) in (1..).zip(hunks) {
+        fits.push(work.add(hunk).map_err(|why| format!("hunk {number} of {} {why}", hunks.len()))?);
+    }
+    let mut out = work.finish();
+    if lacks_end && out.ends_with(b"\n") {
+        out.pop();
+    }
+    Ok((out, fits))
+}
+
+struct Work<'a> {
+    lines: &'a [&'a [u8]],
+    /// So many lines are in `out`, changed or not.
+    done: usize,
+    /// How much further down than they say hunks were found so far.
+    drift: isize,
+    /// So many lines may still be compared.
+    looks_left: Cell<u64>,
+    out: Vec<u8>,
+}
+
+/// A place for a hunk: where its lines begin, and how many of them at each end are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spot {
+    start: usize,
+    cut: (usize, usize),
+    fit_fuzz: usize,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    /// The lines.
+    before: &'a [&'a str],
+    /// How many of them at each end are left out.
+    cut: (usize, usize),
+    /// They must be the first of the file.
+    at_start: bool,
+    /// They must be the last of the file.
+    at_end: bool,
+}
+
+impl<'a> Work<'a> {
+    fn add(&mut self, hunk: &Hunk) -> Result<Fit, String> {
+        if hunk.lines.iter().all(|line| line.fate == Fate::Kept) {
+            return Err("changes nothing; leave it out, or give lines with `+` and `-`".into());
+        }
+        let before: Vec<&str> = before(&hunk.lines).collect();
+        let mut by_words = false;
+        let (spot, offset) = match &hunk.place {
+            Place::Line(line) => self.at_line(*line, &hunk.lines, &before)?,
+            Place::After { headings, to_the_end } => {
+                let from = self.after(headings, &mut by_words)?;
+                (self.sought(from, !headings.is_empty(), *to_the_end, &before)?, 0)
+            }
+        };
+        self.put(hunk, spot)?;
+        Ok(Fit { line: spot.start + 1, offset, fuzz: spot.fit_fuzz, by_words })
+    }
+
+    /// Everything that is left, behind what was changed.
+    fn finish(mut self) -> Vec<u8> {
+        self.copy_to(self.lines.len());
+        self.out
+    }
+
+    /// Where a hunk with a number fits, and how far from there that is.
+    fn at_line(&mut self, line: usize, all: &[Line], before: &[&str]) -> Result<(Spot, isize), String> {
+        if before.is_empty() {
+            // Nothing to look for: it goes where it says, as far from there as the hunks before it.
+            let start = line.saturating_add_signed(self.drift);
+            return match start >= self.done && start <= self.lines.len() {
+                true => Ok((Spot { start, cut: (0, 0), fit_fuzz: 0 }, self.drift)),
+                false => Err(format!(
+                    "is to be put after line {line}, and the file has {}; give lines that stand around the new ones",
+                    self.lines.len()
+                )),
+            };
+        }
+        let guess = line.saturating_sub(1).saturating_add_signed(self.drift);
+        let (lead, trail) = (kept(all.iter()), kept(all.iter().rev()));
+        let context = lead.max(trail);
+        for fuzz in 0..=FUZZ_MAX.min(context) {
+            // The longer end is cut first; an end that is shorter than the other is that of the file.
+            let cut = ((fuzz + lead).saturating_sub(context), (fuzz + trail).saturating_sub(context));
+            let at_start = fuzz + lead < context && line <= 1;
+            let at_end = fuzz + trail < context;
+            // Where little holds it in place, it must be in one place only.
+            let is_loose = fuzz > 0 || context == 0;
+            let wanted = Wanted { before, cut, at_start, at_end };
+            let mut found = self.places(wanted, guess);
+            let Some(start) = found.next() else { continue };
+            let is_alone = fuzz == 0 && (context > 0 || start == guess) || found.next().is_none();
+            if is_loose && !is_alone {
+                let mut places: Vec<usize> =
+                    self.places(wanted, guess).map(|start| start + 1).take(8).collect();
+                places.sort_unstable();
+                let places: Vec<String> = places.iter().map(usize::to_string).collect();
+                return Err(format!(
+                    "would fit loosely at lines {}; give more of the lines that stand around it",
+                    places.join(", ")
+                ));
+            }
+            let offset = start.cast_signed() - line.saturating_sub(1).cast_signed();
+            drop(found);
+            self.drift = offset;
+            return Ok((Spot { start, cut, fit_fuzz: fuzz }, offset));
+        }
+        Err(self.unfit(before))
+    }
+
+    /// The places where lines stand, behind what was changed already; the nearest to a line first, and of two the one below.
+    fn places(&self, wanted: Wanted<'_>, near: usize) -> impl Iterator<Item = usize> {
+        let Wanted { before, cut, at_start, at_end } = wanted;
+        let reach = before.len() - cut.1;
+        let (first, last) = (self.done, self.lines.len().checked_sub(reach));
+        let (first, end) = match last {
+            None => (0, 0),
+            Some(last) if at_end => (last.max(first), last + 1),
+            Some(last) => (first, last + 1),
+        };
+        let end = if at_start { end.min(1) } else { end };
+        let near = near.clamp(first, end.max(first));
+        let mut below = (near..end).peekable();
+        let mut above = (first..near.min(end)).rev().peekable();
+        let by_distance = std::iter::from_fn(move || match (below.peek(), above.peek()) {
+            (Some(one), Some(other)) if one - near <= near - other => below.next(),
+            (_, Some(_)) => above.next(),
+            (_, None) => below.next(),
+        });
+        by_distance.filter(move |start| self.is_at(*start, wanted))
+    }
+
+    fn is_at(&self, start: usize, wanted: Wanted<'_>) -> bool {
+        let (from, to) = (wanted.cut.0, wanted.before.len() - wanted.cut.1);
+        let core = wanted.before.get(from..to).unwrap_or_default();
+        let there = self.lines.get(start + from..start + to).unwrap_or_default();
+        let same = there.iter().zip(core).take_while(|(is, wanted)| **is == wanted.as_bytes()).count();
+        self.looks_left.set(self.looks_left.get().saturating_sub(same as u64 + 1));
+        self.looks_left.get() > 0 && same == core.len() && there.len() == core.len()
+    }
+
+    /// The line behind headings, in turn.
+    fn after(&self, headings: &[String], by_words: &mut bool) -> Result<usize, String> {
+        let mut from = self.done;
+        for heading in headings {
+            let rest = || self.lines.iter().enumerate().skip(from);
+            let bare = |line: &[u8]| String::from_utf8_lossy(line).trim_end_matches(['\n', '\r']).to_owned();
+            let found = rest().find(|(_, line)| bare(line) == *heading).or_else(|| {
+                *by_words = true;
+                rest().find(|(_, line)| bare(line).trim() == heading.trim())
+            });
+            let Some((at, _)) = found else {
+                let (heading, above) = (heading.escape_debug(), self.done);
+                return Err(format!(
+                    "has the heading `@@ {heading}`, and no such line stands below line {above}; use a line of the file, whole"
+                ));
+            };
+            from = at + 1;
+        }
+        Ok(from)
+    }
+
+    /// The one place behind a line where lines stand; with a heading, the first.
+    fn sought(&self, from: usize, headed: bool, to_the_end: bool, before: &[&str]) -> Result<Spot, String> {
+        let spot = |start| Spot { start, cut: (0, 0), fit_fuzz: 0 };
+        if before.is_empty() {
+            return Ok(spot(if headed && !to_the_end { from } else { self.lines.len() }));
+        }
+        let wanted = Wanted { before, cut: (0, 0), at_start: false, at_end: to_the_end };
+        let found: Vec<usize> = self.places(wanted, from).filter(|start| *start >= from).collect();
+        match found.as_slice() {
+            [] => Err(self.unfit(before)),
+            [first, _, ..] if headed => Ok(spot(*first)),
+            [only] => Ok(spot(*only)),
+            several => {
+                let lines: Vec<String> =
+                    several.iter().take(8).map(|start| (start + 1).to_string()).collect();
+                Err(format!(
+                    "fits in {} places, at lines {}; give more of the lines around it, or `@@` with a line that stands above it",
+                    several.len(),
+                    lines.join(", ")
+                ))
+            }
+        }
+    }
+
+    fn unfit(&self, before: &[&str]) -> String {
+        if self.looks_left.get() == 0 {
+            return "is looked for in too many places; apply the patch in parts, or give the line numbers as they are".into();
+        }
+        let rest: Vec<u8> = self.lines.concat();
+        let (text, wanted) = (String::from_utf8_lossy(&rest), before.concat());
+        if let Some(at) = text.find(&wanted) {
+            let line = text.get(..at).map_or(0, |above| above.matches('\n').count()) + 1;
+            let above = self.done;
+            return format!(
+                "does not fit: its old lines stand at line {line}, but hunks before it reach down to line {above}, or they are not at the end \
+                 of the file as it says; put the hunks into the order of the file"
+            );
+        }
+        if wanted.ends_with('\n') && text.ends_with(wanted.trim_end_matches('\n')) {
+            return "does not fit: the last line of the file has no newline; put `\\ No newline at end of file` after it".into();
+        }
+        format!("does not fit: {}", near::told(&text, &wanted, "its old text"))
+    }
+
+    /// Copies what stands before a hunk, and puts its new lines.
+    fn put(&mut self, hunk: &Hunk, spot: Spot) -> Result<(), String> {
+        let Spot { start, cut, .. } = spot;
+        let old = before(&hunk.lines).count();
+        self.copy_to(start + cut.0);
+        let core = hunk.lines.get(cut.0..hunk.lines.len() - cut.1).unwrap_or_default();
+        for line in core.iter().filter(|line| line.fate != Fate::Old) {
+            // A line without an end has another behind it only if both are wrong.
+            if !self.out.is_empty() && !self.out.ends_with(b"\n") {
+                return Err(
+                    "puts a line behind one that has no newline; give that line its end as well".into()
+                );
+            }
+            self.out.extend_from_slice(line.text.as_bytes());
+        }
+        self.done = start + old - cut.1;
+        if self.done < self.lines.len() && !self.out.is_empty() && !self.out.ends_with(b"\n") {
+            return Err("takes the newline from a line that is not the last; leave out `\\ No newline at end of file`".into());
+        }
+        Ok(())
+    }
+
+    fn copy_to(&mut self, line: usize) {
+        let rest = self.lines.get(self.done..line).unwrap_or_default();
+        rest.iter().for_each(|line| self.out.extend_from_slice(line));
+        self.done = self.done.max(line);
+    }
+}
+
+/// The lines that must be there before.
+fn before(lines: &[Line]) -> impl Iterator<Item = &str> {
+    lines.iter().filter(|line| line.fate != Fate::New).map(|line| line.text.as_str())
+}
+
+/// How many lines at an end are context.
+fn kept<'a>(lines: impl Iterator<Item = &'a Line>) -> usize {
+    lines.take_while(|line| line.fate == Fate::Kept).count()
+}

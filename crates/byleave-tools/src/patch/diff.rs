@@ -1,0 +1,271 @@
+//! Unified diffs, as `diff -u` and `git diff` write them.
+
+use std::iter::Peekable;
+
+use byleave::patch::{bare_name, name, name_of_both};
+
+use super::{Fate, Hunk, Line, Place, Section, What, numbered, quoted};
+
+/// Reads a patch of this form.
+pub(super) fn read(text: &str) -> Result<Vec<Section>, String> {
+    let mut lines = numbered(text).peekable();
+    let mut sections = Vec::new();
+    let mut is_after_hunk = false;
+    while let Some((number, line)) = lines.next() {
+        let at = |why: &str| format!("line {number} of the patch, {}, {why}", quoted(line));
+        if let Some(names) = line.strip_prefix("diff --git ") {
+            let head = Head::of_git(names, &mut lines).map_err(|why| at(&why))?;
+            sections.push(section(&head, &mut lines).map_err(|why| at(&why))?);
+            is_after_hunk = true;
+        } else if line.starts_with("--- ") {
+            let mut head = Head::default();
+            head.both(line, &mut lines).map_err(|why| at(&why))?;
+            sections.push(section(&head, &mut lines).map_err(|why| at(&why))?);
+            is_after_hunk = true;
+        } else if line.starts_with("@@") {
+            return Err(at("belongs to no file; give `--- a/NAME` and `+++ b/NAME` before it"));
+        } else if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") {
+            return Err(at("is about content that is no text; change that file with bash"));
+        } else if line == "-- " || line == "---" {
+            // What `git format-patch` puts around: no line of a hunk, whose counts would have taken it in.
+            is_after_hunk = false;
+        } else if is_after_hunk && line.starts_with(['+', '-', ' ', '\t', '\\']) {
+            return Err(at(
+                "is more than the counts in the `@@` line before it say; correct the counts, or use the `*** Begin Patch` form, which needs none",
+            ));
+        } else {
+            is_after_hunk &= line.is_empty();
+        }
+    }
+    Ok(sections)
+}
+
+/// An old and a new name, where there is one.
+type Both = (Option<String>, Option<String>);
+
+/// What stands above the hunks of a file.
+#[derive(Default)]
+struct Head {
+    /// The name that `diff --git` gives twice.
+    same: Option<String>,
+    /// The names in `---` and `+++`; within, none for `/dev/null`.
+    both: Option<Both>,
+    is_new: bool,
+    is_deleted: bool,
+    renamed: Both,
+    copied: Both,
+    runs: Option<bool>,
+}
+
+impl Head {
+    /// Reads what follows `diff --git`, up to the first hunk.
+    fn of_git<'a>(
+        names: &str,
+        lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+    ) -> Result<Self, String> {
+        let mut head = Self { same: name_of_both(names), ..Self::default() };
+        while let Some((_, line)) = lines.peek().copied() {
+            let rest = |start: &str| line.strip_prefix(start);
+            let named = |text: &str| bare_name(plain(text)?).map(Some).map_err(|why| why.to_string());
+            if let Some(mode) = rest("new file mode ") {
+                (head.is_new, head.runs) = (true, Some(runs(mode)?));
+            } else if let Some(mode) = rest("new mode ") {
+                head.runs = Some(runs(mode)?);
+            } else if let Some(mode) = rest("deleted file mode ") {
+                runs(mode)?;
+                head.is_deleted = true;
+            } else if let Some(mode) = rest("old mode ") {
+                runs(mode)?;
+            } else if let Some(from) = rest("rename from ") {
+                head.renamed.0 = named(from)?;
+            } else if let Some(to) = rest("rename to ") {
+                head.renamed.1 = named(to)?;
+            } else if let Some(from) = rest("copy from ") {
+                head.copied.0 = named(from)?;
+            } else if let Some(to) = rest("copy to ") {
+                head.copied.1 = named(to)?;
+            } else if line.starts_with("--- ") {
+                lines.next();
+                head.both(line, lines)?;
+                break;
+            } else if !["index ", "similarity index ", "dissimilarity index "]
+                .iter()
+                .any(|word| line.starts_with(word))
+            {
+                break;
+            }
+            lines.next();
+        }
+        Ok(head)
+    }
+
+    /// Reads `---` and `+++`.
+    fn both<'a>(
+        &mut self,
+        old: &str,
+        lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+    ) -> Result<(), String> {
+        let new = lines.next().and_then(|(_, line)| line.strip_prefix("+++ "));
+        let new = new.ok_or("has no `+++` line after it")?;
+        let old = old.strip_prefix("--- ").unwrap_or(old);
+        let read = |text: &str| name(plain(text)?).map_err(|why| why.to_string());
+        self.both = Some((read(old)?, read(new)?));
+        Ok(())
+    }
+
+    /// What becomes of which file; every name that is given must say the same.
+    fn told(&self) -> Result<(String, What), String> {
+        let two = "names its file in different ways; give one name, and `rename from` and `rename to` where it is moved";
+        let agreed = |of: fn(&Both) -> &Option<String>, same: Option<&String>| {
+            let given = self.both.as_ref().and_then(|both| of(both).as_ref());
+            match (given, same) {
+                (Some(given), Some(same)) if given != same => Err(two.to_owned()),
+                (Some(name), _) | (None, Some(name)) => Ok(name.clone()),
+                (None, None) => Err("does not name its file in a way that can be told apart from another; use `---` and `+++` lines".into()),
+            }
+        };
+        let (old, new) = (self.both.as_ref().map(|both| &both.0), self.both.as_ref().map(|both| &both.1));
+        let is_moved = self.renamed.0.is_some() || self.renamed.1.is_some();
+        let is_copied = self.copied.0.is_some() || self.copied.1.is_some();
+        match (is_moved, is_copied, self.is_new, self.is_deleted) {
+            (true, false, false, false) | (false, true, false, false) => {
+                let (from, to) = if is_moved { &self.renamed } else { &self.copied };
+                let (Some(from), Some(to)) = (from, to) else {
+                    return Err("says where a file comes from or where it goes to, and not both".into());
+                };
+                let same_from = agreed(|both| &both.0, Some(from))?;
+                let to = agreed(|both| &both.1, Some(to))?;
+                if same_from == to || old == Some(&None) || new == Some(&None) {
+                    return Err(two.into());
+                }
+                Ok((same_from, if is_moved { What::Move(to) } else { What::Copy(to) }))
+            }
+            (false, false, true, false) if old.is_none_or(Option::is_none) => {
+                Ok((agreed(|both| &both.1, self.same.as_ref())?, What::Add))
+            }
+            (false, false, false, true) if new.is_none_or(Option::is_none) => {
+                Ok((agreed(|both| &both.0, self.same.as_ref())?, What::Delete))
+            }
+            (false, false, false, false) => match &self.both {
+                Some((None, Some(_))) => Ok((agreed(|both| &both.1, self.same.as_ref())?, What::Add)),
+                Some((Some(_), None)) => Ok((agreed(|both| &both.0, self.same.as_ref())?, What::Delete)),
+                Some((Some(old), Some(new))) if old == new => {
+                    Ok((agreed(|both| &both.1, self.same.as_ref())?, What::Update))
+                }
+                None => Ok((agreed(|both| &both.1, self.same.as_ref())?, What::Update)),
+                Some(_) => Err(two.into()),
+            },
+            _ => Err("says different things of one file: made, deleted, moved or copied".into()),
+        }
+    }
+}
+
+/// A header without a carriage return, which some take for part of a name.
+fn plain(text: &str) -> Result<&str, String> {
+    if text.contains('\r') {
+        return Err("has a carriage return in a name; end the header lines of the patch in LF alone".into());
+    }
+    Ok(text)
+}
+
+/// Whether a mode of git is that of a program. Only plain files have one.
+fn runs(mode: &str) -> Result<bool, String> {
+    match mode {
+        "100644" => Ok(false),
+        "100755" => Ok(true),
+        "120000" => {
+            Err("is about a link, and only files are patched; make the link with `ln -s` in bash".into())
+        }
+        "160000" => Err("is about a submodule, and only files are patched; use git in bash".into()),
+        other => {
+            Err(format!("gives a file the mode {}, and only 100644 and 100755 are known", quoted(other)))
+        }
+    }
+}
+
+/// The hunks of a file, under what stands above them.
+fn section<'a>(
+    head: &Head,
+    lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+) -> Result<Section, String> {
+    let (name, what) = head.told()?;
+    let mut hunks = Vec::new();
+    while let Some((number, counts)) = lines.next_if(|(_, line)| line.starts_with("@@ ")) {
+        if head.both.is_none() {
+            return Err("has no `---` and `+++` lines, and hunks; give both".into());
+        }
+        hunks.push(hunk(counts, lines).map_err(|why| format!("has a hunk at line {number} that {why}"))?);
+    }
+    if let Some((_, line)) = lines.peek()
+        && (line.starts_with("GIT binary patch") || line.starts_with("Binary files "))
+    {
+        return Err("is about content that is no text; change that file with bash".into());
+    }
+    let is_empty = hunks.is_empty();
+    if is_empty && what == What::Update && head.runs.is_none() {
+        return Err("changes nothing of its file; leave it out, or give its hunks".into());
+    }
+    Ok(Section { name, what, runs: head.runs, hunks })
+}
+
+fn hunk<'a>(
+    counts: &str,
+    lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+) -> Result<Hunk, String> {
+    let (start, mut old, mut new) = counted(counts)
+        .ok_or("does not say where it stands and how many lines it has, as in `@@ -1,3 +1,4 @@`")?;
+    let place = Place::Line(start);
+    let mut hunk = Hunk { place, lines: Vec::new() };
+    while old > 0 || new > 0 {
+        let Some((_, line)) = lines.next() else {
+            return Err(format!(
+                "ends with {old} old and {new} new lines missing; correct the counts, or use the `*** Begin Patch` form, which needs none"
+            ));
+        };
+        let mut letters = line.chars();
+        let (fate, is_old, is_new) = match letters.next() {
+            Some('-') => (Fate::Old, 1, 0),
+            Some('+') => (Fate::New, 0, 1),
+            Some(' ') | None => (Fate::Kept, 1, 1),
+            Some('\\') => {
+                without_end(&mut hunk)?;
+                continue;
+            }
+            Some(_) => {
+                let line = quoted(line);
+                return Err(format!(
+                    "has the line {line}, which begins neither with a blank nor with `+` or `-`"
+                ));
+            }
+        };
+        (old, new) = old.checked_sub(is_old).zip(new.checked_sub(is_new)).ok_or(
+            "has more lines than it says; correct the counts, or use the `*** Begin Patch` form, which needs none",
+        )?;
+        hunk.lines.push(Line { fate, text: format!("{}\n", letters.as_str()) });
+    }
+    if lines.next_if(|(_, line)| line.starts_with('\\')).is_some() {
+        without_end(&mut hunk)?;
+    }
+    Ok(hunk)
+}
+
+/// `\ No newline at end of file`: the line before it has no end.
+fn without_end(hunk: &mut Hunk) -> Result<(), String> {
+    let last = hunk.lines.last_mut().filter(|line| line.text.ends_with('\n'));
+    let last = last.ok_or("says of no line that it has no newline")?;
+    last.text.pop();
+    Ok(())
+}
+
+/// Where a hunk stands, and how many old and new lines it has: `@@ -1,2 +3,4 @@`.
+fn counted(line: &str) -> Option<(usize, usize, usize)> {
+    let mut words = line.split(' ');
+    (words.next() == Some("@@")).then_some(())?;
+    let range = |word: &str, sign: char| -> Option<(usize, usize)> {
+        let (start, count) = word.strip_prefix(sign)?.split_once(',').unwrap_or((word.get(1..)?, "1"));
+        Some((start.parse().ok()?, count.parse().ok()?))
+    };
+    let (start, old) = range(words.next()?, '-')?;
+    let (_, new) = range(words.next()?, '+')?;
+    (words.next()?.trim_end_matches('\r') == "@@").then_some((start, old, new))
+}

@@ -1,0 +1,226 @@
+//! The cases of the corpus for `read_file`, `write_file`, `edit` and `apply_patch`: each through a gate with its rules and the real
+//! tool, on a machine that is thrown away. The person says no, but where a case must be contained although it was approved.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use byleave::result::Ending;
+use serde::{Deserialize, Serialize};
+
+use super::bypasses::{OUTSIDE, lineage, mode, places, prepare};
+use super::case::{Case, policy_of};
+use super::machine::{self, Job, SECRET, tell};
+use super::played::{Play, Played, play};
+
+const TEST: &str = "fatigue::file_tools::the_cases_of_the_file_tools_hold";
+const JOBS: [Job; 1] = [Job { name: "file tools", builds: false, part: 0, parts: 1 }];
+const TOOLS: [(&str, usize); 4] = [("read_file", 29), ("write_file", 45), ("edit", 1), ("apply_patch", 14)];
+
+/// Cases that cannot be played here, and why. None of them.
+const NOT_HERE: [(&str, &str); 0] = [];
+
+/// How often a case is played whose point is what happens meanwhile.
+const SWAPPED_ROUNDS: usize = 60;
+/// What must not hang ends within this.
+const CALL_MAX: Duration = Duration::from_secs(15);
+
+/// What became of a case.
+#[derive(Debug, Serialize, Deserialize)]
+struct Saw {
+    at: usize,
+    id: String,
+    tool: String,
+    must: String,
+    fate: Fate,
+    wrong: Vec<String>,
+    why: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Fate {
+    /// Refused, and nobody was asked.
+    Refused,
+    /// Somebody was asked.
+    Asked,
+    /// It was let through, and failed.
+    Failed,
+    /// It was let through and done.
+    Done,
+}
+
+// req: B1, B2, B3, B4, B7, P3
+#[test]
+fn the_cases_of_the_file_tools_hold() {
+    if machine::began_again(TEST, &JOBS, work) {
+        return;
+    }
+    let told = machine::run::<Saw>(TEST, &JOBS);
+    let saw: Vec<Saw> = told.into_iter().flat_map(|(_, saw)| saw).collect();
+    let mut counts: BTreeMap<(&str, &str, String), usize> = BTreeMap::new();
+    for one in &saw {
+        *counts.entry((&one.tool, &one.must, format!("{:?}", one.fate))).or_default() += 1;
+        println!("{} {} {} {:?}: {}", one.tool, one.must, one.id, one.fate, one.why.replace('\n', " / "));
+    }
+    println!("{counts:#?}");
+    let wrong: Vec<_> = saw.iter().filter(|one| !one.wrong.is_empty()).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for (tool, count) in TOOLS {
+        let left_out = cases().iter().filter(|case| case.tool == tool && is_not_here(case)).count();
+        assert_eq!(saw.iter().filter(|one| one.tool == tool).count() + left_out, count, "{tool}");
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let text = include_str!("../../../../../tests/corpus/bypasses.jsonl");
+    let cases = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    cases.filter(|case: &Case| TOOLS.iter().any(|(tool, _)| *tool == case.tool)).collect()
+}
+
+fn is_not_here(case: &Case) -> bool {
+    NOT_HERE.iter().any(|(id, _)| *id == case.id)
+}
+
+fn work(job: Job) {
+    for (at, mut case) in job.share(cases()).filter(|(_, case)| !is_not_here(case)) {
+        made_ready(&mut case);
+        let rounds = if is_swapped(&case) { SWAPPED_ROUNDS } else { 1 };
+        let mut saw = None;
+        for round in 0..rounds {
+            let one = while_swapping(&case, || saw_of(at, round, &case));
+            let is_wrong = !one.wrong.is_empty();
+            saw = Some(one);
+            if is_wrong {
+                break;
+            }
+        }
+        tell(&saw.unwrap());
+    }
+}
+
+/// The fixture as the case wants it, also where it says so in words.
+fn made_ready(case: &mut Case) {
+    // A directory that nobody may look into is in the way of clearing.
+    assert!(Command::new("chmod").args(["-R", "u+rwX", "/ws", "/outside"]).status().unwrap().success());
+    // A remark behind commands is none.
+    if let Some((commands, remark)) = case.setup.clone().rsplit_once(" (")
+        && remark.ends_with(')')
+    {
+        case.setup = commands.to_owned();
+    }
+    prepare(case);
+    if is_swapped(case) {
+        for (path, text) in [("/ws/a/b", "inside"), ("/ws/d/g", "inside"), ("/outside/b", SECRET)] {
+            fs::create_dir_all(Path::new(path).parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+    if case.tool == "edit" {
+        fs::write("/ws/a", "x").unwrap();
+    }
+}
+
+fn is_swapped(case: &Case) -> bool {
+    case.setup.starts_with("a thread flips /ws/a")
+        || case.setup.starts_with("after verification /ws/d becomes")
+}
+
+/// Does something while a directory is swapped for a link that leads out, and back.
+fn while_swapping<T>(case: &Case, work: impl FnOnce() -> T) -> T {
+    if !is_swapped(case) {
+        return work();
+    }
+    let name = if case.tool == "apply_patch" { "/ws/d" } else { "/ws/a" };
+    symlink("/outside", "/ws/.link").unwrap();
+    let stop = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let flags = rustix::fs::RenameFlags::EXCHANGE;
+            while !stop.load(Ordering::Relaxed) {
+                for _ in 0..2 {
+                    rustix::fs::renameat_with(rustix::fs::CWD, name, rustix::fs::CWD, "/ws/.link", flags)
+                        .unwrap();
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let done = work();
+        stop.store(true, Ordering::Relaxed);
+        done
+    });
+    fs::remove_file("/ws/.link").unwrap();
+    done
+}
+
+fn saw_of(at: usize, round: usize, case: &Case) -> Saw {
+    // For what leads to a descriptor of ours.
+    let held = (case.id == "proc-pid-fd").then(|| {
+        fs::write("/outside/secret.txt", SECRET).unwrap();
+        File::open("/outside/secret.txt").unwrap()
+    });
+    let (outside, inside) = (places(&OUTSIDE), places(&["/ws"]));
+    let began = Instant::now();
+    let Some(played) = through_the_gate(at, round, case) else {
+        return told(at, case, Fate::Refused, Vec::new(), "the policy cannot be used".into());
+    };
+    drop(held);
+    let mut wrong = Vec::new();
+    if began.elapsed() > CALL_MAX {
+        wrong.push(format!("it took {:?}", began.elapsed()));
+    }
+    let fate = match &played.ending {
+        _ if !played.asked.is_empty() => Fate::Asked,
+        Ending::Completed(_) | Ending::Withheld(_) | Ending::Unknown(_) => Fate::Done,
+        Ending::Failed(_) => Fate::Failed,
+        Ending::Refused(_) | Ending::Rehearsed(_) => Fate::Refused,
+    };
+    match (case.must.as_str(), fate) {
+        ("deny", Fate::Refused) | ("ask", Fate::Refused | Fate::Asked) | ("contained", _) => {}
+        // Nobody need be asked about what cannot be done.
+        ("ask", Fate::Failed) => {}
+        (must, fate) => wrong.push(format!("must {must}, and {fate:?}")),
+    }
+    if played.told().contains(SECRET) && !case.input.to_string().contains(SECRET) {
+        wrong.push(format!("the secret is told: {:.200}", played.told()));
+    }
+    if places(&OUTSIDE) != outside {
+        wrong.push("something outside has changed".to_owned());
+    }
+    if case.must != "contained" && places(&["/ws"]) != inside {
+        wrong.push("something in the workspace has changed".to_owned());
+    }
+    let why = format!("{:?} {} | {:.300}", played.by_text, played.why(), played.told());
+    told(at, case, fate, wrong, why)
+}
+
+fn told(at: usize, case: &Case, fate: Fate, wrong: Vec<String>, why: String) -> Saw {
+    let (id, tool, must) = (case.id.clone(), case.tool.clone(), case.must.clone());
+    Saw { at, id, tool, must, fate, wrong, why }
+}
+
+/// The call of a case, made; none where a gate would not start.
+fn through_the_gate(at: usize, round: usize, case: &Case) -> Option<Played> {
+    let mut arguments = case.input.clone();
+    let agent = arguments.as_object_mut().unwrap().remove("agent");
+    let (tool, _) = TOOLS.into_iter().find(|(tool, _)| *tool == case.tool)?;
+    let played = play(
+        Play {
+            policy: policy_of(case).ok()?,
+            tool,
+            arguments,
+            cwd: "/ws".into(),
+            agent: agent.as_ref().and_then(|agent| agent.as_str()).unwrap_or("a").into(),
+            mode: mode(case),
+            lineage: lineage(case),
+            // Where links are swapped, the question would name what is outside: a yes to that is no escape.
+            says_yes: case.must == "contained" && !is_swapped(case),
+            timeout_ms: 20_000,
+        },
+        &Path::new("/state").join(format!("{at}-{round}")),
+    );
+    Some(played)
+}

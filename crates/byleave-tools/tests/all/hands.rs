@@ -1,0 +1,98 @@
+//! Tools in the hand: called with a plan that was granted, without a gate before them. For what happens after a plan was made.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byleave::catalog::Catalog;
+use byleave::core::call::Mode;
+use byleave::core::effect::Plan;
+use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::core::outcome::Output;
+use byleave::core::policy::{Places, Policy, builtin};
+use byleave::plan::by_class;
+use byleave::tool::{Run, Site, Tool, ToolFault};
+use byleave_copy::Store;
+use byleave_tools::{Offer, Workplace, catalog};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// The built-in tools in a folder with `w`, the workspace, `elsewhere`, `state` and `outside`.
+pub(crate) struct Hands {
+    folder: PathBuf,
+    workplace: Workplace,
+    rules: Arc<Policy>,
+    catalog: Catalog,
+}
+
+impl Hands {
+    /// Makes what is missing in the folder.
+    pub(crate) fn new(folder: &Path) -> Self {
+        let folder = folder.canonicalize().unwrap();
+        for directory in ["w", "elsewhere", "state/copies", "outside"] {
+            std::fs::create_dir_all(folder.join(directory)).unwrap();
+        }
+        let (workspace, state) = (folder.join("w"), folder.join("state"));
+        let places = Places { workspace: workspace.to_str(), state: state.to_str(), ..Places::default() };
+        let rules = Arc::new(Policy::new(builtin(&places).unwrap()).unwrap());
+        let mut workplace = Workplace::new(state.join("copies"), workspace);
+        workplace.ours = vec![state];
+        let catalog = catalog(&workplace, &Offer { allow_delete: true, ..Offer::default() }).unwrap();
+        Self { folder, workplace, rules, catalog }
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.folder.join("w")
+    }
+
+    /// A place beside the workspace, for what is granted by name.
+    pub(crate) fn elsewhere(&self) -> PathBuf {
+        self.folder.join("elsewhere")
+    }
+
+    pub(crate) fn outside(&self) -> PathBuf {
+        self.folder.join("outside")
+    }
+
+    pub(crate) fn kept_in(&self) -> PathBuf {
+        self.folder.join("state/copies")
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        self.workplace.store().unwrap()
+    }
+
+    /// What a call would be granted, as things are now.
+    pub(crate) fn plan(&self, tool: &str, arguments: &Value) -> Result<Plan, ToolFault> {
+        by_class(self.tool(tool).manifest(), arguments, &self.site())
+    }
+
+    /// The call, executed at once.
+    pub(crate) async fn execute(&self, id: CallId, tool: &str, arguments: Value, plan: Plan) -> Output {
+        let tool = self.tool(tool);
+        tool.execute(arguments, self.run(id, plan)).await
+    }
+
+    /// The call on a copy, and then committed, as after a question.
+    pub(crate) async fn rehearse(&self, id: CallId, tool: &str, arguments: Value, plan: Plan) -> Output {
+        let tool = self.tool(tool);
+        let rehearser = tool.rehearser().unwrap();
+        match rehearser.rehearse(arguments, self.run(id, plan.clone())).await {
+            Ok(seen) => rehearser.commit(seen, None, self.run(id, plan)).await,
+            Err(why) => Output::failure(format!("{why:?}")),
+        }
+    }
+
+    fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        Arc::clone(self.catalog.get(name).unwrap().tool())
+    }
+
+    fn site(&self) -> Site {
+        let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+        Site { tenant: "t".parse().unwrap(), session, agent, cwd: self.workspace() }
+    }
+
+    fn run(&self, id: CallId, plan: Plan) -> Run {
+        let run = Run::new(id, self.site(), Arc::new(plan), CancellationToken::new(), Arc::new(|_| {}));
+        run.under(Arc::clone(&self.rules), Mode::ConfirmSensitive)
+    }
+}

@@ -1,0 +1,213 @@
+//! Killed: a process is killed at a random moment of a write, an edit, a patch over several files or a removal. Each file is the old
+//! one or the new one at every moment; after recovery the whole call is done or not; and what was done can be taken back.
+//!
+//! `BYLEAVE_KILLS=500` for the long form.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use byleave::core::id::CallId;
+use byleave_copy::{End, Since, State};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::hands::Hands;
+
+const FOLDER: &str = "BYLEAVE_TEST_FOLDER";
+const JOB: &str = "job.json";
+const FILES: usize = 12;
+
+/// What is where: mode and content of every file, by path.
+type Tree = BTreeMap<String, (u32, Vec<u8>)>;
+
+// req: B7, E6
+#[test]
+fn whenever_it_is_killed_every_file_is_old_or_new_and_undo_works() {
+    let kills: usize = std::env::var("BYLEAVE_KILLS").map_or(25, |kills| kills.parse().unwrap());
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let hands = Hands::new(folder.path());
+    let workspace = hands.workspace();
+    for number in 0..FILES {
+        fs::create_dir_all(workspace.join(format!("d{}", number % 3))).unwrap();
+        fs::write(workspace.join(name(number)), old(number)).unwrap();
+    }
+    let before = tree(&workspace);
+    let jobs = jobs();
+    // What each comes to unharmed, and how long that takes.
+    let whole: Vec<(Tree, Duration)> = jobs
+        .iter()
+        .map(|job| {
+            let id = Uuid::new_v4();
+            let (was_killed, took) = run(folder.path(), job, id, None);
+            let after = tree(&workspace);
+            assert!(!was_killed, "{job}");
+            assert_ne!(after, before, "{job}");
+            hands.store().undo(id, Uuid::new_v4(), Since::Refuse).unwrap();
+            assert_eq!(tree(&workspace), before, "{job}");
+            (after, took)
+        })
+        .collect();
+    let mut dice = Dice(std::env::var("BYLEAVE_SEED").map_or(7, |seed| seed.parse().unwrap()));
+    let (mut killed, mut interrupted, mut done) = (0, 0, 0);
+    let mut round = 0;
+    while killed < kills {
+        round += 1;
+        assert!(round < 5 * kills + 20, "only {killed} of {round} were killed in time");
+        let number = dice.below(jobs.len());
+        let (job, (after, took)) = (&jobs[number], &whole[number]);
+        let id = Uuid::new_v4();
+        let moment = took.mul_f64(dice.below(1000) as f64 / 1000.0);
+        killed += usize::from(run(folder.path(), job, id, Some(moment)).0);
+        let is = tree(&workspace);
+        let paths = before.keys().chain(after.keys());
+        for path in paths {
+            let found = is.get(path);
+            assert!(
+                found == before.get(path) || found == after.get(path),
+                "round {round}, {job}: {path} is neither"
+            );
+        }
+        let store = hands.store();
+        interrupted += usize::from(store.state(id).unwrap() == State::Interrupted);
+        let recovered = store.recover().unwrap();
+        assert!(
+            recovered.iter().all(|one| matches!(one.end, End::Finished | End::TakenBack)),
+            "round {round}: {recovered:?}"
+        );
+        let is = tree(&workspace);
+        match store.state(id).unwrap() {
+            State::Committed => {
+                assert!(is == *after, "round {round}, {job}: committed, and not as it should be");
+                done += 1;
+                store
+                    .undo(id, Uuid::new_v4(), Since::Refuse)
+                    .unwrap_or_else(|fault| panic!("round {round}: {fault}"));
+            }
+            State::Open | State::Missing => {
+                assert!(is == before, "round {round}, {job}: not committed, and changed")
+            }
+            other => panic!("round {round}, {job}: {other:?}"),
+        }
+        assert!(tree(&workspace) == before, "round {round}, {job}: not as it was");
+    }
+    println!(
+        "{round} rounds, {killed} killed, {interrupted} in the middle of a commit, {done} done and taken back"
+    );
+    assert!(kills < 200 || interrupted > 0, "none of {kills} was killed in the middle");
+}
+
+fn name(number: usize) -> String {
+    format!("d{}/f{number}", number % 3)
+}
+
+fn old(number: usize) -> String {
+    format!("first {number}\n{}last {number}\n", "a line that stays\n".repeat(2_000))
+}
+
+/// The calls, each by itself and as after a question.
+fn jobs() -> Vec<Value> {
+    let mut patch = "*** Begin Patch\n".to_owned();
+    for number in 0..9 {
+        patch
+            .push_str(&format!("*** Update File: {}\n@@\n-first {number}\n+second {number}\n", name(number)));
+    }
+    patch.push_str(&format!("*** Update File: {}\n*** Move to: moved/m\n@@\n-first 9\n+second 9\n", name(9)));
+    patch.push_str(&format!("*** Delete File: {}\n*** Add File: new/n\n+new\n*** End Patch\n", name(10)));
+    let calls = [
+        ("write_file", json!({"path": name(1), "content": "written\n".repeat(30_000)})),
+        ("write_file", json!({"path": "made/deep/w", "content": "made\n"})),
+        (
+            "edit",
+            json!({"path": name(2), "old": "a line that stays", "new": "a line that changes", "all": true}),
+        ),
+        (
+            "multi_edit",
+            json!({"path": name(3), "edits": [{"old": "first", "new": "second"}, {"old": "last", "new": "end"}]}),
+        ),
+        ("apply_patch", json!({"patch": patch})),
+        ("delete_file", json!({"path": name(4)})),
+    ];
+    // Patches change most: they are tried most.
+    let often = [0, 1, 2, 3, 4, 4, 4, 5];
+    let both = often.into_iter().flat_map(|number| ["execute", "rehearse"].map(|way| (number, way)));
+    both.map(|(number, way)| json!({"way": way, "tool": calls[number].0, "arguments": calls[number].1}))
+        .collect()
+}
+
+/// Runs a job in a process of its own, killed after a while; says whether it was killed before it ended, and how long it worked.
+fn run(folder: &Path, job: &Value, id: Uuid, kill_after: Option<Duration>) -> (bool, Duration) {
+    fs::write(folder.join(JOB), json!([id, job]).to_string()).unwrap();
+    let mut child = Command::new("/proc/self/exe")
+        .args(["killed::the_job", "--exact", "--ignored", "--nocapture"])
+        .env(FOLDER, folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It says when it begins, so that the time of starting a program is not what is hit.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("begins")), "{job}");
+    let start = Instant::now();
+    if let Some(after) = kill_after {
+        while start.elapsed() < after {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+    }
+    let told: Vec<String> = lines.map(Result::unwrap).collect();
+    let (status, took) = (child.wait().unwrap(), start.elapsed());
+    assert!(status.success() || status.signal() == Some(9), "{job}: {status}: {told:?}");
+    (status.signal().is_some(), took)
+}
+
+#[test]
+#[ignore = "a part of the test above, run in a process that is killed"]
+fn the_job() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let folder = Path::new(&folder);
+    let job: Value = serde_json::from_str(&fs::read_to_string(folder.join(JOB)).unwrap()).unwrap();
+    let id = CallId::new(job[0].as_str().unwrap().parse().unwrap());
+    let hands = Hands::new(folder);
+    let (tool, arguments) = (job[1]["tool"].as_str().unwrap(), job[1]["arguments"].clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    println!("begins");
+    let plan = hands.plan(tool, &arguments).unwrap();
+    let output = runtime.block_on(async {
+        match job[1]["way"].as_str() {
+            Some("execute") => hands.execute(id, tool, arguments, plan).await,
+            _ => hands.rehearse(id, tool, arguments, plan).await,
+        }
+    });
+    assert!(!output.is_error, "{output:?}");
+}
+
+fn tree(root: &Path) -> Tree {
+    let mut all = Tree::new();
+    let mut left = vec![root.to_path_buf()];
+    while let Some(path) = left.pop() {
+        let found = fs::symlink_metadata(&path).unwrap();
+        let content = if found.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+        if found.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        all.insert(path.display().to_string(), (found.permissions().mode(), content));
+    }
+    all
+}
+
+/// Numbers that are the same in every run, and not each other.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % bound as u64).unwrap()
+    }
+}
