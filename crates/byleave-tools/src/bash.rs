@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::jobs::Jobs;
 use crate::observed;
-use crate::run::{self, Ran, say};
+use crate::run::{self, Advice, Ran, say};
 use crate::workplace::{Unready, Way, Workplace};
 
 /// The longest that a command may run before its call is over, in milliseconds.
@@ -112,6 +112,12 @@ impl Bash {
     }
 }
 
+impl Bash {
+    pub(crate) fn advice(&self) -> Advice {
+        Advice { background: self.jobs.can_be_had().is_ok() }
+    }
+}
+
 impl Arguments {
     /// How long the command may run before its call is over.
     pub(crate) fn timeout(&self) -> Duration {
@@ -177,13 +183,13 @@ impl Bash {
         let ran = run::run(workplace, &confinement, text, Way::Granted, run, self.output_bytes_max);
         let Some(ready) = ready else {
             let Ran { outcome, printed } = ran?;
-            let mut output = run::output(&confinement, &outcome, printed);
+            let mut output = run::output(&confinement, &outcome, printed, self.advice());
             say(&mut output.text, "it ran without a copy: what it changed cannot be undone");
             return Ok(output);
         };
         drop(ready.stacks);
         let done = ran.and_then(|Ran { outcome, printed }| {
-            let output = run::output(&confinement, &outcome, printed);
+            let output = run::output(&confinement, &outcome, printed, self.advice());
             kept(&ready.copy, &confinement, output, run)
         });
         if done.is_err() || run.cancel.is_cancelled() {

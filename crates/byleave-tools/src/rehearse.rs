@@ -117,7 +117,7 @@ impl Bash {
         }
         let mut weaker = workplace.weaker();
         weaker.extend(ready.lesser.as_ref().map(|why| format!("on a plain copy: {why}")));
-        let output = run::output(confinement, &outcome, printed);
+        let output = run::output(confinement, &outcome, printed, self.advice());
         let mut seen = observed::rehearsal(&outcome, output, listed, weaker);
         // Looked for only where it counts: everything else is asked about anyway.
         if seen.is_quiet() {

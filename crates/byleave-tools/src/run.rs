@@ -140,19 +140,26 @@ impl Drop for Watch {
     }
 }
 
+/// What a model can be advised to do otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Advice {
+    /// There are background jobs.
+    pub(crate) background: bool,
+}
+
 /// What the model is told of a run.
-pub(crate) fn output(confinement: &Confinement, outcome: &Outcome, printed: Kept) -> Output {
+pub(crate) fn output(confinement: &Confinement, outcome: &Outcome, printed: Kept, advice: Advice) -> Output {
     let truncated = printed.lost().bytes > 0;
     let mut text = shown(printed);
     told(confinement, outcome).iter().for_each(|line| say(&mut text, line));
     if outcome.ended_by == Some(Limit::Wall) {
-        say(&mut text, "for more time give `timeout_ms`, at most 600000, or `background: true`");
+        let or = if advice.background { ", or `background: true`" } else { "" };
+        say(&mut text, &format!("for more time give `timeout_ms`, at most 600000{or}"));
     }
     if outcome.survivors > 0 {
-        say(
-            &mut text,
-            "what it left running was ended with it; to leave something running, give `background: true`",
-        );
+        let how =
+            if advice.background { "; to leave something running, give `background: true`" } else { "" };
+        say(&mut text, &format!("what it left running was ended with it{how}"));
     }
     let error = (outcome.status != Status::Exited(0)).then(|| match outcome.ended_by {
         Some(Limit::Wall) => format!("stopped after {} ms", confinement.limits.wall.as_millis()),

@@ -63,10 +63,15 @@ fn list(screen: &mut Screen, entries: &[Arc<Entry>]) {
     let row = |entry: &Arc<Entry>| {
         let manifest = entry.manifest();
         let class = word(&json!(manifest.permission_class));
-        vec![one_line(entry.name()), class, one_line(&manifest.description)]
+        vec![one_line(entry.name()), class, one_line(first_sentence(&manifest.description))]
     };
     let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
     table(screen, &["NAME", "CLASS", "WHAT IT DOES"], &rows);
+}
+
+/// A list is to be looked over; the whole of it stands where the tool is shown.
+fn first_sentence(text: &str) -> &str {
+    text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
 }
 
 fn show(screen: &mut Screen, manifest: &Manifest) {

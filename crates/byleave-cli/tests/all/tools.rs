@@ -17,7 +17,7 @@ fn tools_are_listed_shown_and_found() {
     }
     world.run(&["tools", "schema", "--form", "mcp", "ecko"]);
     world.run(&["tools", "schema"]);
-    assert_eq!(world.json(&["tools", "schema", "--form", "mcp"]).as_array().unwrap().len(), 5);
+    assert_eq!(world.json(&["tools", "schema", "--form", "mcp"]).as_array().unwrap().len(), 19);
     assert!(!world.state().exists(), "looking at tools opens no book");
     insta::assert_snapshot!(world.transcript());
 }
