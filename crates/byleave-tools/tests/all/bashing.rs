@@ -161,6 +161,12 @@ fn a_gibibyte_of_output_costs_little_memory_and_ends_with_head_and_tail() {
         assert!(grown <= 64 << 10, "{grown} kB");
         assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result.error());
         assert!(played.result.report().truncated);
+        let text = played.result.text();
+        assert!(
+            text.starts_with("FIRST\n") && text.ends_with("\nLAST\n") && text.len() < 103_000,
+            "{}",
+            text.len()
+        );
         drop(idle);
     });
 }
