@@ -101,6 +101,15 @@ impl Marks {
         Ok(hidden.into_iter().collect())
     }
 
+    /// Whether it lies in a directory that was itself asked about, and granted. One that nobody had to ask about opens nothing.
+    fn lies_in_granted(&self, path: &Path) -> bool {
+        let is_asked = |granted: &PathBuf| {
+            let path = granted.to_string_lossy().into_owned();
+            self.policy.guarded(&Effect::Read { path }).is_some_and(|verdict| verdict != Verdict::Deny)
+        };
+        self.granted.read.iter().any(|granted| path.starts_with(granted) && is_asked(granted))
+    }
+
     fn holds_granted(&self, path: &Path) -> bool {
         self.granted.read.iter().any(|granted| granted.starts_with(path))
     }
@@ -127,7 +136,7 @@ impl Marker for Marks {
         let effect = Effect::Read { path: path.to_owned() };
         let guarded = match self.policy.guarded(&effect) {
             Some(Verdict::Deny) => true,
-            Some(_) => self.asks_to_read,
+            Some(_) => self.asks_to_read && !self.lies_in_granted(Path::new(path)),
             None => false,
         };
         guarded && !self.holds_granted(Path::new(path))

@@ -167,3 +167,24 @@ async fn a_change_that_must_fail_is_not_asked_about() {
     let played = call(&world, "write_file", json!({"path": "src", "content": ""})).await;
     assert!(!played.result.success() && played.asked.is_empty(), "{:?}", played.asked);
 }
+
+// req: B4, B7
+#[tokio::test]
+async fn what_was_asked_about_and_granted_is_seen_and_nothing_beside_it() {
+    let rules = "[[rule]]\nid = \"diary\"\nverdict = \"ask\"\nread = [\"**/diary\", \"**/diary/**\"]\n";
+    let world = World::with(rules, Settings::default());
+    world.write("diary/monday", "MARK\n");
+    world.write("diary/.env", "MARK=GATE_SECRET\n");
+    world.write("src/a", "MARK\n");
+    let all = world.call("grep", json!({"pattern": "MARK"}), &[], Mode::ConfirmSensitive).await;
+    assert!(all.asked.is_empty() && all.text().contains("src/a:1:MARK"), "{}", all.text());
+    assert!(!all.text().contains("monday"), "{}", all.text());
+    let arguments = json!({"pattern": "MARK", "path": "diary", "all": true});
+    let diary = call(&world, "grep", arguments).await;
+    assert_eq!(diary.asked.len(), 1);
+    assert!(
+        diary.text().contains("diary/monday:1:MARK") && !diary.text().contains("GATE_SECRET"),
+        "{}",
+        diary.text()
+    );
+}
