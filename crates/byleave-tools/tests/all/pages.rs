@@ -30,7 +30,7 @@ fn every_tool_has_its_page() {
     let directory = docs();
     let pages: Vec<(String, String)> = entries()
         .iter()
-        .map(|entry| (format!("{}.md", entry.name()), page(entry.manifest())))
+        .map(|entry| (format!("{}.md", entry.name()), page(entry)))
         .chain([("README.md".to_owned(), index())])
         .collect();
     if writes() {
@@ -105,7 +105,8 @@ fn index() -> String {
     text
 }
 
-fn page(manifest: &Manifest) -> String {
+fn page(entry: &Entry) -> String {
+    let manifest = entry.manifest();
     let mut text = format!(
         "# `{}`\n\n<!-- Written by a test from the manifest: see crates/byleave-tools/tests/all/pages.rs -->\n\n{}\n\n",
         manifest.name,
@@ -129,7 +130,7 @@ fn page(manifest: &Manifest) -> String {
     text.push_str("\n## What it may do\n\n");
     for line in [
         Some(format!("- Judged as: {}", judged(manifest))),
-        Some(format!("- Asks a person: {}", asks(manifest))),
+        Some(format!("- Asks a person: {}", asks(entry))),
         Some(format!("- Can be undone: {}", undone(manifest))),
         Some(format!("- In the book as: `{}`", manifest.operation())),
         manifest.concurrency_safe.then(|| "- Runs beside others of the same turn".to_owned()),
@@ -174,11 +175,13 @@ fn judged(manifest: &Manifest) -> String {
     if roles.is_empty() { class.to_owned() } else { format!("{class}; {}", roles.join(", ")) }
 }
 
-fn asks(manifest: &Manifest) -> &'static str {
-    match manifest.permission_class {
+fn asks(entry: &Entry) -> &'static str {
+    let is_shown = entry.tool().rehearser().is_some();
+    match entry.manifest().permission_class {
         Class::Readonly => "no",
         Class::Bash => "unless it only reads, or did nothing on a copy",
-        Class::File => "yes, with what would change",
+        Class::File if is_shown => "yes, with what would change",
+        Class::File => "yes",
         Class::Webfetch => "unless a rule allows the host",
         Class::Generic | Class::Undeclared => "yes",
     }
