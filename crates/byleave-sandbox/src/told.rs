@@ -10,6 +10,7 @@ use byleave_core::escape::{Care, visible};
 use crate::confinement::{Confinement, Network, Readable};
 use crate::launch::{Outcome, Status};
 use crate::limits::{Limit, Limits};
+use crate::tripwire::Planted;
 
 /// Lines of one kind, at most; how many more there were is said.
 const LINES_MAX: usize = 20;
@@ -27,13 +28,7 @@ pub fn told(confinement: &Confinement, outcome: &Outcome) -> Vec<String> {
         })
         .collect();
     push_some(&mut lines, refused, outcome.network.left_out);
-    let planted = outcome.planted.iter().map(|planted| {
-        let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
-        format!(
-            "blocked by policy: `{path}` would be obeyed or run later by others, and is now `{now}`; ask for `write {path}`"
-        )
-    });
-    push_some(&mut lines, planted.collect(), 0);
+    push_some(&mut lines, outcome.planted.iter().map(planted).collect(), 0);
     if let Some(limit) = outcome.ended_by {
         lines.push(match limit {
             Limit::Wall => {
@@ -73,6 +68,14 @@ pub fn boundaries(confinement: &Confinement) -> String {
     };
     format!(
         "it ran confined: it could write {writable} and temporary files, and read {readable}, without secrets; {network}"
+    )
+}
+
+/// What is said of something that was planted.
+pub fn planted(planted: &Planted) -> String {
+    let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
+    format!(
+        "blocked by policy: `{path}` would be obeyed or run later by others, and is now `{now}`; ask for `write {path}`"
     )
 }
 

@@ -54,6 +54,9 @@ fn draft(args: &ApplyPatch, files: &Files, run: &Run) -> Result<Draft, String> {
     let mut bench = Bench { files, places: &places, pieces: BTreeMap::new(), bytes: 0 };
     let mut report = Report::default();
     for section in &sections {
+        if run.cancel.is_cancelled() {
+            return Err("it was called off; nothing was changed".into());
+        }
         bench.work(section, &mut report).map_err(|why| format!("{why}; nothing was changed"))?;
     }
     let puts: Vec<Put> = bench.pieces.into_iter().filter_map(|(path, piece)| piece.put(path)).collect();
@@ -166,13 +169,13 @@ impl Bench<'_> {
                 }
                 let (content, _) = fitted(b"")?;
                 let mode = section.runs.and_then(|runs| runs.then_some(0o755));
-                self.set(path, content, mode);
+                self.set(path, content, mode)?;
                 report.add("made", &shown, None, &[]);
             }
             What::Update => {
                 let (before, mode) = self.read(&path)?;
                 let (content, fits) = fitted(&before)?;
-                self.set(path, content, section.runs.map(|runs| with_bits(mode, runs)));
+                self.set(path, content, section.runs.map(|runs| with_bits(mode, runs)))?;
                 report.add("changed", &shown, None, &fits);
             }
             What::Delete if section.hunks.is_empty() => {
@@ -207,7 +210,7 @@ impl Bench<'_> {
                 let (before, mode) = if is_moved { self.read(&path)? } else { self.original(&path)? };
                 let (content, fits) = fitted(&before)?;
                 let mode = section.runs.map_or(mode, |runs| with_bits(mode, runs));
-                self.set(to, content, Some(mode & 0o777));
+                self.set(to, content, Some(mode & 0o777))?;
                 if is_moved {
                     self.remove(path)?;
                 }
@@ -239,10 +242,7 @@ impl Bench<'_> {
             return piece.after.clone().map(|after| (after, mode)).ok_or_else(gone);
         }
         let content = self.files.content(path)?;
-        self.bytes = self.bytes.saturating_add(content.size);
-        if self.bytes > self.files.bytes_max().saturating_mul(FILES_MAX) {
-            return Err("the files of this patch are too long together; apply it in parts".into());
-        }
+        self.count(content.size, 0)?;
         let (bytes, mode) = (content.bytes.clone(), content.mode);
         let piece = Piece { after: Some(bytes.clone()), before: Some(content), mode: None, unread: false };
         self.pieces.insert(path.to_owned(), piece);
@@ -263,11 +263,23 @@ impl Bench<'_> {
         }
     }
 
-    fn set(&mut self, path: String, content: Vec<u8>, mode: Option<u32>) {
+    /// Counts bytes that are held in the place of others. A long file can be copied by a short patch, many times.
+    fn count(&mut self, more: u64, less: u64) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(more).saturating_sub(less);
+        match self.bytes > self.files.bytes_max().saturating_mul(FILES_MAX) {
+            true => Err("the files of this patch are too long together; apply it in parts".into()),
+            false => Ok(()),
+        }
+    }
+
+    fn set(&mut self, path: String, content: Vec<u8>, mode: Option<u32>) -> Result<(), String> {
+        let held = self.pieces.get(&path).and_then(|piece| piece.after.as_ref()).map_or(0, Vec::len);
+        self.count(content.len() as u64, held as u64)?;
         let piece =
             self.pieces.entry(path).or_insert(Piece { before: None, after: None, mode: None, unread: false });
         piece.after = Some(content);
         piece.mode = mode.or(piece.mode);
+        Ok(())
     }
 
     fn remove(&mut self, path: String) -> Result<(), String> {

@@ -22,6 +22,7 @@ use crate::draft::{Draft, From, Put};
 use crate::files::Files;
 use crate::rehearse::{drop_copy, finish, is_kept};
 use crate::run::apart;
+use crate::unasked::may_be_read;
 use crate::workplace::Workplace;
 
 /// Works out what is to be there. Must not change anything.
@@ -59,7 +60,10 @@ impl<T: DeserializeOwned + 'static> Tool for Changing<T> {
             }
             let (copy, changes) =
                 on_a_copy(&workplace, &draft, &run).map_err(|unready| unready.to_string())?;
-            let done = committed(&copy, &changes);
+            let done = match run.cancel.is_cancelled() {
+                true => Err("it was called off, and nothing was changed; call again".into()),
+                false => committed(&copy, &changes),
+            };
             if done.is_err() {
                 discard(copy);
             }
@@ -71,9 +75,10 @@ impl<T: DeserializeOwned + 'static> Tool for Changing<T> {
 impl<T: DeserializeOwned + 'static> Rehearse for Changing<T> {
     fn rehearse(&self, arguments: Value, run: Run) -> Pending<'_, Result<Rehearsal, Unrehearsed>> {
         let (workplace, drafter) = (Arc::clone(&self.workplace), self.drafter);
+        let manifest = self.manifest.clone();
         Box::pin(async move {
-            let done =
-                tokio::task::spawn_blocking(move || rehearsed(&workplace, drafter, arguments, &run)).await;
+            let work = move || rehearsed(&workplace, drafter, arguments, &run, &manifest);
+            let done = tokio::task::spawn_blocking(work).await;
             done.unwrap_or_else(|error| Err(Unrehearsed::Not(format!("it broke: {error}"))))
         })
     }
@@ -123,6 +128,7 @@ fn rehearsed<T: DeserializeOwned>(
     drafter: Drafter<T>,
     arguments: Value,
     run: &Run,
+    manifest: &Manifest,
 ) -> Result<Rehearsal, Unrehearsed> {
     let seen = match drafted(workplace, drafter, arguments, run) {
         Ok(draft) if draft.puts.is_empty() => Ok((draft.output, Changes::default())),
@@ -135,11 +141,24 @@ fn rehearsed<T: DeserializeOwned>(
     };
     let (status, (output, changes)) = match seen {
         Ok(seen) => (EndStatus::Done, seen),
+        // How it fails tells what is there, and that is not for the agent before somebody said so.
+        Err(why) if !may_all_be_read(manifest, run) => {
+            return Err(Unrehearsed::Not(format!("it would fail: {why}")));
+        }
         // That it fails is what it comes to: nobody need be asked whether it may.
         Err(why) => (EndStatus::Failed, (Output::failure(why), Changes::default())),
     };
     let (wanted, weaker) = (Vec::new(), Vec::new());
     Ok(Rehearsal { changes, scratch: 0, wanted, left_running: 0, weaker, status, output })
+}
+
+/// Whether everything that the plan changes may be read as well, without anybody being asked.
+fn may_all_be_read(manifest: &Manifest, run: &Run) -> bool {
+    run.plan.effects.iter().all(|effect| match effect {
+        Effect::Write { path } | Effect::Delete { path } => may_be_read(path, manifest, run),
+        // What else there is was judged as it is.
+        _ => true,
+    })
 }
 
 /// With how the texts differ. That is for people: without it there is still everything to judge.

@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::bash::discard;
+use crate::files::Files;
 use crate::observed;
 use crate::run::{self, in_its_own_words};
 use crate::workplace::{Unready, Way, Workplace};
@@ -170,7 +171,8 @@ fn checked(workplace: &Workplace, args: &Wanted, run: &Run) -> Result<Output, St
         directory.clone()
     };
     let wanted: Vec<String> = args.tools.iter().map(|name| name.word().to_owned()).collect();
-    let jobs = checker::jobs(&directory, &workspace, &wanted);
+    let files = Files::of(workplace, run)?;
+    let jobs = checker::jobs(&directory, &workspace, &wanted, &files);
     if jobs.is_empty() {
         return Err(format!(
             "there is nothing to check in `{}`: no Cargo.toml, eslint config, tsconfig.json, Python file or go.mod that `tools` allows; \
@@ -182,7 +184,7 @@ fn checked(workplace: &Workplace, args: &Wanted, run: &Run) -> Result<Output, St
     if run.cancel.is_cancelled() {
         return Err("it was stopped; with fewer `tools` it takes less time".into());
     }
-    Ok(looked.told(&directory, &workspace, &only))
+    Ok(looked.told(&directory, &workspace, &only, &files))
 }
 
 /// The run as it is confined: programs run, in whatever mode, since what they change is a copy and is dropped.
@@ -261,10 +263,10 @@ impl Looked {
         looked
     }
 
-    fn told(self, directory: &Path, workspace: &Path, only: &[PathBuf]) -> Output {
+    fn told(self, directory: &Path, workspace: &Path, only: &[PathBuf], files: &Files) -> Output {
         let mut findings: Vec<Finding> = Vec::new();
         for (at, tool, found) in self.found {
-            let file = placed(&found.file, &at, workspace);
+            let file = placed(&found.file, &at, workspace, files);
             if !only.is_empty() && !only.iter().any(|path| file.starts_with(path)) {
                 continue;
             }
@@ -371,13 +373,15 @@ fn printed(printed: &Printed) -> String {
 }
 
 /// Where a path that a checker printed leads: from its project, or from a directory above that it works from.
-fn placed(file: &str, project: &Path, workspace: &Path) -> PathBuf {
+///
+/// Code of the workspace decides what is printed: which of several places is told must say nothing of what may not be seen.
+fn placed(file: &str, project: &Path, workspace: &Path, files: &Files) -> PathBuf {
     let file = Path::new(file.strip_prefix("./").unwrap_or(file));
     if file.is_absolute() {
         return file.to_path_buf();
     }
     let above = project.ancestors().take_while(|above| above.starts_with(workspace));
-    let there = above.map(|above| above.join(file)).find(|path| path.exists());
+    let there = above.map(|above| above.join(file)).find(|path| files.stands(path));
     there.unwrap_or_else(|| project.join(file))
 }
 

@@ -87,6 +87,9 @@ pub fn multi_edit(workplace: &Workplace) -> impl Tool + use<> {
         let (all, shown) = (args.edits.len(), files.shown(path));
         let (mut said, mut data) = (format!("made {all} edits in {shown}"), Vec::with_capacity(all));
         for (number, edit) in (1..).zip(&args.edits) {
+            if run.cancel.is_cancelled() {
+                return Err("it was called off; nothing was changed".into());
+            }
             let lines = replaced(&mut file.text, &edit.old, &edit.new, edit.all, files)
                 .map_err(|why| format!("edit {number} of {all} cannot be made, so none was: {why}"))?;
             said.push_str(&format!("\n  {number}: at {}", places(&lines)));

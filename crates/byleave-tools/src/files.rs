@@ -8,7 +8,7 @@ mod veil;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use byleave::core::effect::{Effect, Plan, is_resolved};
@@ -75,10 +75,19 @@ impl Files {
         if !self.may_read(path) {
             return Err(format!("reading `{}` was not granted", self.shown(path)));
         }
-        if self.is_hidden(path) {
-            return Err(format!("a rule keeps `{}` from being read", self.shown(path)));
-        }
+        self.may_be_seen(path)?;
         self.handle(path, flags).map_err(|errno| self.not_opened(path, errno))
+    }
+
+    /// Says of a path that must not be seen that it must not.
+    fn may_be_seen(&self, path: &str) -> Result<(), String> {
+        match self.is_hidden(path) {
+            true => Err(format!(
+                "a rule keeps `{}` from being read; work without it, or write it whole with write_file",
+                self.shown(path)
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Opens a directory that the plan lets be read, for listing it and for what lies beneath it.
@@ -91,6 +100,16 @@ impl Files {
         self.handle(path, OFlags::RDONLY)
             .and_then(fstat)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory)
+    }
+
+    /// Whether something may be seen at a path in the workspace, which need not have been named by anybody who may be trusted.
+    pub(crate) fn stands(&self, path: &Path) -> bool {
+        let is_plain =
+            path.components().all(|step| !matches!(step, Component::ParentDir | Component::CurDir));
+        let inside = path.strip_prefix(&self.workspace).ok().filter(|_| is_plain);
+        let is_shown = path.to_str().is_some_and(|path| !self.is_hidden(path));
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        is_shown && inside.is_some_and(|inside| beneath(&self.root, inside.as_os_str(), flags).is_ok())
     }
 
     /// Whether a path must not be seen: a rule says so, or it is ours.

@@ -7,7 +7,7 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,14 @@ use byleave::tool::{Run, Site};
 use byleave_sandbox::confinement::Confinement;
 use byleave_sandbox::launch::{Running, Status, Stopper};
 use byleave_sandbox::limits::Limit;
-use byleave_sandbox::told::told;
+use byleave_sandbox::told;
+use byleave_sandbox::tripwire::Tripwire;
 use tokio::sync::watch;
 
 pub use tools::{bash_kill, bash_output};
 
 use crate::kept::Kept;
+use crate::observed;
 use crate::run::{self, Printing};
 use crate::workplace::{Way, Workplace};
 
@@ -30,6 +32,12 @@ type Whose = (TenantId, SessionId);
 
 /// How many jobs that have ended a session can still ask about.
 const ENDED_MAX: usize = 16;
+
+/// How long something that a job has planted may lie there.
+const LOOKED_FOR_EVERY: Duration = Duration::from_millis(200);
+
+/// How much is said of what it planted, at once.
+const SAID_MAX: usize = 20;
 
 /// How much jobs may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +74,13 @@ struct Table {
 struct Job {
     id: String,
     began: Instant,
+    /// How it is confined, and since when by the clock of files.
+    confined: (Confinement, (i64, i64)),
     stopper: Stopper,
     killed: AtomicBool,
     state: Mutex<State>,
     changed: watch::Sender<()>,
+    over: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -77,6 +88,8 @@ struct Job {
 struct State {
     /// What was printed since somebody asked.
     unread: Kept,
+    /// What is to be said besides, since somebody asked.
+    said: Vec<String>,
     bytes: u64,
     end: Option<End>,
 }
@@ -140,11 +153,17 @@ impl Jobs {
         }
         let time = time.map_or(limits.time, |time| time.min(limits.time));
         (confinement.limits.wall, confinement.limits.cpu) = (time, confinement.limits.cpu.max(time));
+        let since = observed::just_now();
         let mut running =
             run::started(workplace, &confinement, (text, Printing::Together), Way::Granted, run)?;
         let id = table.started.fetch_add(1, Ordering::Relaxed) + 1;
         let stopper = running.stopper().map_err(run::words)?;
-        let job = Arc::new(Job::new(format!("job-{id}"), stopper, limits.output_bytes_max));
+        let job = Arc::new(Job::new(
+            format!("job-{id}"),
+            stopper,
+            limits.output_bytes_max,
+            (confinement.clone(), since),
+        ));
         running.pass_on(job.ear());
         let attended = Arc::clone(&job);
         let thread = std::thread::Builder::new().name("byleave-job".into());
@@ -226,15 +245,22 @@ fn end(jobs: &[Arc<Job>]) {
 }
 
 impl Job {
-    fn new(id: String, stopper: Stopper, output_bytes_max: usize) -> Self {
-        let state = State { unread: Kept::new(output_bytes_max), bytes: 0, end: None };
+    fn new(
+        id: String,
+        stopper: Stopper,
+        output_bytes_max: usize,
+        confined: (Confinement, (i64, i64)),
+    ) -> Self {
+        let state = State { unread: Kept::new(output_bytes_max), said: Vec::new(), bytes: 0, end: None };
         Self {
             id,
             began: Instant::now(),
+            confined,
             stopper,
             killed: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
+            over: Condvar::new(),
             thread: Mutex::new(None),
         }
     }
@@ -264,8 +290,42 @@ impl Job {
         }
     }
 
-    /// Waits for its end, and writes it down.
+    /// Waits for its end, and writes it down. Meanwhile what it plants is looked for: it works on the real files, and by its end
+    /// somebody may long have run that.
     fn attend(&self, running: Running, confinement: &Confinement) {
+        let tripwire = running.tripwire();
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.guard(&tripwire));
+            self.wait(running, confinement);
+        });
+    }
+
+    /// Puts out of action what it plants, until it has ended. Where that cannot be done, it is ended.
+    fn guard(&self, tripwire: &Tripwire) {
+        let mut state = locked(&self.state);
+        while state.end.is_none() {
+            let waited = self.over.wait_timeout(state, LOOKED_FOR_EVERY);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            let sprung = tripwire.spring();
+            state = locked(&self.state);
+            match sprung {
+                Ok(planted) if planted.is_empty() => continue,
+                Ok(planted) => state.said.extend(planted.iter().map(told::planted)),
+                Err(fault) if state.end.is_none() => {
+                    state.said.push(format!("it was ended: {fault}"));
+                    drop(state);
+                    self.kill();
+                    return;
+                }
+                Err(_) => return,
+            }
+            // There may be one for every file: what is said is for reading.
+            state.said.truncate(SAID_MAX);
+            self.changed.send_replace(());
+        }
+    }
+
+    fn wait(&self, running: Running, confinement: &Confinement) {
         let end = match running.finish() {
             Ok(outcome) => {
                 let how = match outcome.ended_by {
@@ -273,7 +333,7 @@ impl Job {
                     _ if self.killed.load(Ordering::Relaxed) => "it was killed".into(),
                     _ => outcome.status.to_string(),
                 };
-                let lines = told(confinement, &outcome);
+                let lines = told::told(confinement, &outcome);
                 End { status: Some(outcome.status), how, lines, after: self.began.elapsed() }
             }
             Err(error) => {
@@ -281,6 +341,7 @@ impl Job {
             }
         };
         locked(&self.state).end = Some(end);
+        self.over.notify_all();
         self.changed.send_replace(());
     }
 }

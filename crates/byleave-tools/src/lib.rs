@@ -40,6 +40,7 @@ pub mod read_output;
 mod rehearse;
 mod run;
 pub mod todo;
+mod unasked;
 pub mod undo;
 mod walk;
 pub mod web;

@@ -141,11 +141,21 @@ struct Entries {
     count: usize,
     directories: usize,
     bytes: u64,
+    veiled: u64,
 }
 
 impl Entries {
     const fn new(max: usize, depth: usize, files_only: bool, wanted: Option<Arc<Wanted>>) -> Self {
-        Self { wanted, files_only, depth, first: First::new(max, |_| 1), count: 0, directories: 0, bytes: 0 }
+        Self {
+            wanted,
+            files_only,
+            depth,
+            first: First::new(max, |_| 1),
+            count: 0,
+            directories: 0,
+            bytes: 0,
+            veiled: 0,
+        }
     }
 }
 
@@ -160,6 +170,11 @@ impl Visit for Entries {
             FileType::RegularFile => {
                 // It may be gone by now, or something else.
                 let Ok(stat) = found.stat() else { return };
+                // Another name of what must not be seen: how long it is says something of it.
+                if found.is_veiled(&stat) {
+                    self.veiled += 1;
+                    return;
+                }
                 let size = u64::try_from(stat.st_size).unwrap_or_default();
                 self.bytes += size;
                 What::File(size)
@@ -186,6 +201,7 @@ struct All {
     count: usize,
     directories: usize,
     bytes: u64,
+    veiled: u64,
 }
 
 impl All {
@@ -193,8 +209,9 @@ impl All {
         let count = visitors.iter().map(|entries| entries.count).sum();
         let directories = visitors.iter().map(|entries| entries.directories).sum();
         let bytes = visitors.iter().map(|entries| entries.bytes).sum();
+        let veiled = visitors.iter().map(|entries| entries.veiled).sum();
         let first = First::of_all(visitors.into_iter().map(|entries| entries.first));
-        Self { first, count, directories, bytes }
+        Self { first, count, directories, bytes, veiled }
     }
 
     /// One line each, behind what stands in front of each.
@@ -226,9 +243,10 @@ fn entries(args: &ListDir, files: &Files, run: &Run) -> Result<Output, String> {
     let path = judged(run)?;
     let depth = args.recursive.unwrap_or(1).max(1);
     let options = Options { all: args.all, depth, ..Options::default() };
-    let (visitors, told) =
+    let (visitors, mut told) =
         walk(files, path, &options, &run.cancel, || Entries::new(place::MAX, depth, false, None))?;
     let all = All::of(visitors);
+    told.kept += all.veiled;
     let mut text = all.shown("");
     let (count, directories, bytes) = (all.count, all.directories, all.bytes);
     let others = count - directories;
@@ -265,9 +283,10 @@ fn beneath(args: &ListFiles, files: &Files, run: &Run) -> Result<Output, String>
     let steps = wanted.as_ref().map(|wanted| wanted.steps.clone()).unwrap_or_default();
     let dotted = wanted.as_ref().is_some_and(|wanted| wanted.dotted);
     let options = Options { all: args.all, dotted, steps, ..Options::default() };
-    let (visitors, told) =
+    let (visitors, mut told) =
         walk(files, path, &options, &run.cancel, || Entries::new(max, usize::MAX, true, wanted.clone()))?;
     let all = All::of(visitors);
+    told.kept += all.veiled;
     let mut text = all.shown(&files.in_front(path));
     let (count, bytes) = (all.count, all.bytes);
     let shown = all.first.len();

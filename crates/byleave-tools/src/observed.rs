@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use byleave::core::change::Changes;
 use byleave::core::outcome::{EndStatus, Output};
@@ -81,6 +82,13 @@ pub(crate) fn now(confinement: &Confinement) -> Result<(i64, i64), String> {
     let touched =
         fs::metadata(made).map_err(|error| format!("cannot look at `{}`: {error}", made.display()))?;
     Ok((touched.ctime(), touched.ctime_nsec()))
+}
+
+/// The time by the clock of files, for what has no copy. That clock goes in steps, so that it may be a step behind.
+pub(crate) fn just_now() -> (i64, i64) {
+    const STEP: Duration = Duration::from_millis(20);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(STEP);
+    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), i64::from(since.subsec_nanos()))
 }
 
 /// What must not be seen, and came while the command ran: nothing hid it, so what was printed may be of it. In words.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::files::Files;
-use crate::run::apart;
+use crate::run::{apart, in_its_own_words};
 use crate::workplace::Workplace;
 
 #[derive(Deserialize, JsonSchema)]
@@ -77,6 +77,7 @@ fn read(args: &ReadFile, files: &Files, run: &Run) -> Result<Output, String> {
         }
         shown.push_str(line);
     }
+    shown = in_its_own_words(&shown);
     if last < all {
         if !shown.ends_with('\n') {
             shown.push('\n');

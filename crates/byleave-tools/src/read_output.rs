@@ -14,6 +14,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::run::in_its_own_words;
+
 /// How much is shown at once; an answer must not be cut itself.
 const BYTES_MAX: usize = 50_000;
 
@@ -86,9 +88,18 @@ fn page(text: &str, args: &ReadOutput) -> Result<Output, String> {
     let from = text.floor_char_boundary(args.from);
     let most = args.bytes.unwrap_or(BYTES_MAX).clamp(1, BYTES_MAX);
     let to = text.ceil_char_boundary(from.saturating_add(most).min(whole));
-    let mut shown = text.get(from..to).unwrap_or_default().to_owned();
+    let shown = text.get(from..to).unwrap_or_default();
+    let is_within = text.get(..from).is_some_and(|before| !before.is_empty() && !before.ends_with('\n'));
+    let mut shown = if is_within { from_within(shown) } else { shown.to_owned() };
     if to < whole {
         shown.push_str(&format!("\n[byleave] {} bytes more; go on with from = {to}", whole - to));
     }
     Ok(Output::text(shown).with_data(json!({ "from": from, "to": to, "bytes": whole })))
+}
+
+/// A text that begins within a line: what that line says there is none of our words, whatever it looks like.
+fn from_within(text: &str) -> String {
+    let end = text.find('\n').map_or(text.len(), |end| end + 1);
+    let (line, rest) = text.split_at_checked(end).unwrap_or((text, ""));
+    in_its_own_words(line) + rest
 }

@@ -21,6 +21,9 @@ use crate::workplace::{Way, Workplace};
 /// The shell that reads commands: by its place, so that nothing in the workspace can be it.
 const SHELL: &str = "/bin/bash";
 
+/// Everything that somebody may take for the end of a line.
+pub(crate) const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+
 /// Does what blocks on a thread of its own; why it was not done is a failure that the model can read.
 pub(crate) async fn apart(work: impl FnOnce() -> Result<Output, String> + Send + 'static) -> Output {
     match tokio::task::spawn_blocking(work).await {
@@ -193,13 +196,14 @@ pub(crate) fn in_its_own_words(text: &str) -> String {
     if !text.contains(OURS) {
         return text.to_owned();
     }
+    // Blanks, and what is not shown at all.
+    let is_unseen = |one: char| one.is_whitespace() || one.is_control() || one.escape_debug().len() > 2;
     let line = |line: &str| {
-        let indented =
-            line.len() - line.trim_start_matches(|one: char| one.is_whitespace() || one.is_control()).len();
+        let indented = line.len() - line.trim_start_matches(is_unseen).len();
         match line.split_at_checked(indented) {
             Some((before, rest)) if rest.starts_with(OURS) => format!("{before}printed: {rest}"),
             _ => line.to_owned(),
         }
     };
-    text.split_inclusive(['\n', '\r']).map(line).collect()
+    text.split_inclusive(LINE_ENDS).map(line).collect()
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::bash::undo_of;
 use crate::run::apart;
+use crate::unasked::may_be_read;
 use crate::workplace::Workplace;
 
 /// Takes back what calls changed.
@@ -71,8 +72,8 @@ impl Tool for Undo {
     }
 
     fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
-        let workplace = self.workplace.clone();
-        Box::pin(apart(move || undone(&workplace, &arguments, &run)))
+        let undo = self.clone();
+        Box::pin(apart(move || undo.undone(&arguments, &run)))
     }
 }
 
@@ -85,32 +86,35 @@ fn inverse(changes: &Changes) -> Vec<Effect> {
     back.collect()
 }
 
-fn undone(workplace: &Workplace, arguments: &Value, run: &Run) -> Result<Output, String> {
-    let call = call(arguments).map_err(|fault| fault.to_string())?;
-    let force = arguments.get("force").and_then(Value::as_bool).unwrap_or(false);
-    let words = |fault: Fault| told(&fault);
-    let store = workplace.store().map_err(words)?;
-    // An undo that was interrupted is a commit that was interrupted.
-    if store.state(run.call.uuid()).map_err(words)? == State::Interrupted {
-        store.recover().map_err(words)?;
+impl Undo {
+    fn undone(&self, arguments: &Value, run: &Run) -> Result<Output, String> {
+        let call = call(arguments).map_err(|fault| fault.to_string())?;
+        let force = arguments.get("force").and_then(Value::as_bool).unwrap_or(false);
+        let words = |fault: Fault| told(&fault, |path| may_be_read(path, &self.manifest, run));
+        let store = self.workplace.store().map_err(words)?;
+        // An undo that was interrupted is a commit that was interrupted.
+        if store.state(run.call.uuid()).map_err(words)? == State::Interrupted {
+            store.recover().map_err(words)?;
+        }
+        if store.state(run.call.uuid()).map_err(words)? == State::Committed {
+            return Ok(Output::text("it was taken back"));
+        }
+        let since = if force { Since::Overwrite } else { Since::Refuse };
+        let committed = store.undo(call.uuid(), run.call.uuid(), since).map_err(words)?;
+        let mut output = Output::text(format!("took back {call}: {}", summary(&committed.changes)));
+        output.undo = undo_of(run, &committed.changes);
+        Ok(output)
     }
-    if store.state(run.call.uuid()).map_err(words)? == State::Committed {
-        return Ok(Output::text("it was taken back"));
-    }
-    let since = if force { Since::Overwrite } else { Since::Refuse };
-    let committed = store.undo(call.uuid(), run.call.uuid(), since).map_err(words)?;
-    let mut output = Output::text(format!("took back {call}: {}", summary(&committed.changes)));
-    output.undo = undo_of(run, &committed.changes);
-    Ok(output)
 }
 
-/// Why nothing was taken back; conflicts with the texts of both sides.
-fn told(fault: &Fault) -> String {
+/// Why nothing was taken back; conflicts with the texts of both sides, where they may be read.
+fn told(fault: &Fault, may_be_read: impl Fn(&str) -> bool) -> String {
     let Fault::Conflicts(conflicts) = fault else { return fault.to_string() };
     let mut why = "nothing was taken back, because some of it was changed since:".to_owned();
     for conflict in conflicts {
         why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.why));
-        if let Some(text) = Conflict::three_way(conflict) {
+        // Who may put a file back may not read for that what somebody else has written into it since.
+        if let Some(text) = Conflict::three_way(conflict).filter(|_| may_be_read(&conflict.path)) {
             text.lines().for_each(|line| why.push_str(&format!("\n    │ {}", line.escape_debug())));
         }
     }

@@ -165,8 +165,11 @@ impl Marker for Marks {
         if self.granted.changes(Path::new(path)) {
             return false;
         }
+        let write = Effect::Write { path: path.to_owned() };
+        // What is asked about by name was not answered with the call, whether it is there already or not.
+        let is_asked = || self.asks_to_write && self.policy.guarded(&write) == Some(Verdict::Ask);
         // What may be neither read nor written is a secret, and nobody runs it; what may be read and not written is obeyed.
-        self.policy.may_deny(&Effect::Write { path: path.to_owned() })
+        (self.policy.may_deny(&write) || is_asked())
             && !self.policy.may_deny(&Effect::Read { path: path.to_owned() })
     }
 

@@ -468,6 +468,11 @@ impl Running {
         Ok(Stopper { pidfd: copy(&self.process.pidfd)?, leash })
     }
 
+    /// What finds out what the command plants, for who does not wait for its end: afterwards it is looked for in any case.
+    pub fn tripwire(&self) -> Tripwire {
+        self.tripwire.clone()
+    }
+
     /// Waits until the command and everything that it started have ended, or the time is over.
     pub fn finish(mut self) -> Result<Outcome, LaunchError> {
         let killed_for = self.carry()?;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::finding::{self, Found};
+use crate::files::Files;
 
 /// Projects of one kind that are looked at, at most.
 const PROJECTS_MAX: usize = 4;
@@ -120,12 +121,12 @@ pub(super) struct Job {
 }
 
 /// What there is to be run: for each checker the nearest project at or above the directory, or those beneath it.
-pub(super) fn jobs(directory: &Path, workspace: &Path, wanted: &[String]) -> Vec<Job> {
+pub(super) fn jobs(directory: &Path, workspace: &Path, wanted: &[String], files: &Files) -> Vec<Job> {
     let mut jobs = Vec::new();
     for checker in ALL.iter().filter(|one| wanted.is_empty() || wanted.iter().any(|name| name == one.name)) {
         let above = directory.ancestors().take_while(|above| above.starts_with(workspace));
-        let nearest = above.into_iter().find(|above| checker.is_at(above)).map(Path::to_path_buf);
-        let projects = nearest.map_or_else(|| beneath(directory, checker), |nearest| vec![nearest]);
+        let nearest = above.into_iter().find(|above| checker.is_at(above, files)).map(Path::to_path_buf);
+        let projects = nearest.map_or_else(|| beneath(directory, checker, files), |nearest| vec![nearest]);
         jobs.extend(projects.into_iter().map(|project| Job {
             checker,
             script: format!(
@@ -142,20 +143,22 @@ pub(super) fn jobs(directory: &Path, workspace: &Path, wanted: &[String]) -> Vec
 
 impl Checker {
     /// Whether a directory has something for it. What cannot be listed has not.
-    fn is_at(&self, directory: &Path) -> bool {
+    fn is_at(&self, directory: &Path, files: &Files) -> bool {
         let names = fs::read_dir(directory).into_iter().flatten().flatten().take(LOOKED_AT_MAX);
         names.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| {
-            self.beside.contains(&name.as_str()) || self.endings.iter().any(|ending| name.ends_with(ending))
+            let is_one = self.beside.contains(&name.as_str())
+                || self.endings.iter().any(|ending| name.ends_with(ending));
+            is_one && is_shown(&directory.join(name), files)
         })
     }
 }
 
 /// The projects beneath a directory, and none that lie in others.
-fn beneath(directory: &Path, checker: &Checker) -> Vec<PathBuf> {
+fn beneath(directory: &Path, checker: &Checker, files: &Files) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut ahead = vec![(directory.to_path_buf(), 0)];
     while let Some((at, depth)) = ahead.pop() {
-        if depth > 0 && checker.is_at(&at) {
+        if depth > 0 && checker.is_at(&at, files) {
             found.push(at);
             continue;
         }
@@ -168,12 +171,17 @@ fn beneath(directory: &Path, checker: &Checker) -> Vec<PathBuf> {
             let name = entry.file_name().into_string().ok()?;
             let is_made =
                 name.starts_with('.') || matches!(name.as_str(), "node_modules" | "target" | "venv");
-            (!is_made).then(|| (entry.path(), depth + 1))
+            (!is_made && is_shown(&entry.path(), files)).then(|| (entry.path(), depth + 1))
         }));
     }
     found.sort();
     found.truncate(PROJECTS_MAX);
     found
+}
+
+/// Whether no rule keeps a path from being read.
+fn is_shown(path: &Path, files: &Files) -> bool {
+    path.to_str().is_some_and(|path| !files.is_hidden(path))
 }
 
 /// A path as one word of bash.

@@ -57,6 +57,8 @@ impl Files {
 
     /// What is in a file that is to be changed; nothing where nothing is.
     pub(crate) fn old(&self, path: &str) -> Result<Option<Content>, String> {
+        // First, so that it fails alike whether something is there or not.
+        self.may_be_seen(path)?;
         match self.handle(path, OFlags::RDONLY) {
             Err(Errno::NOENT) => Ok(None),
             _ => self.content(path).map(Some),
@@ -65,6 +67,7 @@ impl Files {
 
     /// Whether something is at a path that is to be changed.
     pub(crate) fn is_there(&self, path: &str) -> Result<bool, String> {
+        self.may_be_seen(path)?;
         match self.handle(path, OFlags::PATH) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT) => Ok(false),

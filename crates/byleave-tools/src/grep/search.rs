@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::Mode;
 use crate::files::Files;
 use crate::first::First;
+use crate::run::LINE_ENDS;
 use crate::walk::{Found, Visit};
 
 /// Up to this a file is read as a whole; beyond it, part by part. As much as ripgrep reads at once: so the same files are binary.
@@ -341,6 +342,13 @@ fn text(line: &[u8], at: impl FnOnce() -> usize) -> String {
 
 fn one_line(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
-    // What stands behind it could be read as a line of its own.
-    if text.contains('\r') { text.replace('\r', "\\r") } else { text.into_owned() }
+    // What stands behind one of these could be read as a line of its own.
+    if !text.contains(LINE_ENDS) {
+        return text.into_owned();
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for one in text.chars() {
+        if LINE_ENDS.contains(&one) { shown.extend(one.escape_debug()) } else { shown.push(one) }
+    }
+    shown
 }

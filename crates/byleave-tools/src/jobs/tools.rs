@@ -1,5 +1,6 @@
 //! `bash_output` and `bash_kill`: what a session asks about its jobs, and how it ends one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use byleave::core::manifest::Class;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Job, Jobs, locked};
+use crate::observed;
 use crate::run::{say, shown};
 
 /// How long `bash_output` waits at most.
@@ -50,7 +52,7 @@ pub fn bash_output(jobs: &Jobs) -> impl Tool {
                 () = run.cancel.cancelled() => return Err("it was called off while it waited; ask again".to_owned()),
                 waited = tokio::time::timeout(wait, job.until(Job::has_news)) => drop(waited),
             }
-            Ok(job.news())
+            job.told().await
         }
     };
     Typed::new(
@@ -78,7 +80,7 @@ pub fn bash_kill(jobs: &Jobs) -> impl Tool {
             let job = jobs.find(&run.site, &killed.job)?;
             job.kill();
             match tokio::time::timeout(GONE, job.until(|job| !job.is_running())).await {
-                Ok(()) => Ok(job.news()),
+                Ok(()) => job.told().await,
                 Err(_) => Err(format!(
                     "job `{}` was killed and is not gone yet; ask `bash_output` whether it still runs",
                     job.id
@@ -98,7 +100,7 @@ pub fn bash_kill(jobs: &Jobs) -> impl Tool {
 impl Job {
     fn has_news(&self) -> bool {
         let state = locked(&self.state);
-        state.end.is_some() || !state.unread.is_empty()
+        state.end.is_some() || !state.unread.is_empty() || !state.said.is_empty()
     }
 
     /// Waits until it is so.
@@ -108,14 +110,34 @@ impl Job {
         while !is_so(self) && changed.changed().await.is_ok() {}
     }
 
+    /// What is new, unless it may be of something that must not be seen: what comes while a job runs, nothing hides from it.
+    async fn told(self: Arc<Self>) -> Result<Output, String> {
+        let tell = move || {
+            let news = self.news();
+            let (confinement, since) = &self.confined;
+            if observed::came_into_sight(confinement, *since).is_empty() {
+                return Ok(news);
+            }
+            self.kill();
+            Err(format!(
+                "what job `{}` printed is not shown, and it was ended: a file that must not be seen was made or changed while it ran; \
+                 start it again with `bash`, so that it does not see that file",
+                self.id
+            ))
+        };
+        tokio::task::spawn_blocking(tell).await.unwrap_or_else(|error| Err(format!("it broke: {error}")))
+    }
+
     /// What is new, and how it stands.
     fn news(&self) -> Output {
         let mut state = locked(&self.state);
         let (end, bytes) = (state.end.clone(), state.bytes);
         let unread = state.unread.take(end.is_some());
+        let said = std::mem::take(&mut state.said);
         drop(state);
         let truncated = unread.lost().bytes > 0;
         let mut text = shown(unread);
+        said.iter().for_each(|line| say(&mut text, line));
         let (id, seconds) = (&self.id, self.began.elapsed().as_secs());
         let Some(end) = end else {
             say(&mut text, &format!("job `{id}` still runs, for {seconds} s; {bytes} bytes printed in all"));

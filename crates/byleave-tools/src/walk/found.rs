@@ -34,6 +34,11 @@ impl Found<'_> {
         statat(&self.directory.handle, self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
+    /// Whether it is another name of a file that must not be seen.
+    pub(crate) fn is_veiled(&self, stat: &Stat) -> bool {
+        self.files.is_veiled(stat)
+    }
+
     /// Where a link leads, by its text.
     pub(crate) fn target(&self) -> Option<Vec<u8>> {
         let target = rustix::fs::readlinkat(&self.directory.handle, self.name, Vec::new()).ok()?;

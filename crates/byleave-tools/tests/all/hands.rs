@@ -72,6 +72,14 @@ impl Hands {
         tool.execute(arguments, self.run(id, plan)).await
     }
 
+    /// The call, executed when it was called off already.
+    pub(crate) async fn called_off(&self, tool: &str, arguments: Value) -> Output {
+        let plan = self.plan(tool, &arguments).unwrap();
+        let run = self.run(CallId::new(uuid::Uuid::new_v4()), plan);
+        run.cancel.cancel();
+        self.tool(tool).execute(arguments, run).await
+    }
+
     /// The call on a copy, and then committed, as after a question.
     pub(crate) async fn rehearse(&self, id: CallId, tool: &str, arguments: Value, plan: Plan) -> Output {
         let tool = self.tool(tool);

@@ -30,6 +30,7 @@ mod hostile_writers;
 mod ignoring;
 mod killed;
 mod pages;
+mod red_tools;
 mod rehearsing;
 mod searching;
 mod todo;

@@ -99,7 +99,7 @@ fn index() -> String {
     for entry in entries() {
         let manifest = entry.manifest();
         let (name, what) = (&manifest.name, first_sentence(&manifest.description));
-        writeln!(text, "| [`{name}`]({name}.md) | {what} | {} | {} |", asks(manifest), undone(manifest))
+        writeln!(text, "| [`{name}`]({name}.md) | {what} | {} | {} |", asks(&entry), undone(manifest))
             .unwrap();
     }
     text

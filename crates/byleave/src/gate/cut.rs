@@ -47,8 +47,11 @@ fn middle_out(text: &str, limit: usize, note: &dyn Fn(usize, usize) -> String) -
     let end = tail.find('\n').filter(|end| *end <= tail.len() / 2);
     let tail = end.and_then(|end| tail.get(end + 1..)).unwrap_or(tail);
     let missing = text.len() - head.len() - tail.len();
+    // A line that is shown from its middle on is none of ours, whatever it says there.
+    let is_ours = end.is_none() && tail.trim_start().starts_with("[byleave]");
+    let within = if is_ours { "…" } else { "" };
     let gap = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
-    format!("{head}{gap}{}\n{tail}", note(missing, text.len()))
+    format!("{head}{gap}{}\n{within}{tail}", note(missing, text.len()))
 }
 
 #[cfg(test)]
