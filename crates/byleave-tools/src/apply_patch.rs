@@ -16,10 +16,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::changing::Changing;
-use crate::draft::{Draft, From, Put};
 use crate::files::{Content, Files};
 use crate::patch::apply::{Fit, apply};
 use crate::patch::{Section, What, read};
+use crate::revision::{From, Put, Revision};
 use crate::workplace::Workplace;
 
 /// All files of a patch together may be so many times as long as one.
@@ -44,10 +44,10 @@ pub fn apply_patch(workplace: &Workplace) -> impl Tool + use<> {
     manifest.audit_operation = Some("edit".into());
     manifest.sensitive = Some(false);
     manifest.reversible = true;
-    Changing::new(manifest, workplace, draft)
+    Changing::new(manifest, workplace, revision)
 }
 
-fn draft(args: &ApplyPatch, files: &Files, run: &Run) -> Result<Draft, String> {
+fn revision(args: &ApplyPatch, files: &Files, run: &Run) -> Result<Revision, String> {
     let sections = read(&args.patch)?;
     let places = judged(&args.patch, &run.plan)?;
     agreed(&sections, &places)?;
@@ -63,7 +63,7 @@ fn draft(args: &ApplyPatch, files: &Files, run: &Run) -> Result<Draft, String> {
     if puts.is_empty() {
         return Err("the patch changes nothing: all of it is there already; read the files again".into());
     }
-    Ok(Draft { puts, output: report.output() })
+    Ok(Revision { puts, output: report.output() })
 }
 
 /// The path that was judged for each name: the plan lists them in the order in which the patch names them.

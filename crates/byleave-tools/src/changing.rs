@@ -18,27 +18,27 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::bash::{committed, discard, undo_of};
-use crate::draft::{Draft, From, Put};
 use crate::files::Files;
 use crate::rehearse::{drop_copy, finish, is_kept};
+use crate::revision::{From, Put, Revision};
 use crate::run::apart;
 use crate::unasked::may_be_read;
 use crate::workplace::Workplace;
 
 /// Works out what is to be there. Must not change anything.
-pub(crate) type Drafter<T> = fn(&T, &Files, &Run) -> Result<Draft, String>;
+pub(crate) type Reviser<T> = fn(&T, &Files, &Run) -> Result<Revision, String>;
 
 /// A tool that changes files.
 pub(crate) struct Changing<T> {
     manifest: Manifest,
     workplace: Arc<Workplace>,
-    drafter: Drafter<T>,
+    reviser: Reviser<T>,
 }
 
 impl<T> Changing<T> {
-    /// A tool that does what is drafted.
-    pub(crate) fn new(manifest: Manifest, workplace: &Workplace, drafter: Drafter<T>) -> Self {
-        Self { manifest, workplace: Arc::new(workplace.clone()), drafter }
+    /// A tool that does what is worked out.
+    pub(crate) fn new(manifest: Manifest, workplace: &Workplace, reviser: Reviser<T>) -> Self {
+        Self { manifest, workplace: Arc::new(workplace.clone()), reviser }
     }
 }
 
@@ -52,14 +52,14 @@ impl<T: DeserializeOwned + 'static> Tool for Changing<T> {
     }
 
     fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
-        let (workplace, drafter) = (Arc::clone(&self.workplace), self.drafter);
+        let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
         Box::pin(apart(move || {
-            let draft = drafted(&workplace, drafter, arguments, &run)?;
-            if draft.puts.is_empty() {
-                return Ok(draft.output);
+            let revision = revised(&workplace, reviser, arguments, &run)?;
+            if revision.puts.is_empty() {
+                return Ok(revision.output);
             }
             let (copy, changes) =
-                on_a_copy(&workplace, &draft, &run).map_err(|unready| unready.to_string())?;
+                on_a_copy(&workplace, &revision, &run).map_err(|unready| unready.to_string())?;
             let done = match run.cancel.is_cancelled() {
                 true => Err("it was called off, and nothing was changed; call again".into()),
                 false => committed(&copy, &changes),
@@ -67,17 +67,17 @@ impl<T: DeserializeOwned + 'static> Tool for Changing<T> {
             if done.is_err() {
                 discard(copy);
             }
-            done.map(|()| Output { undo: undo_of(&run, &changes), ..draft.output })
+            done.map(|()| Output { undo: undo_of(&run, &changes), ..revision.output })
         }))
     }
 }
 
 impl<T: DeserializeOwned + 'static> Rehearse for Changing<T> {
     fn rehearse(&self, arguments: Value, run: Run) -> Pending<'_, Result<Rehearsal, Unrehearsed>> {
-        let (workplace, drafter) = (Arc::clone(&self.workplace), self.drafter);
+        let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
         let manifest = self.manifest.clone();
         Box::pin(async move {
-            let work = move || rehearsed(&workplace, drafter, arguments, &run, &manifest);
+            let work = move || rehearsed(&workplace, reviser, arguments, &run, &manifest);
             let done = tokio::task::spawn_blocking(work).await;
             done.unwrap_or_else(|error| Err(Unrehearsed::Not(format!("it broke: {error}"))))
         })
@@ -101,17 +101,17 @@ impl<T: DeserializeOwned + 'static> Rehearse for Changing<T> {
     }
 }
 
-fn drafted<T: DeserializeOwned>(
+fn revised<T: DeserializeOwned>(
     workplace: &Workplace,
-    drafter: Drafter<T>,
+    reviser: Reviser<T>,
     arguments: Value,
     run: &Run,
-) -> Result<Draft, String> {
+) -> Result<Revision, String> {
     let arguments =
         serde_json::from_value(arguments).map_err(|error| format!("cannot read the arguments: {error}"))?;
     let files = Files::of(workplace, run)?;
-    let draft = drafter(&arguments, &files, run)?;
-    for put in &draft.puts {
+    let revision = reviser(&arguments, &files, run)?;
+    for put in &revision.puts {
         let length = put.content.as_ref().map_or(0, Vec::len) as u64;
         if length > files.bytes_max() {
             let (path, most) = (files.shown(&put.path), files.bytes_max());
@@ -120,20 +120,20 @@ fn drafted<T: DeserializeOwned>(
             ));
         }
     }
-    Ok(draft)
+    Ok(revision)
 }
 
 fn rehearsed<T: DeserializeOwned>(
     workplace: &Workplace,
-    drafter: Drafter<T>,
+    reviser: Reviser<T>,
     arguments: Value,
     run: &Run,
     manifest: &Manifest,
 ) -> Result<Rehearsal, Unrehearsed> {
-    let seen = match drafted(workplace, drafter, arguments, run) {
-        Ok(draft) if draft.puts.is_empty() => Ok((draft.output, Changes::default())),
-        Ok(draft) => match on_a_copy(workplace, &draft, run) {
-            Ok((copy, changes)) => Ok((draft.output, shown(&copy, changes))),
+    let seen = match revised(workplace, reviser, arguments, run) {
+        Ok(revision) if revision.puts.is_empty() => Ok((revision.output, Changes::default())),
+        Ok(revision) => match on_a_copy(workplace, &revision, run) {
+            Ok((copy, changes)) => Ok((revision.output, shown(&copy, changes))),
             Err(Unrehearsed::Elsewhere) => return Err(Unrehearsed::Elsewhere),
             Err(Unrehearsed::Not(why)) => Err(why),
         },
@@ -164,29 +164,29 @@ fn may_all_be_read(manifest: &Manifest, run: &Run) -> bool {
 /// With how the texts differ. That is for people: without it there is still everything to judge.
 fn shown(copy: &Copy, mut changes: Changes) -> Changes {
     if let Err(fault) = copy.show(&mut changes) {
-        tracing::warn!(%fault, "the differences of a draft cannot be shown");
+        tracing::warn!(%fault, "the differences of a revision cannot be shown");
     }
     changes
 }
 
-/// Puts a draft on a copy, and holds what is then different against what was meant to be.
-fn on_a_copy(workplace: &Workplace, draft: &Draft, run: &Run) -> Result<(Copy, Changes), Unrehearsed> {
+/// Puts a revision on a copy, and holds what is then different against what was meant to be.
+fn on_a_copy(workplace: &Workplace, revision: &Revision, run: &Run) -> Result<(Copy, Changes), Unrehearsed> {
     let not = |fault: Fault| match fault {
         Fault::Busy(_) => Unrehearsed::Elsewhere,
         other => Unrehearsed::Not(format!("nothing was changed: {other}")),
     };
-    if let Some(put) = draft.puts.iter().find(|put| !is_granted(put, run)) {
+    if let Some(put) = revision.puts.iter().find(|put| !is_granted(put, run)) {
         return Err(Unrehearsed::Not(format!(
             "nothing was changed: `{}` was not granted",
             put.path.escape_debug()
         )));
     }
-    let roots = roots(workplace, draft, run).map_err(Unrehearsed::Not)?;
+    let roots = roots(workplace, revision, run).map_err(Unrehearsed::Not)?;
     let copy = store(workplace)
         .and_then(|store| store.copy(run.call.uuid(), &roots, Method::Overlay))
         .map_err(not)?;
     let put = || -> Result<Changes, Fault> {
-        for put in &draft.puts {
+        for put in &revision.puts {
             match &put.content {
                 Some(content) => copy.put(Path::new(&put.path), content, put.mode)?,
                 None => copy.take(Path::new(&put.path))?,
@@ -194,7 +194,7 @@ fn on_a_copy(workplace: &Workplace, draft: &Draft, run: &Run) -> Result<(Copy, C
         }
         copy.changes()
     };
-    let checked = put().map_err(not).and_then(|changes| match unmeant(&changes, draft) {
+    let checked = put().map_err(not).and_then(|changes| match unmeant(&changes, revision) {
         None => Ok(changes),
         Some(path) => Err(Unrehearsed::Not(format!(
             "nothing was changed: `{}` changed while it was worked on; read it again, then try again",
@@ -224,10 +224,10 @@ fn is_granted(put: &Put, run: &Run) -> bool {
 }
 
 /// The directories that the copy is of: the workspace, and elsewhere those that the files lie in.
-fn roots(workplace: &Workplace, draft: &Draft, run: &Run) -> Result<Vec<PathBuf>, String> {
+fn roots(workplace: &Workplace, revision: &Revision, run: &Run) -> Result<Vec<PathBuf>, String> {
     let (_, workspace) = workplace.places(run)?;
     let mut roots = BTreeSet::new();
-    for put in &draft.puts {
+    for put in &revision.puts {
         let path = Path::new(&put.path);
         if path.starts_with(&workspace) {
             roots.insert(workspace.clone());
@@ -244,8 +244,8 @@ fn roots(workplace: &Workplace, draft: &Draft, run: &Run) -> Result<Vec<PathBuf>
 }
 
 /// A path whose change is not the one that was meant, because what it rests on is not there any more.
-fn unmeant<'a>(changes: &'a Changes, draft: &'a Draft) -> Option<&'a str> {
-    let put = |path: &str| draft.puts.iter().find(|put| put.path == path);
+fn unmeant<'a>(changes: &'a Changes, revision: &'a Revision) -> Option<&'a str> {
+    let put = |path: &str| revision.puts.iter().find(|put| put.path == path);
     let listed = |path: &str| changes.list.iter().find(|change| change.path == path);
     let is_new_directory = |change: &Change| {
         change.before.is_none() && change.after.as_ref().is_some_and(|node| node.kind == NodeKind::Directory)
@@ -255,7 +255,7 @@ fn unmeant<'a>(changes: &'a Changes, draft: &'a Draft) -> Option<&'a str> {
         return Some(&extra.path);
     }
     let missing =
-        draft.puts.iter().find(|put| listed(&put.path).is_none_or(|change| !rests_on(change, put.from)));
+        revision.puts.iter().find(|put| listed(&put.path).is_none_or(|change| !rests_on(change, put.from)));
     missing.map(|put| put.path.as_str())
 }
 

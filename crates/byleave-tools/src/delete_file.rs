@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::changing::Changing;
-use crate::draft::{Draft, From, Put};
 use crate::files::Files;
+use crate::revision::{From, Put, Revision};
 use crate::workplace::Workplace;
 
 #[derive(Deserialize, JsonSchema)]
@@ -33,10 +33,10 @@ pub fn delete_file(workplace: &Workplace) -> impl Tool + use<> {
     manifest.sensitive = Some(false);
     manifest.destructive = true;
     manifest.reversible = true;
-    Changing::new(manifest, workplace, draft)
+    Changing::new(manifest, workplace, revision)
 }
 
-fn draft(_: &DeleteFile, files: &Files, run: &Run) -> Result<Draft, String> {
+fn revision(_: &DeleteFile, files: &Files, run: &Run) -> Result<Revision, String> {
     let mut removed = run.plan.effects.iter().filter_map(|effect| match effect {
         Effect::Delete { path } => Some(path),
         _ => None,
@@ -47,5 +47,5 @@ fn draft(_: &DeleteFile, files: &Files, run: &Run) -> Result<Draft, String> {
     let from = From::read(Some(&files.to_remove(path)?));
     let output = Output::text(format!("removed {}", files.shown(path)));
     let output = output.with_data(json!({ "path": path }));
-    Ok(Draft { puts: vec![Put { path: path.clone(), from, content: None, mode: None }], output })
+    Ok(Revision { puts: vec![Put { path: path.clone(), from, content: None, mode: None }], output })
 }

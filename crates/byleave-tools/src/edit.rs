@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::changing::Changing;
-use crate::draft::{Draft, From, Put, written};
 use crate::files::Files;
 use crate::near;
+use crate::revision::{From, Put, Revision, written};
 use crate::workplace::Workplace;
 
 /// So many places are named where there are more.
@@ -63,7 +63,7 @@ struct Replace {
 pub fn edit(workplace: &Workplace) -> impl Tool + use<> {
     let about = "Replaces a string in a text file, which must stand there exactly, and in one place unless `all` is set.";
     let manifest = manifest("edit", about, schema_of::<Edit>(), "replace a string in a file");
-    let drafter = |args: &Edit, files: &Files, run: &Run| {
+    let reviser = |args: &Edit, files: &Files, run: &Run| {
         let (path, mut file) = read(files, run)?;
         let lines = replaced(&mut file.text, &args.old, &args.new, args.all, files)?;
         let shown = files.shown(path);
@@ -71,9 +71,9 @@ pub fn edit(workplace: &Workplace) -> impl Tool + use<> {
             [line] => format!("replaced it in {shown} at line {line}"),
             lines => format!("replaced it in {shown} in {} places: {}", lines.len(), places(lines)),
         };
-        Ok(draft(path, file, said, json!({ "path": path, "lines": lines })))
+        Ok(revision(path, file, said, json!({ "path": path, "lines": lines })))
     };
-    Changing::new(manifest, workplace, drafter)
+    Changing::new(manifest, workplace, reviser)
 }
 
 /// The tool for several edits of one file.
@@ -82,7 +82,7 @@ pub fn multi_edit(workplace: &Workplace) -> impl Tool + use<> {
         "Replaces several strings in one text file, one after the other. All of them are replaced, or none.";
     let manifest =
         manifest("multi_edit", about, schema_of::<MultiEdit>(), "replace several strings in a file");
-    let drafter = |args: &MultiEdit, files: &Files, run: &Run| {
+    let reviser = |args: &MultiEdit, files: &Files, run: &Run| {
         let (path, mut file) = read(files, run)?;
         let (all, shown) = (args.edits.len(), files.shown(path));
         let (mut said, mut data) = (format!("made {all} edits in {shown}"), Vec::with_capacity(all));
@@ -101,9 +101,9 @@ pub fn multi_edit(workplace: &Workplace) -> impl Tool + use<> {
         if file.text == file.was {
             return Err(format!("the edits leave `{shown}` as it is; leave them out, or change them"));
         }
-        Ok(draft(path, file, said, json!({ "path": path, "lines": data })))
+        Ok(revision(path, file, said, json!({ "path": path, "lines": data })))
     };
-    Changing::new(manifest, workplace, drafter)
+    Changing::new(manifest, workplace, reviser)
 }
 
 fn manifest(name: &str, about: &str, schema: Value, hint: &str) -> Manifest {
@@ -133,10 +133,10 @@ fn read<'a>(files: &Files, run: &'a Run) -> Result<(&'a str, Edited), String> {
     Ok((path, Edited { was: text.clone(), text, from: From::read(Some(&content)) }))
 }
 
-fn draft(path: &str, file: Edited, said: String, data: Value) -> Draft {
+fn revision(path: &str, file: Edited, said: String, data: Value) -> Revision {
     let content = Some(file.text.into_bytes());
     let put = Put { path: path.to_owned(), from: file.from, content, mode: None };
-    Draft { puts: vec![put], output: Output::text(said).with_data(data) }
+    Revision { puts: vec![put], output: Output::text(said).with_data(data) }
 }
 
 /// Replaces a string, and says on which lines it stood.

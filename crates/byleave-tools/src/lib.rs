@@ -6,7 +6,7 @@
 //!                         └─▶ heard: what it prints ─▶ kept: beginning and end, for the result; and on to whoever watches
 //! call ─▶ bash, in the background ─▶ jobs ◀─ bash_output, bash_kill
 //! call ─▶ read_file, grep … ─▶ files: a handle on the path that was judged
-//! call ─▶ write_file, edit … ─▶ draft: what is to be there ─▶ changing: on a copy ─▶ commit or discard
+//! call ─▶ write_file, edit … ─▶ revision: what is to be there ─▶ changing: on a copy ─▶ commit or discard
 //! call ─▶ web_fetch ─▶ the door of the sandbox: one address, judged, and that one dialled
 //! call ─▶ undo ─▶ the store of copies: the inverse of what a call committed
 //! ```
@@ -19,7 +19,6 @@ pub mod bash;
 mod changing;
 pub mod delete_file;
 pub mod diagnostics;
-mod draft;
 pub mod edit;
 mod files;
 mod first;
@@ -38,6 +37,7 @@ mod place;
 pub mod read_file;
 pub mod read_output;
 mod rehearse;
+mod revision;
 mod run;
 pub mod todo;
 mod unasked;

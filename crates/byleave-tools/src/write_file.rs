@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::changing::Changing;
-use crate::draft::{Draft, From, Put, written};
 use crate::files::Files;
+use crate::revision::{From, Put, Revision, written};
 use crate::workplace::Workplace;
 
 #[derive(Deserialize, JsonSchema)]
@@ -47,10 +47,10 @@ pub fn write_file(workplace: &Workplace) -> impl Tool + use<> {
     manifest.audit_operation = Some("write".into());
     manifest.sensitive = Some(false);
     manifest.reversible = true;
-    Changing::new(manifest, workplace, draft)
+    Changing::new(manifest, workplace, revision)
 }
 
-fn draft(args: &WriteFile, files: &Files, run: &Run) -> Result<Draft, String> {
+fn revision(args: &WriteFile, files: &Files, run: &Run) -> Result<Revision, String> {
     let path = written(&run.plan)?;
     let (mut content, from) = match args.mode {
         How::Overwrite => (Vec::new(), From::Anything),
@@ -66,5 +66,5 @@ fn draft(args: &WriteFile, files: &Files, run: &Run) -> Result<Draft, String> {
     let output = Output::text(format!("{done} {bytes} bytes to {}", files.shown(path)));
     let output = output.with_data(json!({ "path": path, "bytes": bytes }));
     let put = Put { path: path.to_owned(), from, content: Some(content), mode: None };
-    Ok(Draft { puts: vec![put], output })
+    Ok(Revision { puts: vec![put], output })
 }

@@ -1,4 +1,4 @@
-//! Drafts: what a tool wants to be there, worked out from what is there. Data; nothing is touched before it is put on a copy.
+//! Revisions: what a tool wants to be there, worked out from what is there. Data; nothing is touched before it is put on a copy.
 
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::outcome::Output;
@@ -6,7 +6,7 @@ use byleave::core::outcome::Output;
 use crate::files::Content;
 
 /// What is to be there, and what is said when it is.
-pub(crate) struct Draft {
+pub(crate) struct Revision {
     /// File by file; each path once.
     pub(crate) puts: Vec<Put>,
     /// For the model.
