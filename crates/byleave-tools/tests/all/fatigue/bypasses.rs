@@ -42,7 +42,7 @@ const OTHER_SHELLS: [&str; 3] =
 const ENDLESS: &str = "sort-compress-program-abbreviated";
 
 /// Cases whose helpers may or may not have ended when they are over: what is left running is asked about. They are shown as asked.
-pub(super) const LINGERING: [&str; 1] = ["git-ext-transport"];
+pub(super) const LINGERING: [&str; 2] = ["git-ext-transport", "sort-compress-program"];
 
 /// What must not be there afterwards, where the case says so in words.
 const NOT_THERE: [(&str, &str); 3] = [
