@@ -3,22 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::core::change::Changes;
 use byleave::core::effect::Plan;
 use byleave::core::manifest::{Class, Manifest, Role};
 use byleave::core::outcome::Output;
 use byleave::pending::Pending;
 use byleave::tool::{Rehearse, Run, Site, Tool, ToolFault};
 use byleave::typed::Typed;
-use byleave_copy::{Copy, Fault};
+use byleave_copy::Copy;
 use byleave_sandbox::confinement::Confinement;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::commit::{committed, discard, undo_of};
 use crate::jobs::Jobs;
+use crate::lines::say;
 use crate::observed;
-use crate::run::{self, Advice, Ran, say};
+use crate::run::{self, Advice, Ran};
 use crate::workplace::{Unready, Way, Workplace};
 
 /// The longest that a command may run before its call is over, in milliseconds.
@@ -217,35 +218,4 @@ fn kept(copy: &Copy, confinement: &Confinement, mut output: Output, run: &Run) -
     committed(copy, &chosen)?;
     output.undo = undo_of(run, &chosen);
     Ok(output)
-}
-
-/// How a call is taken back, if it changed anything.
-pub(crate) fn undo_of(run: &Run, committed: &Changes) -> Option<Value> {
-    (!committed.is_empty()).then(|| json!({ "call": run.call, "paths": committed.list.len() }))
-}
-
-/// Commits, and says in words why not.
-pub(crate) fn committed(copy: &Copy, changes: &Changes) -> Result<(), String> {
-    if changes.is_empty() {
-        return copy.release().map_err(|fault| fault.to_string());
-    }
-    match copy.commit(changes) {
-        Ok(_) => Ok(()),
-        Err(Fault::Conflicts(conflicts)) => {
-            let mut why =
-                "nothing was changed, because the files are not as they were when it began:".to_owned();
-            for conflict in &conflicts {
-                why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.why));
-            }
-            Err(why)
-        }
-        Err(fault) => Err(fault.to_string()),
-    }
-}
-
-/// Drops a copy. What cannot be dropped now goes when its time is over.
-pub(crate) fn discard(copy: Copy) {
-    if let Err(fault) = copy.discard() {
-        tracing::warn!(%fault, "a copy could not be dropped");
-    }
 }

@@ -17,9 +17,8 @@ use byleave_copy::{Copy, Fault, Method, Settings, Store};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::bash::{committed, discard, undo_of};
+use crate::commit::{committed, discard, drop_copy, finish, is_kept, undo_of};
 use crate::files::Files;
-use crate::rehearse::{drop_copy, finish, is_kept};
 use crate::revision::{From, Put, Revision};
 use crate::run::apart;
 use crate::unasked::may_be_read;

@@ -29,10 +29,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::bash::discard;
+use crate::commit::discard;
 use crate::files::Files;
+use crate::lines::in_its_own_words;
 use crate::observed;
-use crate::run::{self, in_its_own_words};
+use crate::run;
 use crate::workplace::{Unready, Way, Workplace};
 use checker::Job;
 use finding::{Found, Severity};

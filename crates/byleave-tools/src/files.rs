@@ -56,7 +56,7 @@ impl Files {
             cwd,
             plan: Arc::clone(&run.plan),
             marker,
-            ours: workplace.ours.iter().cloned().chain([workplace.kept_in.clone()]).collect(),
+            ours: workplace.all_ours(),
             bytes_max: workplace.file_bytes_max,
             veil: OnceLock::new(),
             sieve: OnceLock::new(),

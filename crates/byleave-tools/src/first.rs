@@ -25,7 +25,7 @@ impl<T: Ord> First<T> {
         }
     }
 
-    /// Those of all, in order, and whether some were left out since they were put together.
+    /// Those that come first of all of these together, in order.
     pub(crate) fn of_all(all: impl IntoIterator<Item = Self>) -> Vec<T> {
         let mut all = all.into_iter();
         let Some(mut first) = all.next() else { return Vec::new() };

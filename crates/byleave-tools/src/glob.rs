@@ -16,7 +16,8 @@ use serde_json::json;
 
 use crate::files::Files;
 use crate::first::First;
-use crate::place::{self, judged, tell, tell_left_out};
+use crate::lines::say;
+use crate::place::{self, judged, tell_left_out};
 use crate::run::apart;
 use crate::walk::{Found, Options, Visit, shown, walk};
 use crate::workplace::Workplace;
@@ -155,9 +156,9 @@ fn matching(args: &Glob, files: &Files, run: &Run) -> Result<Output, String> {
         } else {
             "all = true looks at what is hidden or ignored as well"
         };
-        tell(&mut text, &format!("nothing fits `{}`; {hint}", args.pattern.escape_debug()));
+        say(&mut text, &format!("nothing fits `{}`; {hint}", args.pattern.escape_debug()));
     } else if found.len() < count {
-        tell(
+        say(
             &mut text,
             &format!(
                 "{} of {count} paths are shown; narrow the pattern or `path`, or raise `max`",

@@ -15,7 +15,8 @@ use serde_json::json;
 
 use crate::files::Files;
 use crate::first::First;
-use crate::place::{self, judged, tell, tell_left_out};
+use crate::lines::say;
+use crate::place::{self, judged, tell_left_out};
 use crate::run::apart;
 use crate::walk::{Options, Told, shown, walk};
 use crate::workplace::Workplace;
@@ -155,20 +156,20 @@ fn tell_result(text: &mut String, args: &Grep, counts: &Counts, shown: u64, is_c
             (true, false) => "literal = true looks for the pattern as it is",
             (true, true) => "try a shorter text",
         };
-        tell(text, &format!("no line matches `{}`; {hint}", args.pattern.escape_debug()));
+        say(text, &format!("no line matches `{}`; {hint}", args.pattern.escape_debug()));
     } else if is_cut {
         let all = match args.mode {
             Mode::Lines => format!("{shown} of {lines} matching lines in {files} files"),
             Mode::Files | Mode::Counts => format!("{shown} of {files} files"),
         };
-        tell(text, &format!("{all} are shown; narrow with `path`, `glob` or `type`, or raise `max`"));
+        say(text, &format!("{all} are shown; narrow with `path`, `glob` or `type`, or raise `max`"));
     }
     if binary > 0 {
         let verb = if binary == 1 { "file was" } else { "files were" };
-        tell(text, &format!("{binary} binary {verb} not searched"));
+        say(text, &format!("{binary} binary {verb} not searched"));
     }
     if nameless > 0 {
-        tell(
+        say(
             text,
             &format!(
                 "{nameless} files were not searched because their names are not readable as text; rename them"
@@ -223,7 +224,7 @@ impl Page {
         }
         if let Some(at) = hits.binary {
             let path = format!("{}{path}", self.front);
-            tell(
+            say(
                 &mut self.text,
                 &format!("`{path}` is binary, with a NUL byte at {at}, and was not searched to its end"),
             );

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use rustix::fs::FileType;
+
 /// What a file is, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -52,6 +54,16 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> Kind {
         return Kind::Known { name, todo };
     }
     if bytes.iter().take(8_192).any(|byte| *byte == 0) { Kind::Binary } else { Kind::OtherText }
+}
+
+/// What something is that is neither a file nor a directory nor a link.
+pub(crate) fn of_type(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "something else",
+    }
 }
 
 impl Kind {

@@ -17,6 +17,7 @@
 pub mod apply_patch;
 pub mod bash;
 mod changing;
+mod commit;
 pub mod delete_file;
 pub mod diagnostics;
 pub mod edit;
@@ -28,6 +29,7 @@ mod heard;
 pub mod jobs;
 mod kept;
 mod kind;
+mod lines;
 pub mod list;
 mod near;
 mod observed;

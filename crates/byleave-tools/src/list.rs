@@ -15,7 +15,9 @@ use serde_json::json;
 use crate::files::Files;
 use crate::first::First;
 use crate::glob::{Wanted, wanted};
-use crate::place::{self, judged, tell, tell_left_out};
+use crate::kind;
+use crate::lines::say;
+use crate::place::{self, judged, tell_left_out};
 use crate::run::apart;
 use crate::walk::{Found, Options, Visit, shown, walk};
 use crate::workplace::Workplace;
@@ -185,10 +187,7 @@ impl Visit for Entries {
                 What::Directory(if is_last { found.count() } else { None })
             }
             FileType::Symlink => What::Link(found.target()),
-            FileType::Fifo => What::Other("a pipe"),
-            FileType::Socket => What::Other("a socket"),
-            FileType::CharacterDevice | FileType::BlockDevice => What::Other("a device"),
-            _ => What::Other("something else"),
+            other => What::Other(kind::of_type(other)),
         };
         self.count += 1;
         self.first.push(Entry { path: found.path.to_vec(), what });
@@ -250,7 +249,7 @@ fn entries(args: &ListDir, files: &Files, run: &Run) -> Result<Output, String> {
     let mut text = all.shown("");
     let (count, directories, bytes) = (all.count, all.directories, all.bytes);
     let others = count - directories;
-    tell(
+    say(
         &mut text,
         &format!(
             "`{}`: {directories} directories, {others} files and others, {bytes} bytes",
@@ -259,14 +258,14 @@ fn entries(args: &ListDir, files: &Files, run: &Run) -> Result<Output, String> {
     );
     if all.first.len() < count {
         let shown = all.first.len();
-        tell(
+        say(
             &mut text,
             &format!("{shown} of {count} entries are shown; list fewer levels, or find them with glob"),
         );
     }
     if told.skipped > 0 {
         let skipped = told.skipped;
-        tell(
+        say(
             &mut text,
             &format!("{skipped} that are hidden by name or ignored are not listed; all = true lists them"),
         );
@@ -291,12 +290,12 @@ fn beneath(args: &ListFiles, files: &Files, run: &Run) -> Result<Output, String>
     let (count, bytes) = (all.count, all.bytes);
     let shown = all.first.len();
     match count {
-        0 if args.all => tell(&mut text, "there are no such files; list_dir shows what is there"),
-        0 => tell(&mut text, "there are no such files; all = true lists what is hidden or ignored as well"),
-        _ => tell(&mut text, &format!("{count} files, {bytes} bytes")),
+        0 if args.all => say(&mut text, "there are no such files; list_dir shows what is there"),
+        0 => say(&mut text, "there are no such files; all = true lists what is hidden or ignored as well"),
+        _ => say(&mut text, &format!("{count} files, {bytes} bytes")),
     }
     if shown < count {
-        tell(
+        say(
             &mut text,
             &format!("{shown} of them are shown; narrow with `path` or `pattern`, or raise `max`"),
         );

@@ -4,6 +4,7 @@ use byleave::core::effect::{Effect, Plan};
 use byleave::path::named;
 use byleave::tool::{Run, Site, ToolFault};
 
+use crate::lines::say;
 use crate::walk::{ENTRIES_MAX, Told};
 
 /// How many lines or paths are shown where nothing is said.
@@ -23,29 +24,19 @@ pub(crate) fn judged(run: &Run) -> Result<&str, String> {
     }
 }
 
-/// Adds a line of ours.
-pub(crate) fn tell(text: &mut String, line: &str) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text.push_str("[byleave] ");
-    text.push_str(line);
-    text.push('\n');
-}
-
 /// Adds what a walk left out, and why.
 pub(crate) fn tell_left_out(text: &mut String, told: &Told) {
     let Told { kept, unread, is_cut, is_deeper, .. } = *told;
     if kept > 0 {
         let verb = if kept == 1 { "path was" } else { "paths were" };
-        tell(text, &format!("{kept} {verb} left out because a rule keeps them from being read"));
+        say(text, &format!("{kept} {verb} left out because a rule keeps them from being read"));
     }
     if unread > 0 {
         let what = if unread == 1 { "directory or file" } else { "directories or files" };
-        tell(text, &format!("{unread} {what} could not be read; ask the person to change their modes"));
+        say(text, &format!("{unread} {what} could not be read; ask the person to change their modes"));
     }
     if is_cut {
-        tell(
+        say(
             text,
             &format!(
                 "there are more than {ENTRIES_MAX} entries, and not all were looked at; narrow with `path`"
@@ -53,6 +44,6 @@ pub(crate) fn tell_left_out(text: &mut String, told: &Told) {
         );
     }
     if is_deeper {
-        tell(text, "there are directories too deep to be looked into; name one of them as `path`");
+        say(text, "there are directories too deep to be looked into; name one of them as `path`");
     }
 }

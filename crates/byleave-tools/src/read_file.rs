@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::files::Files;
-use crate::run::{apart, in_its_own_words};
+use crate::lines::{in_its_own_words, say};
+use crate::run::apart;
 use crate::workplace::Workplace;
 
 #[derive(Deserialize, JsonSchema)]
@@ -79,17 +80,10 @@ fn read(args: &ReadFile, files: &Files, run: &Run) -> Result<Output, String> {
     }
     shown = in_its_own_words(&shown);
     if last < all {
-        if !shown.ends_with('\n') {
-            shown.push('\n');
-        }
-        shown.push_str(&format!(
-            "[byleave] {} more lines; go on with from_line = {}\n",
-            all - last,
-            last + 1
-        ));
+        say(&mut shown, &format!("{} more lines; go on with from_line = {}", all - last, last + 1));
     }
     if text.is_empty() {
-        shown.push_str("[byleave] the file is empty\n");
+        say(&mut shown, "the file is empty");
     }
     let data = json!({ "path": path, "lines": all, "from": from, "to": last });
     Ok(Output::text(shown).with_data(data))

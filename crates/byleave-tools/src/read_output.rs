@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::run::in_its_own_words;
+use crate::lines::in_its_own_words;
 
 /// How much is shown at once; an answer must not be cut itself.
 const BYTES_MAX: usize = 50_000;

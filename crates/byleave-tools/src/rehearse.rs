@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use byleave::core::effect::{Effect, Plan};
+use byleave::core::effect::Effect;
 use byleave::core::id::CallId;
 use byleave::core::outcome::Output;
-use byleave::core::policy::Request;
 use byleave::core::rehearsal::Rehearsal;
-use byleave::core::ruling::Verdict;
 use byleave::pending::Pending;
 use byleave::tool::{Rehearse, Run, Tool as _, Unrehearsed};
-use byleave_copy::{Fault, State};
 use byleave_sandbox::confinement::Confinement;
 use serde_json::Value;
 
-use crate::bash::{Bash, committed, discard, undo_of};
+use crate::bash::Bash;
+use crate::commit::{discard, drop_copy, finish, is_kept};
 use crate::observed;
 use crate::run::{self, Ran};
-use crate::workplace::{Ready, Unready, Way, Workplace};
+use crate::unasked::may_be_read;
+use crate::workplace::{Ready, Unready, Way};
 
 impl Rehearse for Bash {
     fn rehearse(&self, arguments: Value, run: Run) -> Pending<'_, Result<Rehearsal, Unrehearsed>> {
@@ -40,36 +39,6 @@ impl Rehearse for Bash {
     fn discard(&self, call: CallId) -> Pending<'_, ()> {
         drop_copy(&self.workplace, call)
     }
-}
-
-/// Whether the copy of a call is still there, as it was listed: what has changed underneath since is for the commit to tell.
-pub(crate) fn is_kept(workplace: &Arc<Workplace>, call: CallId, seen: &Rehearsal) -> Pending<'static, bool> {
-    let (workplace, digest) = (Arc::clone(workplace), seen.changes.digest());
-    Box::pin(async move {
-        let same = move || {
-            let Ok(store) = workplace.store() else { return false };
-            store.state(call.uuid()).is_ok_and(|state| state == State::Open)
-                && store.changes(call.uuid()).is_ok_and(|listed| listed.digest() == digest)
-        };
-        tokio::task::spawn_blocking(same).await.unwrap_or(false)
-    })
-}
-
-/// Drops the copy of a call, if there is one.
-pub(crate) fn drop_copy(workplace: &Arc<Workplace>, call: CallId) -> Pending<'static, ()> {
-    let workplace = Arc::clone(workplace);
-    Box::pin(async move {
-        let dropped = tokio::task::spawn_blocking(move || {
-            match workplace.store().and_then(|store| store.reopen(call.uuid())) {
-                Ok(copy) => discard(copy),
-                Err(Fault::Missing(_)) => {}
-                Err(fault) => tracing::warn!(%fault, "a copy could not be dropped"),
-            }
-        });
-        if let Err(error) = dropped.await {
-            tracing::error!(%error, "dropping a copy broke");
-        }
-    })
 }
 
 impl Bash {
@@ -128,15 +97,11 @@ impl Bash {
 
     /// What must not be seen before somebody said so cannot be rehearsed: what it read could be anywhere on the copy.
     fn may_be_rehearsed(&self, run: &Run) -> Result<(), String> {
-        let rules = run.rules.as_ref().ok_or("nobody said which rules are in force")?;
+        run.rules.as_ref().ok_or("nobody said which rules are in force")?;
         for effect in &run.plan.effects {
             match effect {
-                Effect::Read { path } => {
-                    let plan = Plan { effects: vec![effect.clone()], ..Plan::default() };
-                    let request = Request::plain(self.manifest(), &plan, &run.site.session, &run.site.agent);
-                    if rules.rule(&request).verdict != Verdict::Allow {
-                        return Err(format!("it reads `{}`, which is asked about", path.escape_debug()));
-                    }
+                Effect::Read { path } if !may_be_read(path, self.manifest(), run) => {
+                    return Err(format!("it reads `{}`, which is asked about", path.escape_debug()));
                 }
                 Effect::Unconfined { guarantee } => {
                     return Err(format!("it leaves the sandbox: `{}`", guarantee.escape_debug()));
@@ -146,48 +111,4 @@ impl Bash {
         }
         Ok(())
     }
-}
-
-/// Commits what was seen, or finishes a commit that was begun.
-pub(crate) fn finish(
-    workplace: &Workplace,
-    seen: Rehearsal,
-    only: Option<&[String]>,
-    run: &Run,
-) -> Result<Output, String> {
-    let words = |fault: Fault| fault.to_string();
-    let (store, id) = (workplace.store().map_err(words)?, run.call.uuid());
-    if store.state(id).map_err(words)? == State::Interrupted {
-        store.recover().map_err(words)?;
-    }
-    let chosen = match only {
-        None => seen.changes.clone(),
-        Some(paths) => seen.changes.only(paths),
-    };
-    let mut output = seen.output;
-    match store.state(id).map_err(words)? {
-        // By an earlier attempt, which did not come to say so.
-        State::Committed | State::Undone { .. } | State::Dropped { .. } => {}
-        State::Open => {
-            if store.changes(id).map_err(words)?.digest() != seen.changes.digest() {
-                return Err("nothing was changed: the copy is not as it was seen".into());
-            }
-            let copy = store.reopen(id).map_err(words)?;
-            committed(&copy, &chosen)?;
-        }
-        State::Interrupted => {
-            return Err("the commit was interrupted, and can neither be finished nor taken back: `byleave undo` says why".into());
-        }
-        // There was nothing to commit, and the copy was let go.
-        State::Missing if chosen.is_empty() => {}
-        State::Missing => return Err("nothing was changed: the copy is gone".into()),
-    }
-    if only.is_some() {
-        let (kept, all) = (chosen.list.len(), seen.changes.list.len());
-        output.text.push_str(&format!(
-            "\n[byleave] a person kept {kept} of {all} changes; the others were dropped\n"
-        ));
-    }
-    output.undo = undo_of(run, &chosen);
-    Ok(output)
 }

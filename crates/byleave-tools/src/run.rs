@@ -16,13 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::heard::{Audience, Listener};
 use crate::kept::Kept;
+use crate::lines::{in_its_own_words, say};
 use crate::workplace::{Way, Workplace};
 
 /// The shell that reads commands: by its place, so that nothing in the workspace can be it.
 const SHELL: &str = "/bin/bash";
-
-/// Everything that somebody may take for the end of a line.
-pub(crate) const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Does what blocks on a thread of its own; why it was not done is a failure that the model can read.
 pub(crate) async fn apart(work: impl FnOnce() -> Result<Output, String> + Send + 'static) -> Output {
@@ -180,30 +178,4 @@ pub(crate) fn shown(printed: Kept) -> String {
         text.push_str(&in_its_own_words(&tail));
     }
     text
-}
-
-/// Adds a line of ours.
-pub(crate) fn say(text: &mut String, line: &str) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text.push_str(&format!("[byleave] {line}\n"));
-}
-
-/// What a command printed, where no line looks like one of ours: those are read as what the gate says.
-pub(crate) fn in_its_own_words(text: &str) -> String {
-    const OURS: &str = "[byleave]";
-    if !text.contains(OURS) {
-        return text.to_owned();
-    }
-    // Blanks, and what is not shown at all.
-    let is_unseen = |one: char| one.is_whitespace() || one.is_control() || one.escape_debug().len() > 2;
-    let line = |line: &str| {
-        let indented = line.len() - line.trim_start_matches(is_unseen).len();
-        match line.split_at_checked(indented) {
-            Some((before, rest)) if rest.starts_with(OURS) => format!("{before}printed: {rest}"),
-            _ => line.to_owned(),
-        }
-    };
-    text.split_inclusive(LINE_ENDS).map(line).collect()
 }

@@ -115,6 +115,11 @@ impl Workplace {
         Ok((cwd, workspace))
     }
 
+    /// What is ours, the store among it.
+    pub(crate) fn all_ours(&self) -> Vec<PathBuf> {
+        self.ours.iter().cloned().chain([self.kept_in.clone()]).collect()
+    }
+
     /// What a run may do, by what was granted and by the rules in force.
     pub(crate) fn confinement(&self, run: &Run, rehearsing: bool) -> Result<Confinement, String> {
         let rules: &Arc<Policy> = run.rules.as_ref().ok_or("nobody said which rules are in force")?;
@@ -123,7 +128,7 @@ impl Workplace {
             workspace,
             cwd,
             home: self.home.clone(),
-            ours: self.ours.iter().cloned().chain([self.kept_in.clone()]).collect(),
+            ours: self.all_ours(),
             environment: self.environment.clone(),
             read_only: run.mode == Mode::ReadOnly,
             rehearsing,

@@ -47,10 +47,7 @@ impl Files {
                 return Ok(Opened { file: File::from(handle), stat });
             }
             FileType::Directory => return Err(self.not_opened(path, Errno::ISDIR)),
-            FileType::Fifo => "a pipe",
-            FileType::Socket => "a socket",
-            FileType::CharacterDevice | FileType::BlockDevice => "a device",
-            _ => "something else",
+            other => kind::of_type(other),
         };
         Err(format!("`{}` is {what}, not a file; name a file", self.shown(path)))
     }

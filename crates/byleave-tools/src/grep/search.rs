@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::Mode;
 use crate::files::Files;
 use crate::first::First;
-use crate::run::LINE_ENDS;
+use crate::lines::LINE_ENDS;
 use crate::walk::{Found, Visit};
 
 /// Up to this a file is read as a whole; beyond it, part by part. As much as ripgrep reads at once: so the same files are binary.

@@ -13,8 +13,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Job, Jobs, locked};
+use crate::lines::say;
 use crate::observed;
-use crate::run::{say, shown};
+use crate::run::shown;
 
 /// How long `bash_output` waits at most.
 const WAIT_MS_MAX: u64 = 60_000;

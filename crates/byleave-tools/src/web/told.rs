@@ -10,7 +10,7 @@ use super::body::{Body, BodyEnd};
 use super::content::{self, Kind};
 use super::html::{self, Shown};
 use super::limits::shortened;
-use crate::run::in_its_own_words;
+use crate::lines::in_its_own_words;
 
 /// What is told of a fetch, before its content.
 pub(super) struct Told {
