@@ -9,7 +9,7 @@ use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::outcome::Output;
 use byleave::core::policy::{Places, Policy, builtin};
-use byleave::tool::{Run, Site};
+use byleave::tool::{Run, Site, Tool};
 use byleave_tools::{Offer, Workplace, catalog};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -26,10 +26,28 @@ impl Bare {
     pub(crate) fn new(workspace: &Path, kept_in: &Path) -> Self {
         let workspace = workspace.canonicalize().unwrap();
         let places = Places { workspace: workspace.to_str(), ..Places::default() };
-        let rules = Arc::new(Policy::new(builtin(&places).unwrap()).unwrap());
-        let workplace = Workplace::new(kept_in.to_path_buf(), workspace.clone());
-        let catalog = catalog(&workplace, &Offer { allow_delete: true, ..Offer::default() }).unwrap();
-        Self { catalog, rules, workspace }
+        Self::of(&Workplace::new(kept_in.to_path_buf(), workspace.clone()), &places)
+    }
+
+    /// In a workplace, under the built-in rules for these places.
+    pub(crate) fn of(workplace: &Workplace, places: &Places<'_>) -> Self {
+        let rules = Arc::new(Policy::new(builtin(places).unwrap()).unwrap());
+        let catalog = catalog(workplace, &Offer { allow_delete: true, ..Offer::default() }).unwrap();
+        Self { catalog, rules, workspace: workplace.workspace.clone() }
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        Arc::clone(self.catalog.get(name).unwrap().tool())
+    }
+
+    pub(crate) fn site(&self) -> Site {
+        let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+        Site { tenant: "t".parse().unwrap(), session, agent, cwd: self.workspace.clone() }
+    }
+
+    pub(crate) fn run(&self, id: CallId, plan: Plan, cancel: CancellationToken) -> Run {
+        let run = Run::new(id, self.site(), Arc::new(plan), cancel, Arc::new(|_| {}));
+        run.under(Arc::clone(&self.rules), Mode::ConfirmSensitive)
     }
 
     /// What a tool puts out that may read one path of the workspace; the empty path is the workspace.
@@ -47,16 +65,8 @@ impl Bare {
     ) -> Output {
         let path = if path.is_empty() { self.workspace.clone() } else { self.workspace.join(path) };
         let effects = vec![Effect::Read { path: path.to_str().unwrap().to_owned() }];
-        let plan = Arc::new(Plan { effects, reads_only: true, ..Plan::default() });
-        let site = Site {
-            tenant: "t".parse().unwrap(),
-            session: SessionId::new("s").unwrap(),
-            agent: AgentId::new("a").unwrap(),
-            cwd: self.workspace.clone(),
-        };
-        let run = Run::new(CallId::new(uuid::Uuid::new_v4()), site, plan, cancel, Arc::new(|_| {}))
-            .under(Arc::clone(&self.rules), Mode::ConfirmSensitive);
-        let tool = Arc::clone(self.catalog.get(tool).unwrap().tool());
-        tool.execute(arguments, run).await
+        let plan = Plan { effects, reads_only: true, ..Plan::default() };
+        let run = self.run(CallId::new(uuid::Uuid::new_v4()), plan, cancel);
+        self.tool(tool).execute(arguments, run).await
     }
 }

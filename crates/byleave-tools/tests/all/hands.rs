@@ -3,25 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byleave::catalog::Catalog;
-use byleave::core::call::Mode;
 use byleave::core::effect::Plan;
-use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::core::id::CallId;
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Places, Policy, builtin};
+use byleave::core::policy::Places;
 use byleave::plan::by_class;
-use byleave::tool::{Run, Site, Tool, ToolFault};
+use byleave::tool::{Run, Tool, ToolFault};
 use byleave_copy::Store;
-use byleave_tools::{Offer, Workplace, catalog};
+use byleave_tools::Workplace;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+use crate::bare::Bare;
 
 /// The built-in tools in a folder with `w`, the workspace, `elsewhere`, `state` and `outside`.
 pub(crate) struct Hands {
     folder: PathBuf,
     workplace: Workplace,
-    rules: Arc<Policy>,
-    catalog: Catalog,
+    bare: Bare,
 }
 
 impl Hands {
@@ -33,11 +32,10 @@ impl Hands {
         }
         let (workspace, state) = (folder.join("w"), folder.join("state"));
         let places = Places { workspace: workspace.to_str(), state: state.to_str(), ..Places::default() };
-        let rules = Arc::new(Policy::new(builtin(&places).unwrap()).unwrap());
-        let mut workplace = Workplace::new(state.join("copies"), workspace);
-        workplace.ours = vec![state];
-        let catalog = catalog(&workplace, &Offer { allow_delete: true, ..Offer::default() }).unwrap();
-        Self { folder, workplace, rules, catalog }
+        let mut workplace = Workplace::new(state.join("copies"), workspace.clone());
+        workplace.ours = vec![state.clone()];
+        let bare = Bare::of(&workplace, &places);
+        Self { folder, workplace, bare }
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
@@ -63,7 +61,7 @@ impl Hands {
 
     /// What a call would be granted, as things are now.
     pub(crate) fn plan(&self, tool: &str, arguments: &Value) -> Result<Plan, ToolFault> {
-        by_class(self.tool(tool).manifest(), arguments, &self.site())
+        by_class(self.tool(tool).manifest(), arguments, &self.bare.site())
     }
 
     /// The call, executed at once.
@@ -91,16 +89,10 @@ impl Hands {
     }
 
     fn tool(&self, name: &str) -> Arc<dyn Tool> {
-        Arc::clone(self.catalog.get(name).unwrap().tool())
-    }
-
-    fn site(&self) -> Site {
-        let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-        Site { tenant: "t".parse().unwrap(), session, agent, cwd: self.workspace() }
+        self.bare.tool(name)
     }
 
     fn run(&self, id: CallId, plan: Plan) -> Run {
-        let run = Run::new(id, self.site(), Arc::new(plan), CancellationToken::new(), Arc::new(|_| {}));
-        run.under(Arc::clone(&self.rules), Mode::ConfirmSensitive)
+        self.bare.run(id, plan, CancellationToken::new())
     }
 }
