@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
-use byleave::approve::Terminal;
 use byleave::book::Book as _;
 use byleave::book::sqlite::{self, SqliteBook};
 use byleave::core::id::CallId;
@@ -17,6 +16,7 @@ use byleave_copy::{Dropped, End, Recovered};
 use crate::args::Ask;
 use crate::complaint::Complaint;
 use crate::options::{Options, text_of};
+use crate::person;
 use crate::rules::Rules;
 use crate::screen::{Screen, Tone, prose};
 use crate::tools::{self, workplace};
@@ -69,12 +69,8 @@ impl House {
             .policy(self.policy(options, workspace)?)
             .settings(settings);
         if ask == Ask::Terminal {
-            let terminal = Terminal::open(&options.person.name).map_err(|error| {
-                Complaint::new(format!("cannot ask at the terminal: {error}"))
-                    .hint("leave the question open with `--ask inbox` and answer it with `byleave inbox`")
-            })?;
-            let terminal = Arc::new(terminal);
-            builder = builder.approver(Arc::clone(&terminal) as Arc<_>).checkpoint(terminal);
+            let person = person::at_terminal(options, &self.book)?;
+            builder = builder.approver(Arc::clone(&person)).checkpoint(person);
         }
         Ok(builder.build()?)
     }

@@ -12,6 +12,7 @@ mod house;
 mod ids;
 mod json;
 mod options;
+mod person;
 mod rules;
 mod scope;
 mod screen;
@@ -76,5 +77,9 @@ fn listen(verbose: u8) {
         2 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(|| byleave_terminal::floor::Talk)
+        .with_ansi(false)
+        .init();
 }

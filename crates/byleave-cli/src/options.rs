@@ -14,6 +14,7 @@ use byleave_sandbox::guarantee::Guarantee;
 
 use crate::args::{Ask, Global};
 use crate::complaint::Complaint;
+use crate::screen::colours;
 
 /// What holds for every command.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) person: Approver,
     /// `delete_file` is among the tools.
     pub(crate) allow_delete: bool,
+    /// Colours are used where the person looks.
+    pub(crate) is_colourful: bool,
     /// Guarantees that commands run without, as the operator said.
     pub(crate) waived: BTreeSet<Guarantee>,
 }
@@ -50,6 +53,7 @@ impl Options {
             tenant: TenantId::new("local")?,
             person: person(),
             allow_delete: env::var("BYLEAVE_ALLOW_DELETE").is_ok_and(|value| value == "1"),
+            is_colourful: colours(global.color, io::stderr().is_terminal()),
             waived: waived()?,
         })
     }

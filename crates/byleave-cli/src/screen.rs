@@ -5,10 +5,10 @@
 //! went away (`byleave book log | head`) is no error.
 
 use std::env;
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
 
-use byleave::core::escape::{Care, Escaper, is_printable};
+pub(crate) use byleave::core::escape::spelled;
+use byleave::core::escape::{Care, Escaper};
 use serde_json::Value;
 
 use crate::args::Color;
@@ -42,19 +42,13 @@ pub(crate) enum Colour {
 
 impl Screen {
     pub(crate) fn new(color: Color, json: bool) -> Self {
-        let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let styled = |terminal: bool| match color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => terminal && !plain,
-        };
         let terminal = io::stdout().is_terminal();
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| terminal);
         Self {
             json,
             out: io::BufWriter::new(io::stdout()),
-            out_styled: styled(terminal),
-            err_styled: styled(io::stderr().is_terminal()),
+            out_styled: colours(color, terminal),
+            err_styled: colours(color, io::stderr().is_terminal()),
             columns: size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20),
         }
     }
@@ -150,6 +144,16 @@ impl Screen {
     }
 }
 
+/// Whether something is coloured that is written there.
+pub(crate) fn colours(color: Color, is_terminal: bool) -> bool {
+    let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => is_terminal && !plain,
+    }
+}
+
 fn styled(tone: Tone, word: &str, styled: bool) -> String {
     let code = match tone {
         Tone::Bad => "1;31",
@@ -180,35 +184,10 @@ pub(crate) fn many_lines(text: &str) -> Vec<String> {
     text.lines().map(visible).collect()
 }
 
-/// JSON in which nothing can act on a terminal. The same value: what cannot be seen is spelled as a code point.
-pub(crate) fn spelled(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        // White space between values is ours; inside texts control characters are spelled already.
-        if c == '\n' || is_printable(c) {
-            out.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a string cannot fail.
-            write!(out, "\\u{unit:04x}").unwrap_or_default();
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn json_keeps_its_value_and_shows_everything() {
-        let value = json!({"a": "x\u{9b}31m\u{202e}é\n\t\u{e0041}\u{1b}", "b\u{200b}": [1, null]});
-        let text = spelled(&format!("{value:#}"));
-        assert!(text.chars().all(|c| c == '\n' || is_printable(c)), "{text:?}");
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
-    }
+    use byleave::core::escape::is_printable;
 
     #[test]
     fn nothing_from_outside_acts_on_the_terminal() {

@@ -58,6 +58,23 @@ pub fn visible(text: &str, care: Care) -> String {
     out
 }
 
+/// JSON in which nothing can act on a terminal. The same value: what cannot be seen is spelled as a code point.
+pub fn spelled(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        // White space between values is ours; inside texts control characters are spelled already.
+        if c == '\n' || is_printable(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string cannot fail.
+            write!(out, "\\u{unit:04x}").unwrap_or_default();
+        }
+    }
+    out
+}
+
 /// Makes many texts visible, and counts what was met in all of them.
 #[derive(Default)]
 pub struct Escaper {
@@ -296,6 +313,15 @@ mod tests {
             [] => String::new(),
         };
         one.repeat(times)
+    }
+
+    #[test]
+    fn json_keeps_its_value_and_shows_everything() {
+        let value =
+            serde_json::json!({"a": "x\u{9b}31m\u{202e}é\n\t\u{e0041}\u{1b}", "b\u{200b}": [1, null]});
+        let text = spelled(&format!("{value:#}"));
+        assert!(text.chars().all(|c| c == '\n' || is_printable(c)), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! An approver shows what it is given, whole, and passes on what it was told. It must never answer by itself.
 
 mod callback;
+mod gravity;
 mod terminal;
 mod webhook;
 
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::pending::Pending;
 
 pub use callback::{IntoReply, callback, callback_async, callback_blocking};
+pub use gravity::Gravity;
 pub use terminal::{Console, Keys, Terminal};
 pub use webhook::Webhook;
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 use crate::desk::Desk;
-use crate::terminal::Sitting;
+use crate::sitting::Sitting;
 
 type Scene = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
 

@@ -14,6 +14,7 @@ mod policy;
 mod rehearse;
 mod sandbox;
 mod sessions;
+mod sitting;
 mod terminal;
 mod tools;
 mod world;

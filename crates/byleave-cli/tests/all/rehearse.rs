@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::desk::{Desk, said};
-use crate::terminal::Sitting;
+use crate::sitting::Sitting;
 
 /// Memory is limited as a whole only where a cgroup was delegated, which not every machine does.
 const WAIVE: (&str, &str) = ("BYLEAVE_WAIVE", "memory-limited");

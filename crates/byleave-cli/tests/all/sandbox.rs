@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::desk::{Desk, said};
-use crate::terminal::Sitting;
+use crate::sitting::Sitting;
 
 /// Memory is limited as a whole only where a cgroup was delegated, which not every machine does.
 const WAIVE: [&str; 2] = ["--waive", "memory-limited"];

@@ -114,8 +114,13 @@ impl World {
 
     /// Everything that was typed and said, with names for whatever is different each time.
     pub(crate) fn transcript(&self) -> String {
+        self.named(&self.transcript)
+    }
+
+    /// A text with names for whatever is different each time.
+    pub(crate) fn named(&self, text: &str) -> String {
         let real = self.dir.path().canonicalize().unwrap();
-        let text = self.transcript.replace(real.to_str().unwrap(), "[dir]");
+        let text = text.replace(real.to_str().unwrap(), "[dir]");
         let text = text.replace(self.dir.path().to_str().unwrap(), "[dir]");
         let text = text.replace('\u{1b}', "␛");
         // Numbers of inodes first: some look like the end of an id.

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 
-use super::{Approver, ApproverFault, Reply};
+use super::{Approver, ApproverFault, Gravity, Reply};
 use crate::guard::apart;
 use crate::lock::locked;
 use crate::pending::Pending;
@@ -32,8 +32,8 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 pub trait Console: Send + 'static {
     /// Draws text.
     fn draw(&mut self, text: &str) -> io::Result<()>;
-    /// Throws away what was typed and not read.
-    fn drain(&mut self) -> io::Result<()>;
+    /// Throws away what was typed and not read, and what is typed in this time.
+    fn drain(&mut self, dwell: Duration) -> io::Result<()>;
     /// Reads what was typed, waiting no longer than this.
     fn keys(&mut self, wait: Duration) -> io::Result<Keys>;
 }
@@ -88,7 +88,7 @@ impl Approver for Terminal {
         sheet: &'a Sheet,
         rendering: &'a Rendering,
     ) -> Pending<'a, Result<Reply, ApproverFault>> {
-        let (kind, rendering) = (sheet.question.kind, rendering.clone());
+        let (kind, gravity, rendering) = (sheet.question.kind, Gravity::of(sheet), rendering.clone());
         let console = Arc::clone(&self.console);
         Box::pin(async move {
             let withdrawn = Arc::new(AtomicBool::new(false));
@@ -97,7 +97,7 @@ impl Approver for Terminal {
             apart(move || {
                 let mut console = locked(&console);
                 Dialogue { console: &mut *console, withdrawn: &withdrawn, typed: Vec::new() }
-                    .hold(kind, &rendering)
+                    .hold(kind, gravity, &rendering)
             })
             .await
         })
@@ -120,7 +120,12 @@ struct Dialogue<'a> {
 }
 
 impl Dialogue<'_> {
-    fn hold(&mut self, kind: QuestionKind, rendering: &Rendering) -> Result<Reply, ApproverFault> {
+    fn hold(
+        &mut self,
+        kind: QuestionKind,
+        gravity: Gravity,
+        rendering: &Rendering,
+    ) -> Result<Reply, ApproverFault> {
         if !rendering.complete {
             return Err(ApproverFault::Failed("the question cannot be shown in full on a terminal".into()));
         }
@@ -131,11 +136,11 @@ impl Dialogue<'_> {
         let text: String =
             rendering.lines.iter().flat_map(|line| [printable(&line.text), "\n".into()]).collect();
         self.draw(&format!("\n{text}\n"))?;
-        self.console.drain().map_err(broke)?;
+        self.console.drain(gravity.dwell()).map_err(broke)?;
         for _ in 0..TRIES_MAX {
             let reply = match kind {
                 QuestionKind::Checkpoint => self.checkpoint()?,
-                QuestionKind::Approval | QuestionKind::Release => self.choice()?,
+                QuestionKind::Approval | QuestionKind::Release => self.choice(gravity.words(kind))?,
             };
             if let Some(reply) = reply {
                 return Ok(reply);
@@ -144,15 +149,24 @@ impl Dialogue<'_> {
         Err(ApproverFault::Nonsense(format!("nothing that was typed in {TRIES_MAX} tries is an answer")))
     }
 
-    fn choice(&mut self) -> Result<Option<Reply>, ApproverFault> {
+    fn choice(&mut self, words: Option<&str>) -> Result<Option<Reply>, ApproverFault> {
         let answer = self.line("[y]es  [n]o  [e]dit  [a]bort > ")?;
         match answer.to_lowercase().as_str() {
-            "y" | "yes" => Ok(Some(Reply::Yes { note: None })),
+            "y" | "yes" => match words {
+                Some(words) => self.confirm(words),
+                None => Ok(Some(Reply::Yes { note: None })),
+            },
             "n" | "no" => self.no().map(Some),
             "e" | "edit" => self.edit(),
             "a" | "abort" => Ok(Some(Reply::Abort)),
             _ => Ok(None),
         }
+    }
+
+    /// What cannot be taken back needs more than a letter.
+    fn confirm(&mut self, words: &str) -> Result<Option<Reply>, ApproverFault> {
+        let answer = self.line(&format!("this cannot be taken back; type `{words}` to go ahead > "))?;
+        Ok((answer == words).then_some(Reply::Yes { note: None }))
     }
 
     /// A key pressed in passing releases nothing: the whole word, or it stays.
@@ -249,7 +263,8 @@ impl Console for Tty {
         self.0.flush()
     }
 
-    fn drain(&mut self) -> io::Result<()> {
+    fn drain(&mut self, dwell: Duration) -> io::Result<()> {
+        std::thread::sleep(dwell);
         Ok(tcflush(&self.0, QueueSelector::IFlush)?)
     }
 

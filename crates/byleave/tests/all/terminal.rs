@@ -26,7 +26,7 @@ impl Console for Script {
         self.drawn.lock().unwrap().push_str(text);
         Ok(())
     }
-    fn drain(&mut self) -> io::Result<()> {
+    fn drain(&mut self, _: Duration) -> io::Result<()> {
         self.ahead.clear();
         Ok(())
     }

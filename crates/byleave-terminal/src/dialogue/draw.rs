@@ -1,0 +1,317 @@
+//! Draws a dialogue: a bar with who asks and how long is left, the question, and below it what can be done.
+
+use std::time::Duration;
+
+use byleave::approve::Gravity;
+use byleave_core::escape::{Care, visible};
+use byleave_core::leave::Leave;
+use byleave_core::pattern::Pattern;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{Choice, Dialogue, LeaveForm, Parts, Stage};
+use crate::colour::Palette;
+
+/// The fewest rows of the question that are worth showing.
+const BODY_MIN: u16 = 3;
+
+/// What stands below the question: lines, and perhaps a field.
+struct Foot {
+    lines: Vec<Line<'static>>,
+    field_rows: u16,
+}
+
+impl Dialogue {
+    /// How many rows the part below the question takes.
+    pub(super) fn foot_rows(&self, columns: u16) -> usize {
+        let foot = self.foot(columns, Duration::MAX);
+        foot.lines.len() + usize::from(foot.field_rows)
+    }
+
+    fn foot(&self, columns: u16, now: Duration) -> Foot {
+        let palette = self.setting.palette;
+        let mut lines = Vec::new();
+        let field = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
+        let wide = usize::from(columns);
+        let mut field_rows = 0;
+        match &self.stage {
+            Stage::Reading => {
+                lines.push(self.standing(now));
+                lines.extend(self.keys(wide, now));
+            }
+            Stage::Feedback(text) => {
+                lines.extend(wrapped(
+                    "No. What should be done instead? Enter sends it, also empty; Esc goes back",
+                    wide,
+                    palette.careful(),
+                ));
+                field_rows = field(text.height(wide)).min(4);
+            }
+            Stage::Words(_) => {
+                let words = self.words().unwrap_or_default();
+                let text = format!(
+                    "This cannot be taken back. To let it happen, type “{words}” and Enter; Esc goes back"
+                );
+                lines.extend(wrapped(&text, wide, palette.grave()));
+                field_rows = 1;
+            }
+            Stage::Mask(text) => {
+                let text_above = "What looks like a secret is masked. Words to be masked besides, with spaces between them; Enter sends it; Esc goes back";
+                lines.extend(wrapped(text_above, wide, palette.careful()));
+                field_rows = field(text.height(wide)).min(4);
+            }
+            Stage::Edit(edit) => {
+                let editor = if self.setting.has_editor { "  Ctrl-O opens your editor" } else { "" };
+                let keys = format!("Ctrl-D runs it like this, judged again{editor}  Esc goes back");
+                lines.extend(wrapped(&keys, wide, palette.key()));
+                if let Some(wrong) = &edit.wrong {
+                    lines.extend(wrapped(&visible(wrong, Care::Text), wide, palette.grave()));
+                }
+                field_rows = field(edit.field.height(wide)).max(3);
+            }
+            Stage::Leave(form) => lines.extend(leave(form, wide, palette)),
+            Stage::Parts(parts) => lines.extend(kept(parts, palette)),
+        }
+        if let Some(said) = &self.said {
+            lines.extend(wrapped(&visible(said, Care::Text), wide, palette.careful()));
+        }
+        Foot { lines, field_rows }
+    }
+
+    /// How much of the question is not on the screen.
+    fn standing(&self, now: Duration) -> Line<'static> {
+        let palette = self.setting.palette;
+        let (above, below) = (self.view.above(), self.view.below());
+        let text = match (above, below) {
+            (0, 0) => "── all of it is on the screen".to_owned(),
+            (above, 0) => format!("── the end; {} above", rows(above)),
+            (_, below) => format!("── ▼ {} below: Space, arrows, End", rows(below)),
+        };
+        let style = if below > 0 { palette.careful() } else { palette.faint() };
+        let mut spans = vec![Span::styled(text, style)];
+        let waits = self.guard.waits(now);
+        if now != Duration::MAX && waits > Duration::ZERO {
+            let why = if self.guard.strays() > 0 { "somebody is typing" } else { "look first" };
+            spans.push(Span::styled(format!("  ⏳ {why}"), palette.careful()));
+        } else if self.guard.is_running() {
+            spans.push(Span::styled("  that is no answer: Esc clears it".to_owned(), palette.careful()));
+        }
+        Line::from(spans)
+    }
+
+    fn keys(&self, columns: usize, now: Duration) -> Vec<Line<'static>> {
+        let palette = self.setting.palette;
+        let choices = self.choices();
+        if let Some(choice) = self.guard.chosen().and_then(|c| choices.iter().find(|choice| choice.key == c))
+        {
+            let text = format!("{}: {}. Enter says so, Esc does not", choice.name, choice.meaning);
+            return wrapped(&text, columns, palette.key());
+        }
+        let ready = now == Duration::MAX || self.guard.waits(now) == Duration::ZERO;
+        let mut spans: Vec<Vec<Span<'static>>> =
+            choices.iter().map(|choice| key(choice, ready, palette)).collect();
+        spans.push(vec![Span::styled("d", palette.key()), Span::raw(" details".to_owned())]);
+        if self.setting.can_go_back {
+            spans.push(vec![Span::styled("Esc", palette.key()), Span::raw(" back".to_owned())]);
+        }
+        flow(spans, columns)
+    }
+}
+
+/// Draws the dialogue; returns where the cursor is.
+pub(super) fn draw(
+    dialogue: &mut Dialogue,
+    area: Rect,
+    buf: &mut Buffer,
+    now: Duration,
+    left: Option<Duration>,
+) -> Option<Position> {
+    let palette = dialogue.setting.palette;
+    head(dialogue, Rect { height: area.height.min(1), ..area }, buf, left);
+    // Twice: how much is below is known only once the question is drawn.
+    let mut cursor = None;
+    for _ in 0..2 {
+        let foot = dialogue.foot(area.width, now);
+        let room = area.height.saturating_sub(1);
+        let lines = u16::try_from(foot.lines.len()).unwrap_or(u16::MAX);
+        let foot_rows =
+            lines.saturating_add(foot.field_rows).min(room.saturating_sub(BODY_MIN)).max(room.min(2));
+        let body = Rect { y: area.y + 1, height: room - foot_rows, ..area };
+        clear(body, buf);
+        dialogue.view.draw(body, buf, palette);
+        let below = Rect { y: body.y + body.height, height: foot_rows, ..area };
+        clear(below, buf);
+        let line_rows = lines.min(foot_rows.saturating_sub(foot.field_rows.min(1)));
+        for (line, y) in foot.lines.iter().take(usize::from(line_rows)).zip(below.y..) {
+            buf.set_line(below.x, y, line, below.width);
+        }
+        let field = Rect { y: below.y + line_rows, height: foot_rows - line_rows, ..below };
+        cursor = match &mut dialogue.stage {
+            Stage::Feedback(text) | Stage::Words(text) | Stage::Mask(text) => {
+                text.draw(field, buf, Style::new())
+            }
+            Stage::Edit(edit) => edit.field.draw(field, buf, Style::new()),
+            Stage::Reading | Stage::Leave(_) | Stage::Parts(_) => None,
+        };
+    }
+    cursor
+}
+
+/// Who asks, and how long they wait.
+fn head(dialogue: &Dialogue, area: Rect, buf: &mut Buffer, left: Option<Duration>) {
+    let palette = dialogue.setting.palette;
+    if area.height == 0 {
+        return;
+    }
+    let who = match dialogue.sheets() {
+        [sheet] => {
+            let agent = visible(sheet.agent.as_str(), Care::Name);
+            let session = visible(sheet.session.as_str(), Care::Name);
+            format!(" Byleave: {agent} asks, session {session}, in {}", visible(&sheet.cwd, Care::Name))
+        }
+        several => format!(" Byleave: {} questions, one answer", several.len()),
+    };
+    let time = left.map(|left| format!(" {} left ", clock(left))).unwrap_or_default();
+    let style = match left {
+        Some(left) if left < Duration::from_secs(30) => palette.bar().patch(palette.grave()),
+        _ => Style::new(),
+    };
+    let bar = match dialogue.gravity {
+        Gravity::Final => palette.bar().patch(palette.grave()),
+        Gravity::Grave => palette.bar().patch(palette.careful()),
+        Gravity::Ordinary => palette.bar(),
+    };
+    buf.set_style(area, bar);
+    let room = usize::from(area.width).saturating_sub(time.width() + 1);
+    buf.set_stringn(area.x, area.y, who, room, bar);
+    let x = area.x + area.width.saturating_sub(u16::try_from(time.width()).unwrap_or(area.width));
+    buf.set_stringn(x, area.y, &time, time.width(), style);
+}
+
+fn clear(area: Rect, buf: &mut Buffer) {
+    for y in area.top()..area.bottom() {
+        for x in area.left()..area.right() {
+            if let Some(cell) = buf.cell_mut(Position::new(x, y)) {
+                cell.reset();
+            }
+        }
+    }
+}
+
+/// The leave being considered: its rows, the rule, and what it would have covered.
+fn leave(form: &LeaveForm, columns: usize, palette: Palette) -> Vec<Line<'static>> {
+    let mut lines = wrapped(
+        "A leave: yes, and in future without asking. Enter gives it; ↑↓ and ←→ choose; Esc goes back",
+        columns,
+        palette.key(),
+    );
+    for (place, (label, value, at, count)) in form.rows().into_iter().enumerate() {
+        let style =
+            if place == form.row { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+        let (left, right) = (if at > 0 { "◂" } else { " " }, if at + 1 < count { "▸" } else { " " });
+        let text = format!("{label:>10} {left} {} {right}", visible(&value, Care::Text));
+        lines.extend(wrapped(&text, columns, style));
+    }
+    for text in rule(&form.leave()) {
+        lines.extend(wrapped(&text, columns, palette.faint()));
+    }
+    match &form.past {
+        None => lines.push(Line::styled("  looking up past calls …", palette.faint())),
+        Some(words) => {
+            for text in words {
+                lines.extend(wrapped(&format!("  {}", visible(text, Care::Text)), columns, Style::new()));
+            }
+        }
+    }
+    lines
+}
+
+/// The leave as the rule that it would write.
+fn rule(leave: &Leave) -> Vec<String> {
+    let scope: Vec<String> = leave.scope.iter().map(pattern).collect();
+    vec![visible(&format!("  rule: allow {} for tool {}", scope.join(", "), leave.tool), Care::Text)]
+}
+
+fn pattern(pattern: &Pattern) -> String {
+    serde_json::to_string(pattern).unwrap_or_default()
+}
+
+fn kept(parts: &Parts, palette: Palette) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(
+        "Space marks what is kept; Enter keeps it and drops the rest; Esc goes back",
+        palette.key(),
+    )];
+    let from = parts.at.saturating_sub(4);
+    for (place, (shown, _, is_kept)) in parts.rows.iter().enumerate().skip(from).take(9) {
+        let mark = if *is_kept { "[x]" } else { "[ ]" };
+        let style =
+            if place == parts.at { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+        lines.push(Line::styled(format!("{mark} {shown}"), style));
+    }
+    lines
+}
+
+fn key(choice: &Choice, ready: bool, palette: Palette) -> Vec<Span<'static>> {
+    let off = choice.off.is_some() || !ready;
+    let (letter, word) = if off { (palette.faint(), palette.faint()) } else { (palette.key(), Style::new()) };
+    vec![Span::styled(choice.key.to_string(), letter), Span::styled(format!(" {}", choice.name), word)]
+}
+
+/// Pieces side by side, on as many lines as they take.
+fn flow(pieces: Vec<Vec<Span<'static>>>, columns: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Vec::new()];
+    let mut used = 0;
+    for piece in pieces {
+        let wide: usize = piece.iter().map(Span::width).sum();
+        if used > 0 && used + 2 + wide > columns {
+            lines.push(Vec::new());
+            used = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if used > 0 {
+                line.push(Span::raw("  "));
+                used += 2;
+            }
+            line.extend(piece);
+        }
+        used += wide;
+    }
+    lines.into_iter().map(Line::from).collect()
+}
+
+/// A text of ours on as many lines as it takes, broken at spaces.
+fn wrapped(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
+    let words = text.split_inclusive(' ').map(|word| vec![Span::styled(word.to_owned(), style)]);
+    let mut lines: Vec<Vec<Span<'static>>> = vec![Vec::new()];
+    let mut used = 0;
+    for word in words {
+        let wide: usize = word.iter().map(Span::width).sum();
+        if used > 0 && used + wide > columns {
+            lines.push(Vec::new());
+            used = 0;
+        }
+        used += wide;
+        if let Some(line) = lines.last_mut() {
+            line.extend(word);
+        }
+    }
+    lines.into_iter().map(Line::from).collect()
+}
+
+fn rows(count: usize) -> String {
+    if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
+}
+
+/// A span of time as people read it.
+fn clock(left: Duration) -> String {
+    let seconds = left.as_secs();
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m}:{s:02}"),
+        (h, m, s) if h < 48 => format!("{h}:{m:02}:{s:02}"),
+        (h, ..) => format!("{} days", h / 24),
+    }
+}

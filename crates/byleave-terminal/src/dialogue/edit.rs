@@ -1,0 +1,93 @@
+//! Edit: the arguments, or a held result, as text that a person changes. What comes out is judged like a new call.
+
+use byleave::redact::redact;
+use byleave_core::escape::spelled;
+use byleave_core::outcome::Output;
+use byleave_core::question::QuestionKind;
+use byleave_core::sheet::Sheet;
+use serde_json::Value;
+
+use crate::field::Field;
+use crate::keys::Key;
+
+/// A value being changed.
+pub struct Edit {
+    pub(super) field: Field,
+    pub(super) wrong: Option<String>,
+}
+
+/// What a key came to.
+pub(super) enum Came {
+    Nothing,
+    Back,
+    Editor(String),
+    Value(Value),
+}
+
+impl Edit {
+    /// The arguments of a call, or its held result, to be changed.
+    pub fn of(sheet: &Sheet) -> Self {
+        let value = match (sheet.question.kind, &sheet.output) {
+            (QuestionKind::Release, Some(output)) => serde_json::to_value(output).unwrap_or_default(),
+            _ => sheet.arguments.clone(),
+        };
+        // What cannot be seen is spelled as a code point: nobody edits around something invisible.
+        Self { field: Field::long(&spelled(&format!("{value:#}"))), wrong: None }
+    }
+
+    pub(super) fn key(&mut self, key: &Key) -> Came {
+        match key {
+            Key::Escape => return Came::Back,
+            Key::Control('o') => return Came::Editor(self.field.text()),
+            Key::Control('d') => return self.done(),
+            key => {
+                self.field.key(key);
+                self.wrong = None;
+            }
+        }
+        Came::Nothing
+    }
+
+    pub(super) fn replace(&mut self, text: &str) {
+        self.field = Field::long(text.trim_end());
+        self.wrong = None;
+    }
+
+    fn done(&mut self) -> Came {
+        match serde_json::from_str::<Value>(&self.field.text()) {
+            Ok(value) if value.is_object() => return Came::Value(value),
+            Ok(_) => self.wrong = Some("that is no JSON object: it begins with { and ends with }".into()),
+            Err(error) => {
+                self.field.go(error.line(), error.column());
+                self.wrong = Some(format!("that is no JSON: {error}"));
+            }
+        }
+        Came::Nothing
+    }
+}
+
+/// A result with secrets and these words masked.
+pub(super) fn masked(output: &Output, words: &str) -> Result<Value, String> {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let value = serde_json::to_value(output).map_err(|error| error.to_string())?;
+    let after = mask(&value, &words);
+    if after == value {
+        return Err("nothing in it looks like a secret: name the words to be masked, or edit it".into());
+    }
+    Ok(after)
+}
+
+fn mask(value: &Value, words: &[&str]) -> Value {
+    match value {
+        Value::String(text) => {
+            let text =
+                words.iter().fold(redact(text).to_string(), |text, word| text.replace(word, "[masked]"));
+            Value::String(text)
+        }
+        Value::Array(items) => items.iter().map(|item| mask(item, words)).collect(),
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(name, item)| (name.clone(), mask(item, words))).collect())
+        }
+        other => other.clone(),
+    }
+}

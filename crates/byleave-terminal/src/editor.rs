@@ -1,0 +1,23 @@
+//! The person's own editor, on a file that nobody else can read.
+
+use std::io::{Read as _, Seek as _, Write as _};
+use std::process::Command;
+
+/// Lets the person change a text; the command is read by the shell, as `$EDITOR` is everywhere.
+pub fn edit(command: &str, text: &str) -> Result<String, String> {
+    let broke = |error: std::io::Error| format!("the editor could not be used: {error}");
+    let mut file = tempfile::Builder::new().prefix("byleave-").suffix(".json").tempfile().map_err(broke)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(broke)?;
+    let tty = || std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty").map_err(broke);
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &format!("{command} \"$1\""), "sh"]).arg(file.path());
+    let ended = shell.stdin(tty()?).stdout(tty()?).stderr(tty()?).status().map_err(broke)?;
+    if !ended.success() {
+        return Err(format!("the editor ended with {ended}: nothing was taken from it"));
+    }
+    // Most editors put another file in its place.
+    let mut edited = String::new();
+    let mut again = std::fs::File::open(file.path()).map_err(broke)?;
+    again.rewind().and_then(|()| again.read_to_string(&mut edited)).map_err(broke)?;
+    Ok(edited)
+}

@@ -1,0 +1,240 @@
+//! The terminal itself: keys one by one, drawings in place or on a screen of their own, and everything put back afterwards.
+//!
+//! It is ours and not a backend of `ratatui`'s for two reasons. A drawing in place is made without asking the terminal where its cursor
+//! is: the reply would come through the keyboard, among what somebody types. And what was typed ahead must be thrown away where the
+//! kernel keeps it, before anything of ours has read it.
+//!
+//! Signals of the terminal stay on: Ctrl-C is heard whatever is on the screen.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr,
+    tcgetwinsize, tcsetattr,
+};
+
+use crate::keys::{Key, Keyboard};
+use crate::paint;
+
+/// How long the rest of a key may take to come after its beginning.
+const KEY_WAIT: Duration = Duration::from_millis(40);
+
+/// Where drawings go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Below what is there already; what was drawn is taken away at the end.
+    Inline,
+    /// On a screen of their own; what was there comes back at the end.
+    Full,
+}
+
+/// A terminal that gives us keys one by one, until it is dropped.
+pub struct Tty {
+    file: File,
+    keyboard: Keyboard,
+    before: Termios,
+    place: Place,
+    began: Instant,
+    /// How many rows of ours are on the screen, and how wide and high it was then.
+    drawn: usize,
+    size: (u16, u16),
+    /// The last drawing: the same is not drawn again.
+    last: Option<(Vec<String>, Option<Position>)>,
+}
+
+/// What came of waiting for keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// These, or none yet.
+    Keys(Vec<Key>),
+    /// Nothing ever again.
+    End,
+}
+
+impl Tty {
+    /// The terminal at this path, most often `/dev/tty`.
+    pub fn open(path: &Path, place: Place) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Self::over(file, place)
+    }
+
+    /// An open terminal.
+    pub fn over(mut file: File, place: Place) -> io::Result<Self> {
+        let before = tcgetattr(&file)?;
+        let mut raw = before.clone();
+        raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
+        // Otherwise Ctrl-S stops the screen, and Enter cannot be told from Ctrl-J.
+        raw.input_modes.remove(InputModes::IXON | InputModes::ICRNL | InputModes::INLCR);
+        // Stopped in the middle, the terminal would be left to the shell as it is.
+        raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
+        raw.special_codes[SpecialCodeIndex::VMIN] = 0;
+        raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+        // With this what was typed ahead is thrown away as well.
+        tcsetattr(&file, OptionalActions::Flush, &raw)?;
+        let screen = if place == Place::Full { "\x1b[?1049h\x1b[2J" } else { "" };
+        // Bracketed paste on; the cursor is ours to show.
+        let entered = file.write_all(format!("{screen}\x1b[?2004h\x1b[?25l").as_bytes());
+        let tty = Self {
+            file,
+            keyboard: Keyboard::default(),
+            before,
+            place,
+            began: Instant::now(),
+            drawn: 0,
+            size: (0, 0),
+            last: None,
+        };
+        entered.map(|()| tty)
+    }
+
+    /// How long it has been ours: the clock that the guard goes by.
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Columns and rows.
+    pub fn size(&self) -> (u16, u16) {
+        let size = tcgetwinsize(&self.file).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        size.map_or((80, 24), |size| (size.ws_col, size.ws_row))
+    }
+
+    /// Throws away what was typed and not read.
+    pub fn drain(&mut self) -> io::Result<()> {
+        self.keyboard = Keyboard::default();
+        Ok(tcflush(&self.file, QueueSelector::IFlush)?)
+    }
+
+    /// The keys that were pressed, waiting no longer than this for the first.
+    pub fn keys(&mut self, wait: Duration) -> io::Result<Came> {
+        if !self.is_ready(wait)? {
+            return Ok(Came::Keys(self.keyboard.settle()));
+        }
+        let mut buffer = vec![0; 4096];
+        let read = match self.file.read(&mut buffer) {
+            Ok(0) => return Ok(Came::End),
+            Ok(read) => read,
+            // Hung up.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                return Ok(Came::End);
+            }
+            Err(error) => return Err(error),
+        };
+        buffer.truncate(read);
+        let mut keys = self.keyboard.read(&buffer, true);
+        if !self.is_ready(KEY_WAIT)? {
+            keys.extend(self.keyboard.settle());
+        }
+        Ok(Came::Keys(keys))
+    }
+
+    /// Draws. In place, the rows of the drawing are put where the last were.
+    pub fn draw(&mut self, buf: &Buffer, cursor: Option<Position>) -> io::Result<()> {
+        let area: Rect = *buf.area();
+        let rows = paint::rows(buf);
+        let size = self.size();
+        if self.size == size && self.last.as_ref().is_some_and(|last| last.0 == rows && last.1 == cursor) {
+            return Ok(());
+        }
+        let mut out = String::from("\x1b[?2026h\x1b[?25l\x1b[?7l");
+        match self.place {
+            Place::Full => out.push_str("\x1b[H"),
+            // Whatever the terminal made of the rows when its width changed: it is cleared away.
+            Place::Inline if self.drawn > 0 && self.size != size => out.push_str("\x1b[2J\x1b[H"),
+            Place::Inline if self.drawn > 1 => out.push_str(&format!("\r\x1b[{}A", self.drawn - 1)),
+            Place::Inline => out.push('\r'),
+        }
+        let last = rows.len().saturating_sub(1);
+        for (place, row) in rows.iter().enumerate() {
+            let end = if place == last { "" } else { "\r\n" };
+            out.push_str(&format!("\x1b[2K{row}{end}"));
+        }
+        out.push_str("\x1b[J");
+        if let Some(cursor) = cursor {
+            let up = usize::from(area.height.saturating_sub(1).saturating_sub(cursor.y));
+            if up > 0 {
+                out.push_str(&format!("\x1b[{up}A"));
+            }
+            out.push_str(&format!("\r\x1b[{}C", cursor.x.max(1)));
+            if cursor.x == 0 {
+                out.push('\r');
+            }
+            out.push_str("\x1b[?25h");
+            // The next drawing begins where this one's last row is.
+            self.drawn = rows.len() - up;
+        } else {
+            self.drawn = rows.len();
+        }
+        out.push_str("\x1b[?7h\x1b[?2026l");
+        self.size = size;
+        self.last = Some((rows, cursor));
+        self.file.write_all(out.as_bytes())?;
+        self.file.flush()
+    }
+
+    /// Takes the drawing away and leaves these lines in its place.
+    pub fn leave(&mut self, lines: &[String]) -> io::Result<()> {
+        let mut out = match (self.place, self.drawn) {
+            (Place::Full, _) => String::new(),
+            (Place::Inline, 0 | 1) => String::from("\r\x1b[J"),
+            (Place::Inline, rows) => format!("\r\x1b[{}A\x1b[J", rows - 1),
+        };
+        for line in lines {
+            out.push_str(line);
+            out.push_str("\r\n");
+        }
+        self.drawn = 0;
+        self.last = None;
+        self.file.write_all(out.as_bytes())?;
+        self.file.flush()
+    }
+
+    /// Sounds the bell and asks the desktop to tell the person, where the terminal can do that.
+    pub fn call(&mut self, text: &str) -> io::Result<()> {
+        let text: String = text.chars().filter(|c| !c.is_control()).take(120).collect();
+        self.file.write_all(format!("\x1b]9;{text}\x1b\\\x07").as_bytes())
+    }
+
+    /// Gives the terminal to a program, and takes it back.
+    pub fn lend<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
+        let before = self.before.clone();
+        let raw = tcgetattr(&self.file)?;
+        self.leave(&[])?;
+        let (out, back) = match self.place {
+            Place::Full => ("\x1b[?1049l\x1b[?2004l\x1b[?25h", "\x1b[?1049h\x1b[2J\x1b[?2004h\x1b[?25l"),
+            Place::Inline => ("\x1b[?2004l\x1b[?25h", "\x1b[?2004h\x1b[?25l"),
+        };
+        self.file.write_all(out.as_bytes())?;
+        tcsetattr(&self.file, OptionalActions::Drain, &before)?;
+        let result = run();
+        tcsetattr(&self.file, OptionalActions::Flush, &raw)?;
+        self.file.write_all(back.as_bytes())?;
+        self.drain()?;
+        Ok(result)
+    }
+
+    fn is_ready(&self, wait: Duration) -> io::Result<bool> {
+        let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&wait)) {
+            Ok(ready) => Ok(ready > 0),
+            // A signal, of a resize for one.
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Tty {
+    fn drop(&mut self) {
+        let screen = if self.place == Place::Full { "\x1b[?1049l" } else { "" };
+        let back = format!("\x1b[0m{screen}\x1b[?2004l\x1b[?7h\x1b[?25h");
+        // Whoever took the terminal away from us has no use for it.
+        self.file.write_all(back.as_bytes()).unwrap_or_default();
+        tcsetattr(&self.file, OptionalActions::Drain, &self.before).unwrap_or_default();
+    }
+}
