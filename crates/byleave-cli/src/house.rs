@@ -9,19 +9,19 @@ use byleave::book::Book as _;
 use byleave::book::sqlite::{self, SqliteBook};
 use byleave::core::id::CallId;
 use byleave::core::policy::Policy;
-use byleave::gate::Gate;
+use byleave::gate::{Gate, GateBuilder};
 use byleave::settings::Settings;
 use byleave_copy::{Dropped, End, Recovered};
 
 use crate::args::Ask;
 use crate::complaint::Complaint;
 use crate::options::{Options, text_of};
-use crate::person;
 use crate::rules::Rules;
 use crate::screen::{Screen, Tone, prose};
 use crate::tools::{self, workplace};
 
 /// The book, open.
+#[derive(Clone)]
 pub(crate) struct House {
     pub(crate) book: Arc<SqliteBook>,
     /// The state directory, links followed: that is how effects name what is in it.
@@ -53,26 +53,32 @@ impl House {
         Ok(Self { book: Arc::new(book), state: text_of(&state)? })
     }
 
-    /// The gate for calls in this directory, with questions going there.
+    /// The gate for calls in this directory, with questions left open or refused.
     pub(crate) fn gate(
         &self,
         options: &Options,
         workspace: &str,
         ask: Ask,
-        mut settings: Settings,
+        settings: Settings,
     ) -> Result<Gate> {
+        Ok(self.builder(options, workspace, ask, settings)?.build()?)
+    }
+
+    /// The same gate before it is built: who is here may still be added.
+    pub(crate) fn builder(
+        &self,
+        options: &Options,
+        workspace: &str,
+        ask: Ask,
+        mut settings: Settings,
+    ) -> Result<GateBuilder> {
         settings.inbox = ask == Ask::Inbox;
         settings.rest = Some("read_output".into());
-        let mut builder = Gate::builder()
+        Ok(Gate::builder()
             .ledger(Arc::clone(&self.book) as Arc<_>)
             .catalog(tools::catalog(options, workspace, Some(Arc::clone(&self.book) as Arc<_>))?)
             .policy(self.policy(options, workspace)?)
-            .settings(settings);
-        if ask == Ask::Terminal {
-            let person = person::at_terminal(options, &self.book)?;
-            builder = builder.approver(Arc::clone(&person)).checkpoint(person);
-        }
-        Ok(builder.build()?)
+            .settings(settings))
     }
 
     /// Ends commits that were interrupted, and makes room where too much is kept; says what came of it.

@@ -18,6 +18,7 @@ mod scope;
 mod screen;
 mod show;
 mod status;
+mod taking_back;
 mod time;
 mod tools;
 

@@ -37,6 +37,23 @@ pub(crate) fn standing(screen: &mut Screen, standing: &Standing) {
     }
 }
 
+/// How far a call has come, in a few words.
+pub(crate) fn in_short(standing: &Standing) -> String {
+    match standing {
+        Standing::Settled(result) => match (&result.ending, result.error()) {
+            (Ending::Completed(output), _) => {
+                let first = output.text.lines().next().unwrap_or_default();
+                if first.is_empty() { "completed".to_owned() } else { format!("completed: {first}") }
+            }
+            (ending, Some(error)) => format!("{}: {error}", ending.word()),
+            (ending, None) => ending.word().to_owned(),
+        },
+        Standing::Waiting { .. } => "waits for another answer".to_owned(),
+        Standing::HeldUp { by, .. } => format!("waits for call {} of the same session", short(by)),
+        Standing::RunningElsewhere { .. } => "is run by another process".to_owned(),
+    }
+}
+
 fn settled(screen: &mut Screen, result: &CallResult) {
     for change in &result.changes {
         changed(screen, change);

@@ -55,8 +55,8 @@ pub struct Setting {
     pub patience: u32,
     /// The person can go away from the question and leave it open.
     pub can_go_back: bool,
-    /// There is something behind us that can undo.
-    pub can_undo: bool,
+    /// What an undo would take back, in words, where there is something.
+    pub undo: Option<String>,
     /// The person has an editor.
     pub has_editor: bool,
     /// What time it is, for leaves that end.
@@ -96,14 +96,14 @@ enum Stage {
 }
 
 /// A letter that can be chosen, and what it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The letter.
     pub key: char,
     /// What it is called.
     pub name: &'static str,
     /// What it will do.
-    pub meaning: &'static str,
+    pub meaning: String,
     /// Why it cannot be chosen, where it cannot.
     pub off: Option<&'static str>,
 }
@@ -243,7 +243,7 @@ impl Dialogue {
         } else {
             None
         };
-        let choice = |key, name, meaning, off| Choice { key, name, meaning, off };
+        let choice = |key, name, meaning: &str, off| Choice { key, name, meaning: meaning.to_owned(), off };
         let one = self.only();
         let kind = one.map(|sheet| sheet.question.kind);
         if kind == Some(QuestionKind::Release) {
@@ -278,8 +278,9 @@ impl Dialogue {
             };
             choices.push(choice('l', "leave", "yes, and no longer asked within bounds that you choose", off));
         }
-        if self.setting.can_undo {
-            choices.push(choice('u', "undo", "takes back what was changed last; this stays open", None));
+        if let Some(undo) = &self.setting.undo {
+            let meaning = format!("takes back {undo}; this stays open");
+            choices.push(choice('u', "undo", &meaning, None));
         }
         choices.push(choice('a', "abort", "stops everything", None));
         choices

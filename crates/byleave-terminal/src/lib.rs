@@ -12,11 +12,13 @@ pub mod editor;
 pub mod field;
 pub mod floor;
 pub mod guard;
+pub mod inbox;
 pub mod keys;
 mod paint;
 mod prompt;
 mod syntax;
 pub mod tty;
 pub mod view;
+pub mod words;
 
 pub use prompt::{Backing, Manner, Prompt};

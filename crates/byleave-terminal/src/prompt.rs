@@ -6,11 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use byleave::approve::{Approver, ApproverFault, Reply};
 use byleave::pending::Pending;
-use byleave_core::call::Millis;
 use byleave_core::escape::{Care, visible};
 use byleave_core::leave::Leave;
 use byleave_core::question::Grade;
@@ -24,6 +23,7 @@ use crate::dialogue::{Dialogue, Offered, Setting, Step};
 use crate::editor;
 use crate::floor;
 use crate::tty::{Came, Place, Tty};
+use crate::words::now;
 
 /// How soon the time that is left, and a question that nobody waits for any more, are looked at again.
 const LOOK_UP: Duration = Duration::from_millis(100);
@@ -34,8 +34,10 @@ pub trait Backing: Send + Sync + 'static {
     fn offers(&self, sheet: &Sheet) -> Result<Vec<Offered>, String>;
     /// The past calls that a leave would have covered, in words.
     fn past(&self, leave: &Leave) -> Vec<String>;
-    /// Takes back what was changed last, and says what came of it; `None` where that cannot be done here.
-    fn undo(&self) -> Option<String>;
+    /// What an undo would take back, in words; `None` where there is nothing.
+    fn last_change(&self) -> Option<String>;
+    /// Takes that back, and says what came of it.
+    fn undo(&self) -> String;
 }
 
 /// How a prompt behaves.
@@ -150,7 +152,7 @@ impl Asking {
             palette: self.manner.palette,
             patience: self.manner.patience,
             can_go_back: false,
-            can_undo: true,
+            undo: self.backing.last_change(),
             has_editor: self.manner.editor.is_some(),
             now: now(),
         };
@@ -198,8 +200,7 @@ impl Asking {
                 dialogue.past(self.backing.past(&leave));
             }
             Step::Undo => {
-                let came = self.backing.undo();
-                dialogue.tell(came.unwrap_or_else(|| "nothing can be undone from here".to_owned()));
+                dialogue.tell(self.backing.undo());
             }
             Step::Editor(text) => {
                 let command = self.manner.editor.clone().unwrap_or_default();
@@ -235,11 +236,6 @@ impl Asking {
         };
         format!("asked about {tool}: {came}")
     }
-}
-
-fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
 fn failed(why: &str) -> ApproverFault {

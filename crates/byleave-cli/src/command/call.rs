@@ -16,6 +16,7 @@ use crate::command::session;
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::options::{Options, asking};
+use crate::person;
 use crate::screen::Screen;
 use crate::show;
 use crate::status::Status;
@@ -41,7 +42,7 @@ pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Scree
         settings.limits.timeout_ms = timeout_ms;
     }
     let house = House::open_or_make(options)?;
-    let gate = house.gate(options, &options.cwd, asking(typed.ask, Ask::None), settings)?;
+    let gate = person::gate(&house, options, &options.cwd, asking(typed.ask, Ask::None), settings)?;
     waive(&gate, options).await?;
     if let Some(parent) = typed.parent {
         session::beneath(&gate, options, &call, parent).await?;

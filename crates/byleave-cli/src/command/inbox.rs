@@ -2,13 +2,22 @@
 
 mod answer;
 
-use anyhow::Result;
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result};
 use byleave::book::{Book as _, Page, QuestionFilter};
 use byleave::core::question::QuestionKind;
 use byleave::core::render::{LineRole, render};
 use byleave::core::sheet::Seen;
 use byleave::settings::Settings;
+use byleave_terminal::inbox::{self, Clerk, Left};
 use serde_json::{Value, json};
+use tokio::signal::ctrl_c;
+use tokio::task::spawn_blocking;
 
 use crate::args::{Ask, Inbox, List};
 use crate::complaint::Complaint;
@@ -16,19 +25,51 @@ use crate::house::House;
 use crate::ids::{self, short};
 use crate::json;
 use crate::options::Options;
+use crate::person::{Behind, is_dumb, manner};
 use crate::screen::{Screen, one_line};
 use crate::show::table;
 use crate::status::Status;
 use crate::time::{now, span, utc};
 
 pub(crate) async fn run(command: Option<Inbox>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    match command.unwrap_or_else(|| Inbox::List(List::default())) {
+    let Some(command) = command else {
+        // At a terminal the questions are there to be answered; elsewhere they are listed.
+        let is_seen = io::stdin().is_terminal() && io::stdout().is_terminal() && !screen.json();
+        return match is_seen && !is_dumb() {
+            true => sit(options).await,
+            false => list(List::default(), options, screen).await,
+        };
+    };
+    match command {
         Inbox::List(which) => list(which, options, screen).await,
         Inbox::Show { id } => show(&id, options, screen).await,
         Inbox::Answer { id, answer, digest } => {
             answer::run(&id, answer, digest.as_deref(), options, screen).await
         }
     }
+}
+
+/// The full screen, until the person leaves it.
+async fn sit(options: &Options) -> Result<Status> {
+    let house = House::open_or_make(options)?;
+    let clerk: Arc<dyn Clerk> = Arc::new(Behind::new(options, &house));
+    let manner = manner(options);
+    let ends = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&ends);
+    let shown = spawn_blocking(move || inbox::run(Path::new("/dev/tty"), &manner, &clerk, &ends));
+    let mut shown = pin!(shown);
+    let left = tokio::select! {
+        left = &mut shown => left,
+        _ = ctrl_c() => {
+            heard.store(true, Ordering::Relaxed);
+            shown.await
+        }
+    };
+    Ok(match left.context("the inbox broke")?.context("the terminal broke")? {
+        Left::Quit => Status::Completed,
+        Left::Gone if !heard.load(Ordering::Relaxed) => Status::Completed,
+        Left::Gone | Left::Aborted => Status::Aborted,
+    })
 }
 
 async fn list(which: List, options: &Options, screen: &mut Screen) -> Result<Status> {

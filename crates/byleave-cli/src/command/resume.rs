@@ -14,6 +14,7 @@ use crate::house::House;
 use crate::ids::short;
 use crate::json;
 use crate::options::{Options, asking};
+use crate::person;
 use crate::screen::{Screen, one_line};
 use crate::status::Status;
 use crate::time::now;
@@ -24,7 +25,7 @@ pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Sc
     let house = House::open_to_write(options)?;
     // A question that comes up when nobody is here stays open: a call that was taken is not lost for that.
     let ask = asking(typed.ask, Ask::Inbox);
-    let gate = house.gate(options, &options.cwd, ask, Settings::default())?;
+    let gate = person::gate(&house, options, &options.cwd, ask, Settings::default())?;
     let mut worst = Status::Completed;
     let mut seen: HashSet<CallId> = HashSet::new();
     let mut values = Vec::new();

@@ -4,17 +4,14 @@ use std::path::Path;
 
 use anyhow::Result;
 use byleave::approve::Reply;
-use byleave::book::{Book as _, CallFilter, CallItem, Page};
-use byleave::clock::fresh_id;
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::book::CallFilter;
+use byleave::core::id::CallId;
 use byleave::core::render::summary;
 use byleave::result::{Ending, Standing};
-use byleave::settings::Settings;
 use byleave_copy::State;
 use serde_json::{Value, json};
 
-use crate::args::{self, Ask};
+use crate::args;
 use crate::ask::{Driven, answered, drive};
 use crate::command::rehearse::{differences, relative};
 use crate::complaint::Complaint;
@@ -24,11 +21,9 @@ use crate::options::Options;
 use crate::screen::{Screen, Tone, prose};
 use crate::show;
 use crate::status::Status;
+use crate::taking_back::{prepared, standing};
 use crate::time::{lasting, now};
 use crate::tools::workplace;
-
-/// How many calls of a session are looked at.
-const CALLS_MAX: usize = 10_000;
 
 pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Screen) -> Result<Status> {
     let house = House::open_to_write(options)?;
@@ -92,13 +87,7 @@ async fn which(typed: &args::Undo, house: &House, options: &Options) -> Result<V
         since: since.map(|span| now().saturating_sub(span)),
         ..CallFilter::default()
     };
-    let store = workplace(options, &options.cwd).store()?;
-    let all = house.book.calls(filter, Page::first(CALLS_MAX)).await?;
-    let stands = |item: &&CallItem| {
-        item.listing.operation != "undo"
-            && store.state(item.call.uuid()).is_ok_and(|state| state == State::Committed)
-    };
-    let standing = all.iter().filter(stands).map(|item| item.call);
+    let standing = standing(filter, house, options).await?.into_iter().map(|item| item.call);
     Ok(if typed.session.is_some() { standing.collect() } else { standing.take(1).collect() })
 }
 
@@ -110,21 +99,7 @@ async fn take_back(
     options: &Options,
     screen: &mut Screen,
 ) -> Result<Driven> {
-    let workspace = house.workspace_of(call).await?;
-    let gate = house.gate(options, &workspace, Ask::Inbox, Settings::default())?;
-    let arguments = if force { json!({ "call": call, "force": true }) } else { json!({ "call": call }) };
-    let undo = Call {
-        id: CallId::new(fresh_id()),
-        tenant: options.tenant.clone(),
-        session: SessionId::new("cli")?,
-        agent: AgentId::new("undo")?,
-        tool: "undo".into(),
-        arguments,
-        reason: None,
-        cwd: workspace,
-        mode: Mode::ConfirmSensitive,
-        dry_run: false,
-    };
+    let (gate, undo) = prepared(call, force, house, options).await?;
     let driven = drive(&gate, undo.id, gate.advance(undo), options, screen).await;
     let Standing::Waiting { question, .. } = &driven.standing else { return Ok(driven) };
     answered(&gate, question, Reply::Yes { note: None }, options, screen).await

@@ -8,6 +8,7 @@ mod doctor;
 mod explain;
 mod guide;
 mod inbox;
+mod inbox_screen;
 mod killed;
 mod learn;
 mod policy;

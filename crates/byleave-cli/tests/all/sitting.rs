@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use regex::Regex;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -82,10 +83,15 @@ impl Sitting {
     /// Waits until the screen is like that.
     pub(crate) fn await_screen(&mut self, what: &str, is_so: impl Fn(&str) -> bool) {
         let began = Instant::now();
-        while !is_so(&self.screen()) {
+        while !(self.is_whole() && is_so(&self.screen())) {
             self.look(Duration::from_secs(2));
             assert!(began.elapsed() < PATIENCE, "never {what}:\n{}", self.screen());
         }
+    }
+
+    /// Whether the last drawing has come to its end: the program says when one begins and ends.
+    fn is_whole(&self) -> bool {
+        self.seen.rfind("\u{1b}[?2026h") <= self.seen.rfind("\u{1b}[?2026l")
     }
 
     /// Waits until this is on the screen.
@@ -125,6 +131,16 @@ impl Sitting {
         self.screen.screen().contents()
     }
 
+    /// What is on the screen now, with names for whatever is different each time.
+    pub(crate) fn shown(&self, world: &World) -> String {
+        let clock = Regex::new(r"\b\d+:\d\d:\d\d\b").unwrap();
+        let text = world.named(&self.screen());
+        // Names are not as long as what they stand for: what is cut at the edge depends on that.
+        let cut = Regex::new(r"/tmp/\.[^ ]*$").unwrap();
+        let lines = text.lines().map(|line| cut.replace(line.trim_end(), "[cut]").into_owned());
+        clock.replace_all(&lines.collect::<Vec<_>>().join("\n"), "[clock]").into_owned()
+    }
+
     /// What is on the screen now, with its colours.
     pub(crate) fn painted(&self) -> String {
         self.screen.screen().contents_formatted()
@@ -140,10 +156,6 @@ impl Sitting {
         while self.look(Duration::from_millis(50)) {}
         tcsetwinsize(&self.keyboard, winsize(columns, rows)).unwrap();
         self.screen.set_size(size(rows), size(columns));
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Hangs up: the terminal is gone.

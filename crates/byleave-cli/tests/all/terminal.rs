@@ -8,18 +8,13 @@ fn asks(world: &World) -> Sitting {
     Sitting::new(world, &["call", "append_line", "--args", args, "--reason", "because"])
 }
 
-/// The screen with names for whatever is different each time.
-fn shown(world: &World, sitting: &Sitting) -> String {
-    world.named(&sitting.screen())
-}
-
 // req: R5
 #[test]
 fn yes_runs_it() {
     let world = World::new();
     let mut sitting = asks(&world);
     sitting.await_ready();
-    insta::assert_snapshot!("question", shown(&world, &sitting));
+    insta::assert_snapshot!("question", sitting.shown(&world));
     sitting.choose("y", "yes");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(0), "{seen}");
@@ -38,7 +33,7 @@ fn no_tells_the_model_what_to_do_instead() {
     sitting.await_shown("What should be done instead?");
     sitting.press("use the journal");
     sitting.await_shown("use the journal");
-    insta::assert_snapshot!("no", shown(&world, &sitting));
+    insta::assert_snapshot!("no", sitting.shown(&world));
     sitting.press("\r");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(3), "{seen}");
@@ -57,7 +52,7 @@ fn an_edit_is_what_runs() {
     // One character is fixed in place.
     sitting.press("\u{1b}[B\u{1b}[F\u{1b}[D\u{1b}[D\u{7f}T");
     sitting.await_shown("firsT");
-    insta::assert_snapshot!("edit", shown(&world, &sitting));
+    insta::assert_snapshot!("edit", sitting.shown(&world));
     sitting.press("\u{4}");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(0), "{seen}");
@@ -88,4 +83,79 @@ fn ctrl_c_calls_it_off() {
     assert!(!world.workspace().join("notes.txt").exists());
     assert_eq!(world.json(&["book", "--json"])[0]["outcome"], "refused");
     assert_eq!(world.json(&["inbox", "--json"]).as_array().unwrap().len(), 0);
+}
+
+// req: R5
+#[test]
+fn a_question_fits_any_window_and_scrolls_to_its_end() {
+    let world = World::new();
+    let mut sitting = asks(&world);
+    sitting.await_ready();
+    sitting.resize(40, 10);
+    sitting.await_shown("below");
+    insta::assert_snapshot!("small", sitting.shown(&world));
+    sitting.resize(80, 24);
+    sitting.await_shown("all of it is on the screen");
+    insta::assert_snapshot!("large_again", sitting.shown(&world));
+    // Seen once is seen: the end was on the screen.
+    sitting.resize(40, 10);
+    sitting.await_shown("below");
+    sitting.choose("y", "yes");
+    assert_eq!(sitting.end().0, Some(0));
+}
+
+// req: R5
+#[test]
+fn an_argument_of_200_kilobytes_is_shown_to_its_last_byte_before_it_can_be_approved() {
+    let world = World::new();
+    let line = format!("{}THE END", "0123456789".repeat(20_480));
+    let args = serde_json::json!({"path": "notes.txt", "line": line}).to_string();
+    std::fs::write(world.workspace().join("args.json"), &args).unwrap();
+    let mut sitting = Sitting::new(&world, &["call", "append_line", "--args", "@args.json"]);
+    sitting.await_ready();
+    sitting.press("y");
+    sitting.await_shown("scroll to the end first");
+    insta::assert_snapshot!("whole_argument", sitting.shown(&world));
+    sitting.press("\u{1b}[F");
+    sitting.await_shown("THE END");
+    sitting.choose("y", "yes");
+    assert_eq!(sitting.end().0, Some(0));
+    assert_eq!(world.file("notes.txt"), format!("{line}\n"));
+}
+
+// req: R5
+#[test]
+fn wide_and_right_to_left_text_stays_in_its_place() {
+    let world = World::new();
+    let line = "漢字かな交じり文 👩‍👩‍👧 שלום עולם مرحبا e\u{301} \u{202e}gpj.exe Ꭺ";
+    let args = serde_json::json!({"path": "notes.txt", "line": line.repeat(3)}).to_string();
+    let mut sitting = Sitting::new(&world, &["call", "append_line", "--args", &args, "--reason", line]);
+    sitting.await_ready();
+    sitting.press("\u{1b}[F");
+    sitting.await_screen("the end", |screen| !screen.contains("below"));
+    insta::assert_snapshot!("wide", sitting.shown(&world));
+    sitting.choose("n", "no");
+    sitting.await_shown("instead?");
+    sitting.press("\r");
+    assert_eq!(sitting.end().0, Some(3));
+}
+
+// req: R5
+#[test]
+fn what_was_typed_ahead_and_what_is_pasted_is_no_answer() {
+    let world = World::new();
+    let mut sitting = asks(&world);
+    sitting.press("y\ry\ry\r");
+    sitting.await_ready();
+    sitting.press("\u{1b}[200~y\r\u{1b}[201~");
+    sitting.await_shown("what is pasted is no answer");
+    sitting.await_ready();
+    sitting.press("yes, but\r");
+    sitting.await_shown("somebody is typing");
+    sitting.choose("n", "no");
+    sitting.await_shown("instead?");
+    sitting.press("\r");
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(3), "{seen}");
+    assert!(!world.workspace().join("notes.txt").exists());
 }

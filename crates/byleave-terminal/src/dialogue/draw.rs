@@ -14,6 +14,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{Choice, Dialogue, LeaveForm, Parts, Stage};
 use crate::colour::Palette;
+use crate::words::{broken, clock};
 
 /// The fewest rows of the question that are worth showing.
 const BODY_MIN: u16 = 3;
@@ -107,7 +108,8 @@ impl Dialogue {
         let choices = self.choices();
         if let Some(choice) = self.guard.chosen().and_then(|c| choices.iter().find(|choice| choice.key == c))
         {
-            let text = format!("{}: {}. Enter says so, Esc does not", choice.name, choice.meaning);
+            let meaning = visible(&choice.meaning, Care::Text);
+            let text = format!("{}: {meaning}. Enter says so, Esc does not", choice.name);
             return wrapped(&text, columns, palette.key());
         }
         let ready = now == Duration::MAX || self.guard.waits(now) == Duration::ZERO;
@@ -282,36 +284,11 @@ fn flow(pieces: Vec<Vec<Span<'static>>>, columns: usize) -> Vec<Line<'static>> {
     lines.into_iter().map(Line::from).collect()
 }
 
-/// A text of ours on as many lines as it takes, broken at spaces.
+/// A text of ours on as many lines as it takes.
 fn wrapped(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
-    let words = text.split_inclusive(' ').map(|word| vec![Span::styled(word.to_owned(), style)]);
-    let mut lines: Vec<Vec<Span<'static>>> = vec![Vec::new()];
-    let mut used = 0;
-    for word in words {
-        let wide: usize = word.iter().map(Span::width).sum();
-        if used > 0 && used + wide > columns {
-            lines.push(Vec::new());
-            used = 0;
-        }
-        used += wide;
-        if let Some(line) = lines.last_mut() {
-            line.extend(word);
-        }
-    }
-    lines.into_iter().map(Line::from).collect()
+    broken(text, columns).into_iter().map(|line| Line::styled(line, style)).collect()
 }
 
 fn rows(count: usize) -> String {
     if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
-}
-
-/// A span of time as people read it.
-fn clock(left: Duration) -> String {
-    let seconds = left.as_secs();
-    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m}:{s:02}"),
-        (h, m, s) if h < 48 => format!("{h}:{m:02}:{s:02}"),
-        (h, ..) => format!("{} days", h / 24),
-    }
 }

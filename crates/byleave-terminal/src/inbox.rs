@@ -1,0 +1,214 @@
+//! The inbox: all open questions on a screen of their own, each answered as at the prompt, or several with one answer.
+//!
+//! [`Inbox`] is pure: keys, times and lists go in, a drawing and acts come out. [`run`] puts it on a terminal.
+
+mod draw;
+mod list;
+mod run;
+
+use std::time::Duration;
+
+use byleave::approve::Reply;
+use byleave_core::call::Millis;
+use byleave_core::id::QuestionId;
+use byleave_core::leave::Leave;
+use byleave_core::sheet::Sheet;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+
+use crate::dialogue::{Dialogue, Offered, Setting, Step};
+use crate::field::Field;
+use crate::keys::Key;
+
+pub use list::{Item, List, Order};
+pub use run::{Clerk, Left, run};
+
+/// The most questions that get one answer: more than that nobody reads.
+const TOGETHER_MAX: usize = 50;
+
+/// What the inbox wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Nothing.
+    Nothing,
+    /// Read these questions, and give them to [`Inbox::open`].
+    Read(Vec<QuestionId>),
+    /// Give this answer to these questions, as they were shown.
+    Answer(Vec<Sheet>, Reply),
+    /// Let the person change a text in their editor; then [`Inbox::edited`].
+    Editor(String),
+    /// Look up what a leave would have covered; then [`Inbox::past`].
+    Consider(Leave),
+    /// Take back what was changed last.
+    Undo,
+    /// Leave the inbox.
+    Quit,
+}
+
+/// All open questions, and what the person is doing with them.
+pub struct Inbox {
+    list: List,
+    setting: Setting,
+    filter: Option<Field>,
+    dialogue: Option<Dialogue>,
+    /// What came of what was done, the newest last.
+    news: Vec<String>,
+    /// Whether the open questions were read once.
+    is_read: bool,
+    /// An undo awaits its second key.
+    is_undoing: bool,
+}
+
+impl Inbox {
+    /// An inbox in which nothing was read yet.
+    pub fn new(setting: Setting) -> Self {
+        Self {
+            list: List::default(),
+            setting: Setting { can_go_back: true, ..setting },
+            filter: None,
+            dialogue: None,
+            news: Vec::new(),
+            is_read: false,
+            is_undoing: false,
+        }
+    }
+
+    /// The questions that are open now.
+    pub fn questions(&mut self, items: Vec<Item>) {
+        self.is_read = true;
+        self.list.replace(items);
+        let gone = self
+            .dialogue
+            .as_ref()
+            .is_some_and(|dialogue| dialogue.sheets().iter().any(|sheet| !self.list.has(sheet.question.id)));
+        if gone {
+            self.dialogue = None;
+            self.tell("the question was answered elsewhere, called off, or is too old: it can no longer be answered");
+        }
+    }
+
+    /// The questions that were to be read.
+    pub fn open(&mut self, sheets: Vec<Sheet>, offered: Result<Vec<Offered>, String>, now: Millis) {
+        if !sheets.is_empty() {
+            let setting = Setting { now, ..self.setting.clone() };
+            self.dialogue = Some(Dialogue::new(sheets, offered, setting));
+        }
+    }
+
+    /// What an undo would take back now.
+    pub fn last_change(&mut self, undo: Option<String>) {
+        self.setting.undo = undo;
+    }
+
+    /// What came of something, for the person.
+    pub fn tell(&mut self, text: impl Into<String>) {
+        self.news.push(text.into());
+        let extra = self.news.len().saturating_sub(50);
+        self.news.drain(..extra);
+    }
+
+    /// The text that came out of the person's editor.
+    pub fn edited(&mut self, text: Result<String, String>) {
+        if let Some(dialogue) = &mut self.dialogue {
+            dialogue.edited(text);
+        }
+    }
+
+    /// What the leave that is considered would have covered.
+    pub fn past(&mut self, words: Vec<String>) {
+        if let Some(dialogue) = &mut self.dialogue {
+            dialogue.past(words);
+        }
+    }
+
+    /// Draws everything; returns where the cursor is.
+    pub fn draw(&mut self, area: Rect, buf: &mut Buffer, now: Duration, time: Millis) -> Option<Position> {
+        if let Some(dialogue) = &mut self.dialogue {
+            let left = Duration::from_millis(dialogue.expires_at().saturating_sub(time));
+            return dialogue.draw(area, buf, now, Some(left));
+        }
+        draw::draw(self, area, buf, time)
+    }
+
+    /// Takes a key.
+    pub fn key(&mut self, now: Duration, key: &Key) -> Act {
+        if self.dialogue.is_some() {
+            return self.answering(now, key);
+        }
+        if self.filter.is_some() {
+            return self.filtering(key);
+        }
+        let was_undoing = std::mem::take(&mut self.is_undoing);
+        match key {
+            Key::Enter => {
+                let chosen = self.list.chosen();
+                if chosen.len() > TOGETHER_MAX {
+                    self.tell(format!(
+                        "at most {TOGETHER_MAX} questions get one answer; {} are marked",
+                        chosen.len()
+                    ));
+                    return Act::Nothing;
+                }
+                if !chosen.is_empty() {
+                    return Act::Read(chosen);
+                }
+            }
+            Key::Char(' ') => self.list.mark(),
+            Key::Char('*') => self.list.mark_all(),
+            Key::Char('s') => self.list.reorder(),
+            Key::Char('/') => self.filter = Some(Field::line()),
+            Key::Char('u') if was_undoing => return Act::Undo,
+            Key::Char('u') => match self.setting.undo.clone() {
+                Some(undo) => {
+                    self.is_undoing = true;
+                    self.tell(format!("u again takes back {undo}"));
+                }
+                None => self.tell("there is nothing to take back"),
+            },
+            Key::Char('q') => return Act::Quit,
+            // First what was narrowed is wide again.
+            Key::Escape if self.list.is_narrowed() => self.list.widen(),
+            Key::Escape => return Act::Quit,
+            key => self.list.key(key),
+        }
+        Act::Nothing
+    }
+
+    fn filtering(&mut self, key: &Key) -> Act {
+        let Some(field) = &mut self.filter else { return Act::Nothing };
+        match key {
+            Key::Enter => self.filter = None,
+            Key::Escape => {
+                self.filter = None;
+                self.list.narrow("");
+            }
+            Key::Up | Key::Down | Key::PageUp | Key::PageDown => self.list.key(key),
+            key => {
+                field.key(key);
+                let text = field.text();
+                self.list.narrow(&text);
+            }
+        }
+        Act::Nothing
+    }
+
+    fn answering(&mut self, now: Duration, key: &Key) -> Act {
+        let Some(dialogue) = &mut self.dialogue else { return Act::Nothing };
+        match dialogue.key(now, key) {
+            Step::Stay => Act::Nothing,
+            Step::Back => {
+                self.dialogue = None;
+                Act::Nothing
+            }
+            Step::Editor(text) => Act::Editor(text),
+            Step::Consider(leave) => Act::Consider(leave),
+            Step::Undo => Act::Undo,
+            Step::Reply(reply) => {
+                let sheets = dialogue.sheets().to_vec();
+                self.dialogue = None;
+                self.list.unmark(sheets.iter().map(|sheet| sheet.question.id));
+                Act::Answer(sheets, reply)
+            }
+        }
+    }
+}

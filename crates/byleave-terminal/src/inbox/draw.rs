@@ -1,0 +1,121 @@
+//! Draws the list: a bar with how many there are, a line for each question, news, and keys.
+
+use std::time::Duration;
+
+use byleave_core::call::Millis;
+use byleave_core::escape::{Care, visible};
+use byleave_core::question::QuestionKind;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Modifier, Style};
+
+use super::Inbox;
+use super::list::Item;
+use crate::colour::Palette;
+use crate::words::{broken, clock, fit};
+
+/// How many lines of news are shown.
+const NEWS_ROWS: u16 = 3;
+
+/// Draws the list; returns where the cursor is.
+pub(super) fn draw(inbox: &mut Inbox, area: Rect, buf: &mut Buffer, time: Millis) -> Option<Position> {
+    let palette = inbox.setting.palette;
+    let mut told: Vec<String> = Vec::new();
+    for text in inbox.news.iter().rev().take(usize::from(NEWS_ROWS)).rev() {
+        told.extend(broken(&visible(text, Care::Text), usize::from(area.width)));
+    }
+    let rows = usize::from(NEWS_ROWS.min(area.height / 4));
+    let told = told.split_off(told.len().saturating_sub(rows));
+    let news_rows = u16::try_from(told.len()).unwrap_or(NEWS_ROWS);
+    let body = Rect { y: area.y + 1, height: area.height.saturating_sub(2 + news_rows), ..area };
+    head(inbox, Rect { height: area.height.min(1), ..area }, buf);
+    questions(inbox, body, buf, time);
+    let news = Rect { y: body.y + body.height, height: news_rows, ..area };
+    for (text, y) in told.iter().zip(news.y..) {
+        buf.set_stringn(area.x, y, text, usize::from(area.width), palette.careful());
+    }
+    foot(inbox, Rect { y: news.y + news.height, height: 1, ..area }, buf)
+}
+
+fn head(inbox: &Inbox, area: Rect, buf: &mut Buffer) {
+    let (open, shown, marked) = inbox.list.counts();
+    let mut text = format!(" Byleave inbox: {open} open");
+    if shown != open {
+        text.push_str(&format!(", {shown} shown for “{}”", visible(inbox.list.text(), Care::Text)));
+    }
+    if marked > 0 {
+        text.push_str(&format!(", {marked} marked"));
+    }
+    text.push_str(&format!(", {}", inbox.list.order().words()));
+    buf.set_style(area, inbox.setting.palette.bar());
+    buf.set_stringn(area.x, area.y, text, usize::from(area.width), inbox.setting.palette.bar());
+}
+
+fn questions(inbox: &mut Inbox, area: Rect, buf: &mut Buffer, time: Millis) {
+    let palette = inbox.setting.palette;
+    let height = usize::from(area.height);
+    let list = &mut inbox.list;
+    list.height = height;
+    list.top = list.top.min(list.place).max((list.place + 1).saturating_sub(height));
+    if list.counts().1 == 0 {
+        let text = match (inbox.is_read, list.counts().0) {
+            (false, _) => "reading the book …",
+            (true, 0) => "no question is open; new ones appear here by themselves",
+            (true, _) => "none of the open questions has this text",
+        };
+        buf.set_stringn(area.x + 1, area.y, text, usize::from(area.width), palette.faint());
+        return;
+    }
+    for ((place, item, is_marked), y) in list.window(height).zip(area.y..) {
+        let row = Rect { y, height: 1, ..area };
+        draw_item(item, is_marked, row, buf, palette, time);
+        if place == list.place {
+            buf.set_style(row, Style::new().add_modifier(Modifier::REVERSED));
+        }
+    }
+}
+
+fn draw_item(item: &Item, is_marked: bool, area: Rect, buf: &mut Buffer, palette: Palette, time: Millis) {
+    let left = Duration::from_millis(item.expires_at.saturating_sub(time));
+    let age = Duration::from_millis(time.saturating_sub(item.asked_at));
+    let left_style = if left < Duration::from_secs(60) { palette.grave() } else { palette.faint() };
+    let (kind, kind_style) = match item.kind {
+        QuestionKind::Approval => (" ", Style::new()),
+        QuestionKind::Checkpoint => ("!", palette.grave()),
+        QuestionKind::Release => ("⇧", palette.careful()),
+    };
+    let mark = if is_marked { "✔" } else { " " };
+    let (is_narrow, is_wide) = (area.width < 60, area.width >= 110);
+    let mut x = area.x;
+    let mut put = |text: &str, wide: usize, style: Style| {
+        let room = usize::from((area.x + area.width).saturating_sub(x));
+        buf.set_stringn(x, area.y, fit(text, wide), room.min(wide), style);
+        x = x.saturating_add(u16::try_from(wide + 1).unwrap_or(u16::MAX));
+    };
+    put(mark, 1, palette.good());
+    put(kind, 1, kind_style);
+    put(&item.tool, if is_wide { 16 } else { 11 }, Style::new().add_modifier(Modifier::BOLD));
+    if !is_narrow {
+        put(&item.agent, if is_wide { 14 } else { 8 }, palette.faint());
+        put(&item.session, if is_wide { 14 } else { 8 }, palette.faint());
+    }
+    if is_wide {
+        put(&format!("{} ago", clock(age)), 12, palette.faint());
+    }
+    put(&clock(left), 8, left_style);
+    put(&item.summary, usize::from(area.width), Style::new());
+}
+
+fn foot(inbox: &mut Inbox, area: Rect, buf: &mut Buffer) -> Option<Position> {
+    let palette = inbox.setting.palette;
+    if let Some(field) = &mut inbox.filter {
+        let label = "show only: ";
+        let (x, _) = buf.set_stringn(area.x, area.y, label, usize::from(area.width), palette.key());
+        let room = Rect { x, width: area.width.saturating_sub(x - area.x), ..area };
+        return field.draw(room, buf, Style::new());
+    }
+    let undo = if inbox.setting.undo.is_some() { "  u undo" } else { "" };
+    let keys = format!("Enter opens  Space marks  * marks all  / filter  s order{undo}  q quit");
+    buf.set_stringn(area.x, area.y, keys, usize::from(area.width), palette.faint());
+    None
+}

@@ -1,0 +1,65 @@
+//! Words for screens: times, and texts that must fit.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use byleave_core::call::Millis;
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// What time it is.
+pub(crate) fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// A span of time as people read it.
+pub fn clock(left: Duration) -> String {
+    let seconds = left.as_secs();
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m}:{s:02}"),
+        (h, m, s) if h < 48 => format!("{h}:{m:02}:{s:02}"),
+        (h, ..) => format!("{} days", h / 24),
+    }
+}
+
+/// The beginning of a text that fits, with a mark where something is missing. For lists, never for a question.
+pub fn fit(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > columns {
+            break;
+        }
+        used += wide;
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+/// A text on as many lines as it takes, broken at spaces where there are some.
+pub fn broken(text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(1);
+    let mut lines = vec![String::new()];
+    for word in text.split_inclusive(' ') {
+        let used = lines.last().map_or(0, |line| line.width());
+        if used > 0 && used + word.trim_end().width() > columns {
+            lines.push(String::new());
+        }
+        for c in word.chars() {
+            let used = lines.last().map_or(0, |line| line.width());
+            if used + c.width().unwrap_or(0) > columns && c != ' ' {
+                lines.push(String::new());
+            }
+            if let Some(line) = lines.last_mut() {
+                line.push(c);
+            }
+        }
+    }
+    lines
+}
