@@ -17,7 +17,7 @@ use super::value::{self, GUTTER};
 /// What is new or gone as a whole is one line if it holds more than this.
 const FOLD_MIN: usize = 12;
 /// How many lines of differing text are shown in all.
-const DIFF_LINES_MAX: usize = 4_000;
+const DIFF_LINES_MAX: usize = 20_000;
 
 /// What was seen on the copy, or why nothing was.
 pub(super) fn write(page: &mut Page, sheet: &Sheet) {
