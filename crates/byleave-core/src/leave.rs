@@ -59,6 +59,9 @@ pub enum NoLeave {
     /// Nothing is known of what it would do.
     #[error("nothing is known of what it would do, so there is nothing that a leave could cover")]
     NothingKnown,
+    /// The scope leaves out something that asks.
+    #[error("it does not cover everything that asks: {0}")]
+    Uncovered(String),
     /// Something about it is known only when it runs, or cannot be written as a pattern.
     #[error("a leave cannot say what this is: {0}")]
     NotSayable(String),

@@ -48,15 +48,7 @@ pub struct Offer {
 
 /// The scopes that a person can choose between, the narrowest first and never none; or why no leave would help.
 pub fn offers(sheet: &Sheet) -> Result<Vec<Offer>, NoLeave> {
-    match sheet.question.kind {
-        QuestionKind::Approval => {}
-        QuestionKind::Checkpoint => return Err(NoLeave::Checkpoint),
-        QuestionKind::Release => return Err(NoLeave::Result),
-    }
-    if let Some(held) = sheet.notes.iter().find(|note| note.said == Said::Held) {
-        return Err(NoLeave::Held(visible(&held.reviewer, Care::Name)));
-    }
-    let asked = asked(&sheet.plan.effects, &sheet.ruling.reasons)?;
+    let asked = asked_on(sheet)?;
     if let Some(why) = asked.iter().find_map(|effect| not_sayable(effect)) {
         return Err(NoLeave::NotSayable(why));
     }
@@ -65,7 +57,7 @@ pub fn offers(sheet: &Sheet) -> Result<Vec<Offer>, NoLeave> {
     for breadth in LADDER {
         let Some(offer) = all.offer(breadth) else { continue };
         let known = offers.iter().any(|known| known.scope == offer.scope);
-        if !known && covers(&sheet.terms.tool, &offer.scope, &asked) {
+        if !known && uncovered(&offer.scope, &asked).is_none() {
             offers.push(offer);
         }
     }
@@ -76,11 +68,33 @@ pub fn offers(sheet: &Sheet) -> Result<Vec<Offer>, NoLeave> {
     }
 }
 
+/// Whether a leave of this scope would spare the same question next time, or why not.
+pub fn spares(sheet: &Sheet, scope: &[Pattern]) -> Result<(), NoLeave> {
+    let asked = asked_on(sheet)?;
+    match uncovered(scope, &asked) {
+        None => Ok(()),
+        Some(effect) => Err(NoLeave::Uncovered(visible(&effect.to_string(), Care::Name))),
+    }
+}
+
 const LADDER: [Breadth; 6] =
     [Breadth::Exact, Breadth::Program, Breadth::Directory, Breadth::Workspace, Breadth::Host, Breadth::Tool];
 
 /// What stands in a text for something that is known only when it runs.
 const NOT_KNOWN: char = '…';
+
+/// The effects that a leave must cover to spare the question of this sheet, or why none could.
+fn asked_on(sheet: &Sheet) -> Result<Vec<&Effect>, NoLeave> {
+    match sheet.question.kind {
+        QuestionKind::Approval => {}
+        QuestionKind::Checkpoint => return Err(NoLeave::Checkpoint),
+        QuestionKind::Release => return Err(NoLeave::Result),
+    }
+    if let Some(held) = sheet.notes.iter().find(|note| note.said == Said::Held) {
+        return Err(NoLeave::Held(visible(&held.reviewer, Care::Name)));
+    }
+    asked(&sheet.plan.effects, &sheet.ruling.reasons)
+}
 
 /// Why no pattern can be about exactly this, where none can.
 fn not_sayable(effect: &Effect) -> Option<String> {
@@ -98,17 +112,19 @@ fn not_sayable(effect: &Effect) -> Option<String> {
     is_uncertain.then(|| format!("{what} is known only when it runs"))
 }
 
-/// Whether a leave of this scope would answer for every one of these effects.
-fn covers(tool: &str, scope: &[Pattern], asked: &[&Effect]) -> bool {
+/// The first of the effects that no pattern of the scope fits.
+fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect]) -> Option<&'a Effect> {
     let leave = Leave {
         id: LeaveId::new(uuid::Uuid::nil()),
-        tool: tool.to_owned(),
+        tool: String::new(),
         scope: scope.to_vec(),
         session: None,
         until: None,
         uses_max: None,
     };
-    LeaveMatcher::new(leave).is_ok_and(|leave| leave.answers(asked))
+    // A scope that cannot be used covers nothing.
+    let Ok(leave) = LeaveMatcher::new(leave) else { return asked.first().copied() };
+    asked.iter().copied().find(|effect| !leave.covers(effect))
 }
 
 /// What is asked about, and where.

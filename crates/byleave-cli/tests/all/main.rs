@@ -10,6 +10,7 @@ mod guide;
 mod inbox;
 mod killed;
 mod learn;
+mod leaves;
 mod policy;
 mod rehearse;
 mod sandbox;

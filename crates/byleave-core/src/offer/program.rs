@@ -24,7 +24,7 @@ const ONLY_EXACTLY: &[&str] = &[
     // The first word is what it is done to.
     "rm rmdir unlink shred mv cp ln dd install truncate tee touch mkdir mktemp chmod chown chgrp chattr setfacl mount umount",
     "mkfs kill pkill killall tar zip unzip gzip gunzip xz zstd cat echo printf scp sftp rsync curl wget http https nc ncat",
-    "socat telnet ftp mail sendmail open xdg-open cd export",
+    "socat telnet ftp mail sendmail open xdg-open cd export make gmake",
 ];
 
 /// Words behind which anything may be run or set, whatever the program.

@@ -10,7 +10,7 @@ use byleave_core::entry::{Limits, Terms};
 use byleave_core::id::{AgentId, CallId, LeaveId, QuestionId, SessionId};
 use byleave_core::leave::{Leave, LeaveMatcher, NoLeave};
 use byleave_core::manifest::{Class, Manifest};
-use byleave_core::offer::{Breadth, Offer, offers};
+use byleave_core::offer::{Breadth, Offer, offers, spares};
 use byleave_core::pattern::Pattern;
 use byleave_core::policy::{Layer, Places, Policy, Request, Rule, builtin};
 use byleave_core::question::{Question, QuestionKind};
@@ -245,6 +245,9 @@ fn where_a_leave_would_not_help_it_is_said_why() {
     scene.plan.dangers = vec![Danger { id: "d".into(), why: "it burns".into(), denied: false }];
     let said = scene.offers().unwrap_err().to_string();
     assert_eq!(said, "what could do great harm is asked about every time: it burns");
+    let scene = Scene::new(vec![write("/w/a"), write("/w/b")]);
+    let narrow = spares(&scene.sheet(), &[Pattern::Write("/w/a".into())]);
+    assert_eq!(narrow, Err(NoLeave::Uncovered("write /w/b".into())));
     for effects in [
         vec![Effect::Unknown { why: "x".into() }],
         vec![Effect::Unconfined { guarantee: "x".into() }],
@@ -370,6 +373,7 @@ proptest! {
                 prop_assert!(!offers.is_empty());
                 for offer in offers {
                     prop_assert!(!scene.asks_under(&offer.scope), "{offer:?}");
+                    prop_assert_eq!(spares(&scene.sheet(), &offer.scope), Ok(()));
                 }
             }
             Err(NoLeave::NotSayable(_)) => {}
