@@ -102,7 +102,7 @@ fn tell_if_vain(spared: &Result<(), NoLeave>, screen: &mut Screen) {
 }
 
 fn list(sheet: &Sheet, screen: &mut Screen) -> Result<()> {
-    let offers = offers(sheet).map_err(vain)?;
+    let offers = offers(sheet).map_err(|why| vain(&why))?;
     if screen.json() {
         let numbered = offers.iter().zip(1..).map(|(offer, number): (&Offer, u32)| {
             let scope: Vec<String> = offer.scope.iter().map(scope::written).collect();
@@ -127,7 +127,7 @@ fn list(sheet: &Sheet, screen: &mut Screen) -> Result<()> {
 }
 
 fn offered(sheet: &Sheet, number: u32) -> Result<Vec<Pattern>> {
-    let offers = offers(sheet).map_err(vain)?;
+    let offers = offers(sheet).map_err(|why| vain(&why))?;
     let place = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
     let many = offers.len();
     let chosen = offers.into_iter().nth(place).ok_or_else(|| {
@@ -137,7 +137,7 @@ fn offered(sheet: &Sheet, number: u32) -> Result<Vec<Pattern>> {
     Ok(chosen.scope)
 }
 
-fn vain(why: NoLeave) -> Complaint {
+fn vain(why: &NoLeave) -> Complaint {
     Complaint::new(format!("no leave would spare this question next time: {why}"))
         .hint("answer this one alone: yes, no, or edit")
 }
