@@ -6,7 +6,7 @@
 use byleave_core::call::Millis;
 use byleave_core::effect::{Effect, Plan, PlanHead};
 use byleave_core::entry::{Fact, Heading, Terms};
-use byleave_core::id::{CallId, TenantId};
+use byleave_core::id::{CallId, LeaveId, TenantId};
 use byleave_core::leave::{Leave, LeaveMatcher, asked};
 use byleave_core::question::{Answer, QuestionKind};
 use byleave_core::record::{Closing, Record};
@@ -46,6 +46,8 @@ pub struct Covered {
     pub summary: String,
     /// What was said when it asked; nothing where nobody was asked.
     pub said: Option<Said>,
+    /// The leave that stood then and answered in a person's place.
+    pub leave: Option<LeaveId>,
 }
 
 /// What was said to a question.
@@ -219,7 +221,8 @@ impl PastCall {
             return None;
         }
         let (call, at, summary) = (self.call, self.at, self.summary.clone());
-        Some(Covered { call, at, summary, said: question.map(|question| question.said) })
+        let (said, leave) = (question.map(|question| question.said), self.ruling.leave);
+        Some(Covered { call, at, summary, said, leave })
     }
 }
 

@@ -44,7 +44,7 @@ fn a_leave_is_chosen_looked_at_and_given() {
         "2",
         "--preview",
         "--for",
-        "2h",
+        "150m",
         "--uses",
         "3",
     ]);

@@ -220,6 +220,10 @@ async fn a_leave_says_which_past_calls_it_would_have_covered() {
     // Given, it is what the policy uses, too.
     desk.answer(open, &sheet.question, Reply::Leave(leave(program))).await;
     assert!(settled(desk.shell("git tag v2").await.1).success());
+    let after = covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
+    let newest = &after.covered[0];
+    assert!(newest.said.is_none() && newest.leave.is_some(), "a leave answered it: {newest:?}");
+    assert_eq!((after.covered[1].call, after.covered[1].said), (open, Some(Said::Leave)));
 }
 
 // req: R1, R5

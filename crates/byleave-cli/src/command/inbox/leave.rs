@@ -7,7 +7,7 @@ use byleave::core::leave::{Leave, NoLeave};
 use byleave::core::offer::{Offer, offers, spares};
 use byleave::core::pattern::Pattern;
 use byleave::core::sheet::Sheet;
-use byleave::past::{Past, covered};
+use byleave::past::{Past, Said, covered};
 use byleave::settings::Settings;
 use serde_json::{Value, json};
 
@@ -23,6 +23,9 @@ use crate::screen::{Screen, Tone, many_lines, one_line, prose};
 use crate::show::{counted, table};
 use crate::status::Status;
 use crate::time::{lasting, now, span};
+
+/// So many past calls are listed for people; the rest is counted.
+const SHOWN_MAX: usize = 20;
 
 /// Lists what could be chosen, or shows what a leave would come to. Answers nothing.
 pub(super) async fn look(
@@ -156,8 +159,9 @@ fn tell_past(past: &Past, leave: &Leave, screen: &mut Screen) {
         return;
     }
     let now = now();
-    let rows = past.covered.iter().map(|one| {
-        let said = one.said.map_or("nobody was asked", |said| said.words());
+    let rows = past.covered.iter().take(SHOWN_MAX).map(|one| {
+        let unasked = if one.leave.is_some() { "by a leave" } else { "nobody was asked" };
+        let said = one.said.map_or(unasked, |said| said.words());
         vec![
             short(&one.call),
             format!("{} ago", span(now.saturating_sub(one.at))),
@@ -166,4 +170,10 @@ fn tell_past(past: &Past, leave: &Leave, screen: &mut Screen) {
         ]
     });
     table(screen, &["CALL", "WHEN", "ANSWERED", "WHAT"], &rows.collect::<Vec<_>>());
+    let rest = past.covered.len().saturating_sub(SHOWN_MAX);
+    if rest > 0 {
+        // What someone said no to is worth more than its place in the list.
+        let refused = past.covered.iter().skip(SHOWN_MAX).filter(|one| one.said == Some(Said::No)).count();
+        screen.line(&format!("and {rest} more, {refused} of them answered NO; `--json` lists all"));
+    }
 }
