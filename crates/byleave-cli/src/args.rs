@@ -503,11 +503,17 @@ pub(crate) enum Answer {
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },
-    /// Go ahead, and in future without asking within this scope
+    /// Go ahead, and in future without asking within a scope; without one, the scopes to choose from are listed
     Leave {
-        /// What it covers: run, read, write, delete, reach or invoke, a colon, and a pattern, as in `write:/w/notes/**`
-        #[arg(long, required = true, value_name = "SCOPE")]
+        /// What it covers, of those that are listed: a number
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "scope")]
+        offer: Option<u32>,
+        /// What it covers: run, exactly, read, write, delete, reach or invoke, a colon, and a pattern, as in `write:/w/notes/**`
+        #[arg(long, value_name = "SCOPE")]
         scope: Vec<String>,
+        /// Show the rule that it amounts to and the past calls that it would have covered, and answer nothing
+        #[arg(long)]
+        preview: bool,
         /// For so long: a number and s, m, h, d or w
         #[arg(long = "for", value_name = "TIME")]
         lasting: Option<String>,
@@ -517,6 +523,27 @@ pub(crate) enum Answer {
         /// Only in the session of the call that asks
         #[arg(long)]
         this_session: bool,
+    },
+    /// Let the model see a held result, whole (as `yes` does)
+    Release {
+        /// Something for the model to know
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+    },
+    /// Do not let the model see a held result (as `no` does)
+    Withhold {
+        /// What the model should do instead
+        #[arg(long, value_name = "TEXT")]
+        feedback: Option<String>,
+    },
+    /// Let the model see a held result with secrets masked, and whatever you name
+    Redact {
+        /// Something to be masked wherever it stands, in whatever case
+        #[arg(long, value_name = "WORD")]
+        text: Vec<String>,
+        /// Something for the model to know
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
     },
     /// Stop everything
     Abort,

@@ -1,6 +1,8 @@
 //! The JSON of `--json`: stable shapes, exact values. A field may be added; none changes its meaning.
 
 use byleave::book::{CallItem, LeaveItem, QuestionItem, Verification};
+use byleave::core::call::Millis;
+use byleave::core::leave::Leave;
 use byleave::core::question::Question;
 use byleave::forms::result_json;
 use byleave::result::{CallResult, Changed, Ending, Standing};
@@ -89,8 +91,21 @@ pub(crate) fn call_item(item: &CallItem) -> Value {
     })
 }
 
+/// A leave, with the rule that it amounts to.
+pub(crate) fn leave(leave: &Leave, now: Millis) -> Value {
+    json!({
+        "id": leave.id,
+        "tool": leave.tool,
+        "scope": leave.scope.iter().map(crate::scope::written).collect::<Vec<_>>(),
+        "session": leave.session,
+        "until": leave.until,
+        "uses_max": leave.uses_max,
+        "rule": leave.rule(now),
+    })
+}
+
 /// A leave of a list.
-pub(crate) fn leave_item(item: &LeaveItem) -> Value {
+pub(crate) fn leave_item(item: &LeaveItem, now: Millis) -> Value {
     json!({
         "leave": item.leave.id,
         "state": item.state,
@@ -103,6 +118,7 @@ pub(crate) fn leave_item(item: &LeaveItem) -> Value {
         "by": item.by.name,
         "given_at": item.given_at,
         "call": item.call,
+        "rule": item.leave.rule(now),
     })
 }
 

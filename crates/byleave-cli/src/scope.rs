@@ -1,19 +1,23 @@
 //! Scopes of leaves as people write them: a kind of effect, a colon, and a pattern.
 
 use byleave::core::pattern::{Matcher, Pattern};
+use serde_json::json;
 
 use crate::complaint::Complaint;
 
 /// Reads a scope, and checks that it can fit something.
 pub(crate) fn read(typed: &str) -> Result<Pattern, Complaint> {
     let wrong = |why: &str| Complaint::new(format!("cannot use scope `{typed}`: {why}"));
-    let shape = "write run, read, write, delete, reach or invoke, a colon, and a pattern";
+    let shape = "write run, exactly, read, write, delete, reach or invoke, a colon, and a pattern";
     let (kind, rest) = typed.split_once(':').ok_or_else(|| {
         wrong("it has no colon").hint(format!("{shape}, as in `--scope 'write:/w/notes/**'`"))
     })?;
     let text = rest.trim().to_owned();
     let pattern = match kind.trim() {
         "run" => Pattern::Run(text.split_whitespace().map(str::to_owned).collect()),
+        "exactly" => Pattern::Exactly(serde_json::from_str(&text).map_err(|_| {
+            wrong("it is no list of words").hint("write it as in `--scope 'exactly:[\"git\", \"push\"]'`")
+        })?),
         "read" => Pattern::Read(text),
         "write" => Pattern::Write(text),
         "delete" => Pattern::Delete(text),
@@ -36,6 +40,7 @@ pub(crate) fn read(typed: &str) -> Result<Pattern, Complaint> {
 pub(crate) fn written(pattern: &Pattern) -> String {
     match pattern {
         Pattern::Run(words) => format!("run:{}", words.join(" ")),
+        Pattern::Exactly(words) => format!("exactly:{}", json!(words)),
         Pattern::Read(glob) => format!("read:{glob}"),
         Pattern::Write(glob) => format!("write:{glob}"),
         Pattern::Delete(glob) => format!("delete:{glob}"),
@@ -50,14 +55,31 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        let scopes =
-            ["write:/w/**", "read:**/a b", "delete:/x", "run:git log", "reach:*.example.org", "invoke:mcp_*"];
+        let scopes = [
+            "write:/w/**",
+            "read:**/a b",
+            "delete:/x",
+            "run:git log",
+            "reach:*.example.org",
+            "invoke:mcp_*",
+            r#"exactly:["git","push","a b"]"#,
+        ];
         for scope in scopes {
             assert_eq!(written(&read(scope).unwrap()), scope);
         }
-        for wrong in
-            ["", "write", "/w/**", "write:notes/**", "write:", "eat:/w", "reach:http://x", "run:", "write:/["]
-        {
+        for wrong in [
+            "",
+            "write",
+            "/w/**",
+            "write:notes/**",
+            "write:",
+            "eat:/w",
+            "reach:http://x",
+            "run:",
+            "write:/[",
+            "exactly:git",
+            "exactly:[]",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -3,6 +3,8 @@
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Millis;
 
+pub(crate) use byleave::core::moment::{span, utc};
+
 use crate::complaint::Complaint;
 
 const SECOND: Millis = 1_000;
@@ -13,37 +15,6 @@ const DAY: Millis = 24 * HOUR;
 /// The time now.
 pub(crate) fn now() -> Millis {
     SystemClock.now()
-}
-
-/// A moment in UTC, to the second.
-pub(crate) fn utc(at: Millis) -> String {
-    let (days, seconds) = (at / DAY, at % DAY / SECOND);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// The date of a day since 1970-01-01; by era of 400 years, in years that begin in March, so that leap days come last.
-const fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + year_of_era + if month <= 2 { 1 } else { 0 };
-    (year, month, day)
-}
-
-/// A span of time in one unit, rounded down.
-pub(crate) fn span(ms: Millis) -> String {
-    match ms {
-        0..MINUTE => format!("{} s", ms / SECOND),
-        MINUTE..HOUR => format!("{} min", ms / MINUTE),
-        HOUR..DAY => format!("{} h", ms / HOUR),
-        _ => format!("{} d", ms / DAY),
-    }
 }
 
 /// How long something shall last: a number and a unit.
@@ -70,23 +41,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_in_utc() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00Z");
-        assert_eq!(utc(951_827_696_789), "2000-02-29 12:34:56Z");
-        assert_eq!(utc(1_709_251_199_000), "2024-02-29 23:59:59Z");
-        assert_eq!(utc(1_709_251_200_000), "2024-03-01 00:00:00Z");
-        assert_eq!(utc(4_107_542_399_000), "2100-02-28 23:59:59Z");
-        assert_eq!(utc(4_107_542_400_000), "2100-03-01 00:00:00Z");
-    }
-
-    #[test]
     fn spans_are_read_and_written() {
         assert_eq!(lasting("2h").unwrap(), 2 * HOUR);
         assert_eq!(lasting("1w").unwrap(), 7 * DAY);
         for wrong in ["", "h", "2", "0h", "-1h", "2 h", "2y", "99999999999999999999d", "2é"] {
             assert!(lasting(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(span(59_999), "59 s");
-        assert_eq!(span(90 * MINUTE), "1 h");
     }
 }

@@ -1,4 +1,9 @@
 //! Leaves: standing permissions that a person gave. Scope × time × count × session; listed and revocable.
+//!
+//! What a leave must cover to spare a question is said here once: for the policy, which judges, and for the person, who is
+//! offered leaves. No leave ever answers what is dangerous, cannot be taken back or was not understood.
+
+mod text;
 
 use serde::{Deserialize, Serialize};
 
@@ -6,6 +11,9 @@ use crate::call::Millis;
 use crate::effect::Effect;
 use crate::id::{LeaveId, SessionId};
 use crate::pattern::{BadPattern, Matcher, Pattern};
+use crate::ruling::{Cause, Reason, Verdict};
+
+pub use text::keys;
 
 /// A standing permission, as the answer that gave it stands on the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +34,72 @@ pub struct Leave {
     /// So many times. Consumed when a call begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses_max: Option<u32>,
+}
+
+/// Why no leave could spare the next question.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoLeave {
+    /// A checkpoint is passed once, by a person.
+    #[error("it is a checkpoint, and every one is passed by a person")]
+    Checkpoint,
+    /// A result is looked at, whatever the call was.
+    #[error("it is about a result, and a leave is about what calls do")]
+    Result,
+    /// A reviewer wants a person to look.
+    #[error("the reviewer `{0}` wants a person to look, and will again")]
+    Held(String),
+    /// It asks for a cause that no leave may answer.
+    #[error("{}: {why}", cause_words(*.cause))]
+    Cause {
+        /// The cause.
+        cause: Cause,
+        /// Why it asks, in the words of the ruling.
+        why: String,
+    },
+    /// Nothing is known of what it would do.
+    #[error("nothing is known of what it would do, so there is nothing that a leave could cover")]
+    NothingKnown,
+    /// The scope leaves out something that asks.
+    #[error("it does not cover everything that asks: {0}")]
+    Uncovered(String),
+    /// Something about it is known only when it runs, or cannot be written as a pattern.
+    #[error("a leave cannot say what this is: {0}")]
+    NotSayable(String),
+}
+
+const fn cause_words(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Dangerous => "what could do great harm is asked about every time",
+        Cause::Irreversible => "what cannot be taken back is asked about every time",
+        Cause::NotUnderstood => "what was not understood is asked about every time",
+        Cause::FirmRule => "a firm rule asks every time",
+        Cause::Reviewer => "a reviewer wants a person to look every time",
+        Cause::Rule | Cause::Default | Cause::Sensitive | Cause::ToolAsks | Cause::Mode => "it asks",
+    }
+}
+
+/// The effects that a leave must cover so that none of these reasons asks any more, or why none could.
+///
+/// Where something asks about the call as a whole, that is every effect.
+pub fn asked<'a>(effects: &'a [Effect], reasons: &[Reason]) -> Result<Vec<&'a Effect>, NoLeave> {
+    let asks = || reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
+    for ask in asks() {
+        // An ask that names no cause is one that nobody thought of.
+        let cause = ask.cause.unwrap_or(Cause::NotUnderstood);
+        if !cause.leave_may_answer() {
+            return Err(NoLeave::Cause { cause, why: ask.why.clone() });
+        }
+    }
+    let whole = asks().any(|ask| ask.effects.is_empty());
+    let mut marked = vec![whole; effects.len()];
+    for place in asks().flat_map(|ask| &ask.effects) {
+        if let Some(mark) = marked.get_mut(*place as usize) {
+            *mark = true;
+        }
+    }
+    let asked: Vec<&Effect> =
+        effects.iter().zip(marked).filter_map(|(one, mark)| mark.then_some(one)).collect();
+    if asked.is_empty() { Err(NoLeave::NothingKnown) } else { Ok(asked) }
 }
 
 /// A leave made ready to match.
@@ -52,6 +126,11 @@ impl LeaveMatcher {
         self.leave.tool == tool
             && self.leave.session.as_ref().is_none_or(|only| only == session)
             && self.leave.until.is_none_or(|until| now < until)
+    }
+
+    /// Whether it covers each of the effects that were [`asked`] about.
+    pub fn answers(&self, asked: &[&Effect]) -> bool {
+        asked.iter().all(|effect| self.covers(effect))
     }
 
     /// Whether it covers the effect.

@@ -18,6 +18,8 @@ pub mod host;
 pub mod id;
 pub mod leave;
 pub mod manifest;
+pub mod moment;
+pub mod offer;
 pub mod outcome;
 pub mod pattern;
 pub mod policy;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::effect::Effect;
 use crate::host::{Host, HostPattern, Ports};
 
+pub use path::literal;
 pub(crate) use path::{Wide, folded, glob_of, holders, place_of};
 pub(crate) use program::last_step;
 pub use program::stands_in;
@@ -22,6 +23,8 @@ pub use program::stands_in;
 pub enum Pattern {
     /// A program and its leading words: by its path, or by the name that the system has it under.
     Run(Vec<String>),
+    /// A program and all of its words, and no run with a word more or under another name.
+    Exactly(Vec<String>),
     /// A glob over read paths.
     Read(String),
     /// A glob over written paths.
@@ -72,9 +75,23 @@ impl Pattern {
             Self::Read(glob) | Self::Write(glob) | Self::Delete(glob) | Self::Invoke(glob) => {
                 glob_of(glob).map(|_| ())
             }
-            Self::Run(words) if words.first().is_none_or(String::is_empty) => Err(BadPattern::EmptyRun),
-            Self::Run(_) => Ok(()),
+            Self::Run(words) | Self::Exactly(words) if words.first().is_none_or(String::is_empty) => {
+                Err(BadPattern::EmptyRun)
+            }
+            Self::Run(_) | Self::Exactly(_) => Ok(()),
             Self::Reach(host) => host_pattern(host).map(|_| ()),
+        }
+    }
+
+    /// The word for the kind of effect that it is about.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Run(_) | Self::Exactly(_) => "run",
+            Self::Read(_) => "read",
+            Self::Write(_) => "write",
+            Self::Delete(_) => "delete",
+            Self::Reach(_) => "reach",
+            Self::Invoke(_) => "invoke",
         }
     }
 }
@@ -116,7 +133,7 @@ impl Matcher {
                 Sense::Surely,
             ) => exact.push(glob_of(glob)?.compile_matcher()),
             (Pattern::Reach(text), _) => host = Some(host_pattern(text)?),
-            (Pattern::Run(_), _) => {}
+            (Pattern::Run(_) | Pattern::Exactly(_), _) => {}
         }
         Ok(Self { pattern, sense, exact, folded, holders: above, host })
     }
@@ -137,6 +154,9 @@ impl Matcher {
             (Pattern::Reach(_), Effect::Reach { host, port }) => self.hosts(host, *port),
             (Pattern::Run(words), Effect::Run { program, argv }) => {
                 run_fits(self.sense, words, program, argv)
+            }
+            (Pattern::Exactly(words), Effect::Run { program, argv }) => {
+                exactly_fits(self.sense, words, program, argv)
             }
             _ => false,
         }
@@ -175,6 +195,14 @@ impl Matcher {
 pub(crate) fn run_fits(sense: Sense, words: &[String], program: &str, argv: &[String]) -> bool {
     match sense {
         Sense::Surely => program::fits(words, program, argv),
+        Sense::Possibly => program::could_fit(words, program, argv),
+    }
+}
+
+/// Whether a run is this program with these words and no others. What could be it is whatever begins so.
+pub(crate) fn exactly_fits(sense: Sense, words: &[String], program: &str, argv: &[String]) -> bool {
+    match sense {
+        Sense::Surely => program::is_exactly(words, program, argv),
         Sense::Possibly => program::could_fit(words, program, argv),
     }
 }

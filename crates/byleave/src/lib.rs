@@ -16,6 +16,7 @@ pub mod gate;
 mod guard;
 pub mod ledger;
 mod lock;
+pub mod past;
 pub mod patch;
 pub mod path;
 pub mod pending;

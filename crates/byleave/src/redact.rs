@@ -3,11 +3,15 @@
 //! Shapes, not meaning: a secret that looks like an ordinary word passes, and now and then an ordinary word goes. It
 //! must never be the only thing between a secret and the model.
 
+mod output;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 use serde_json::Value;
+
+pub use output::{Redacted, redacted};
 
 /// The text with everything that is shaped like a secret replaced by a mark that says what it was.
 ///
@@ -56,6 +60,11 @@ fn redact_cow(text: &str) -> Cow<'_, str> {
 
 fn mark(what: &str) -> String {
     format!("[redacted: {what}]")
+}
+
+/// Every mark that there is.
+fn marks() -> impl Iterator<Item = String> {
+    WHOLE.iter().chain(NAMED).map(|(what, _)| mark(what))
 }
 
 fn is_marked(text: &str) -> bool {

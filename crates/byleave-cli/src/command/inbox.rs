@@ -1,6 +1,8 @@
 //! `byleave inbox`: the open questions, and their answers.
 
 mod answer;
+mod held;
+mod leave;
 
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -10,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use byleave::book::{Book as _, Page, QuestionFilter};
+use byleave::core::offer::offers;
 use byleave::core::question::QuestionKind;
 use byleave::core::render::{LineRole, render};
 use byleave::core::sheet::Seen;
@@ -135,13 +138,19 @@ async fn show(id: &str, options: &Options, screen: &mut Screen) -> Result<Status
         }
     }
     let id = short(&question);
-    if rendering.complete {
+    if rendering.complete && sheet.question.kind == QuestionKind::Release {
+        screen.hint(&format!(
+            "answer with `byleave inbox answer {id} release --digest {}`, or withhold, redact, edit, abort",
+            sheet.question.digest().short()
+        ));
+    } else if rendering.complete {
         let confirm = if sheet.question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
         // Only of what was seen on a copy can a part be kept.
         let stands = matches!(&sheet.seen, Some(Seen::Ran { rehearsal, .. }) if rehearsal.stands());
         let part = if stands { "part, " } else { "" };
+        let leave = if offers(&sheet).is_ok() { "leave, " } else { "" };
         screen.hint(&format!(
-            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, {part}edit, leave, abort",
+            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, {part}edit, {leave}abort",
             sheet.question.digest().short()
         ));
     } else {

@@ -97,7 +97,7 @@ fn a_leave_is_given_listed_used_up_and_revoked() {
         "--scope",
         &scope,
         "--for",
-        "2h",
+        "150m",
         "--uses",
         "1",
         "--this-session",

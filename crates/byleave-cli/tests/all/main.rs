@@ -11,6 +11,7 @@ mod inbox;
 mod inbox_screen;
 mod killed;
 mod learn;
+mod leaves;
 mod policy;
 mod rehearse;
 mod sandbox;

@@ -18,6 +18,12 @@ pub(crate) fn glob_of(glob: &str) -> Result<Glob, BadPattern> {
         .map_err(|error| BadPattern::Glob { glob: glob.into(), why: error.kind().to_string() })
 }
 
+/// A glob that fits this text alone.
+pub fn literal(text: &str) -> String {
+    // `globset::escape` leaves the backslash, which would swallow the character after it.
+    globset::escape(text).replace('\\', "[\\]")
+}
+
 /// One spelling for all texts that some file system takes for the same name.
 pub(crate) fn folded(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {

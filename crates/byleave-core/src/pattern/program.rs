@@ -59,6 +59,16 @@ pub(super) fn fits(words: &[String], program: &str, argv: &[String]) -> bool {
     named && argv.len() > rest.len() && rest.iter().zip(argv.iter().skip(1)).all(|(a, b)| a == b)
 }
 
+/// Whether this is surely a run of that program, under its own name, with these words and none besides.
+pub(super) fn is_exactly(words: &[String], program: &str, argv: &[String]) -> bool {
+    let (Some((first, rest)), Some((called, given))) = (words.split_first(), argv.split_first()) else {
+        return false;
+    };
+    let named = if first.contains('/') { first == program } else { is_the_systems(first, program, argv) };
+    // One file may be many programs, and does what it is called.
+    named && last_step(called) == last_step(first) && rest == given
+}
+
 /// Whether this could be a run of that program with these words: options wherever they stand, clusters taken apart.
 pub(super) fn could_fit(words: &[String], program: &str, argv: &[String]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
@@ -204,6 +214,25 @@ mod tests {
         check("/usr/bin/git", "/w/git", "git", false);
         check("git status", "/usr/bin/git", "git -c x status", false);
         check("git status", "/usr/bin/git", "git", false);
+    }
+
+    // req: R5
+    #[test]
+    fn exactly_is_not_a_word_more() {
+        let check = |pattern: &str, program: &str, argv: &str, wanted: bool| {
+            let found = is_exactly(&words(pattern), program, &words(argv));
+            assert_eq!(found, wanted, "{pattern} / {program} / {argv}");
+        };
+        check("/usr/bin/git push", "/usr/bin/git", "git push", true);
+        check("git push", "/usr/bin/git", "git push", true);
+        check("/usr/bin/git push", "/usr/bin/git", "git push --force", false);
+        check("/usr/bin/git push", "/usr/bin/git", "git", false);
+        check("/usr/bin/git push", "/w/git", "git push", false);
+        check("/bin/busybox x", "/bin/busybox", "busybox x", true);
+        check("/bin/busybox x", "/bin/busybox", "rm x", false);
+        check("busybox x", "/bin/busybox", "rm x", false);
+        check("cargo build", "/home/u/.cargo/bin/rustup", "cargo build", true);
+        check("cargo build", "/home/u/.cargo/bin/rustup", "rustc build", false);
     }
 
     #[test]

@@ -135,11 +135,11 @@ fn meant<'a>(rule: &Rule, text: &'a str) -> Meant<'a> {
             kind => Meant::Effects(effect(kind, target).into_iter().collect()),
         };
     }
-    if rule.patterns.iter().any(|pattern| matches!(pattern, Pattern::Run(_))) {
+    if rule.patterns.iter().any(|pattern| pattern.kind() == "run") {
         return Meant::Command(text);
     }
     let mut effects: Vec<Effect> =
-        rule.patterns.iter().filter_map(|pattern| effect(kind_of(pattern), text)).collect();
+        rule.patterns.iter().filter_map(|pattern| effect(pattern.kind(), text)).collect();
     effects.dedup();
     Meant::Effects(effects)
 }
@@ -154,15 +154,4 @@ fn effect(kind: &str, target: &str) -> Option<Effect> {
         "invoke" => Effect::Invoke { tool: text },
         _ => return None,
     })
-}
-
-const fn kind_of(pattern: &Pattern) -> &'static str {
-    match pattern {
-        Pattern::Run(_) => "run",
-        Pattern::Read(_) => "read",
-        Pattern::Write(_) => "write",
-        Pattern::Delete(_) => "delete",
-        Pattern::Reach(_) => "reach",
-        Pattern::Invoke(_) => "invoke",
-    }
 }

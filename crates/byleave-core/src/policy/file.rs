@@ -5,6 +5,7 @@
 
 mod expand;
 mod key;
+mod run;
 
 use std::fmt;
 use std::ops::Range;
@@ -247,25 +248,6 @@ impl Reader<'_> {
         texts
     }
 
-    fn runs(&mut self, value: &Value<'_>, to: &mut Vec<Pattern>) {
-        for (text, span) in self.texts(value) {
-            let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-            if let Some((what, todo)) = key::wrong_run(&words) {
-                self.flaw(span, what, todo);
-                continue;
-            }
-            let expander = Expand { places: self.places, built_in: self.file.layer == Layer::Builtin };
-            match words.first().map(|program| expander.program(program)) {
-                Some(Expanded::Texts(program)) => {
-                    words.splice(..1, program);
-                    to.push(Pattern::Run(words));
-                }
-                Some(Expanded::Flaw(what, todo)) => self.flaw(span, what, todo),
-                Some(Expanded::Nowhere) | None => {}
-            }
-        }
-    }
-
     /// Exceptions: for every kind that the rule is about, or by kind.
     fn except(&mut self, value: &Value<'_>, rule: &mut Rule) {
         if let Some(table) = value.get_ref().as_table() {
@@ -279,14 +261,14 @@ impl Reader<'_> {
             return;
         }
         let about = |kind: fn(String) -> Pattern| {
-            let kind = std::mem::discriminant(&kind(String::new()));
-            rule.patterns.iter().any(|pattern| std::mem::discriminant(pattern) == kind)
+            let kind = kind(String::new()).kind();
+            rule.patterns.iter().any(|pattern| pattern.kind() == kind)
         };
         let all = [Pattern::Read as Kind, Pattern::Write, Pattern::Delete];
         let paths: Vec<_> = all.into_iter().filter(|kind| about(*kind)).collect();
         let rest = [Pattern::Reach as Kind, Pattern::Invoke];
         let rest: Vec<_> = rest.into_iter().filter(|kind| about(*kind)).collect();
-        let run = rule.patterns.iter().any(|pattern| matches!(pattern, Pattern::Run(_)));
+        let run = rule.patterns.iter().any(|pattern| pattern.kind() == "run");
         match (run, rest.as_slice(), paths.is_empty()) {
             (true, [], true) => self.runs(value, &mut rule.except),
             (false, [only], true) => self.patterns(value, &[*only], &mut rule.except),

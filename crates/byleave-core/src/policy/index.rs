@@ -10,7 +10,8 @@ use globset::{Glob, GlobSet};
 use crate::effect::Effect;
 use crate::host::{Address, Host, HostPattern, Ports, first_bits};
 use crate::pattern::{
-    BadPattern, Pattern, Sense, Wide, folded, glob_of, holders, host_pattern, last_step, run_fits,
+    BadPattern, Pattern, Sense, Wide, exactly_fits, folded, glob_of, holders, host_pattern, last_step,
+    run_fits,
 };
 
 /// A rule, by its place in the policy.
@@ -43,6 +44,8 @@ type Programs = HashMap<String, HashMap<String, Vec<Words>>>;
 #[derive(Debug)]
 struct Words {
     words: Vec<String>,
+    /// And none besides.
+    exactly: bool,
     sense: Sense,
     rule: RuleNo,
 }
@@ -140,7 +143,8 @@ impl Index {
             seen = name;
             let Some(named) = self.run.get(folded(name).as_ref()) else { continue };
             for words in firsts.iter().filter_map(|first| named.get(*first)).flatten() {
-                if run_fits(words.sense, &words.words, program, argv) {
+                let fits = if words.exactly { exactly_fits } else { run_fits };
+                if fits(words.sense, &words.words, program, argv) {
                     found.push(words.rule);
                 }
             }
@@ -208,7 +212,8 @@ impl IndexBuilder {
             Pattern::Write(glob) => self.write.add(glob, sense, rule)?,
             Pattern::Delete(glob) => self.delete.add(glob, sense, rule)?,
             Pattern::Invoke(glob) => self.invoke.add_name(glob, sense, rule)?,
-            Pattern::Run(words) => {
+            Pattern::Run(words) | Pattern::Exactly(words) => {
+                let exactly = matches!(pattern, Pattern::Exactly(_));
                 let mut words_of = words.iter();
                 let program = words_of.next().map_or("", |word| last_step(word));
                 let first = match sense {
@@ -217,7 +222,7 @@ impl IndexBuilder {
                 };
                 let named = self.run.entry(folded(program).into_owned()).or_default();
                 let entry = named.entry(first.cloned().unwrap_or_default()).or_default();
-                entry.push(Words { words: words.clone(), sense, rule });
+                entry.push(Words { words: words.clone(), exactly, sense, rule });
             }
             Pattern::Reach(host) => self.reach.add(host_pattern(host)?, sense, rule),
         }

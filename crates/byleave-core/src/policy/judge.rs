@@ -10,7 +10,7 @@ use super::request::Request;
 use super::rule::{Layer, Rule};
 use crate::call::Mode;
 use crate::effect::{Effect, is_resolved};
-use crate::leave::LeaveMatcher;
+use crate::leave::{LeaveMatcher, asked};
 use crate::manifest::{Class, Manifest, NeedsApproval};
 use crate::pattern::{Matcher, Pattern, place_of};
 use crate::ruling::{Cause, Reason, Ruling, Verdict};
@@ -431,22 +431,15 @@ impl Judged {
 
 /// The leave that answers every question left, if there is one; of several, the one with the least in it.
 fn answering<'a>(request: &Request<'a>, reasons: &[Reason]) -> Option<&'a LeaveMatcher> {
-    let effects = &request.plan.effects;
-    let asks = || reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
-    if effects.is_empty() || !asks().all(|ask| ask.cause.is_some_and(Cause::leave_may_answer)) {
+    if request.leaves.is_empty() {
         return None;
     }
-    let mut asked: Vec<&Effect> = Vec::new();
-    if asks().any(|ask| ask.effects.is_empty()) {
-        asked.extend(effects);
-    } else {
-        let places = asks().flat_map(|ask| &ask.effects);
-        asked.extend(places.filter_map(|place| effects.get(*place as usize)));
-    }
-    let covers = |leave: &LeaveMatcher| asked.iter().all(|effect| leave.covers(effect));
+    let asked = asked(&request.plan.effects, reasons).ok()?;
     request
         .leaves
         .iter()
-        .filter(|leave| leave.applies(&request.manifest.name, request.session, request.now) && covers(leave))
+        .filter(|leave| {
+            leave.applies(&request.manifest.name, request.session, request.now) && leave.answers(&asked)
+        })
         .min_by_key(|leave| (leave.leave().scope.len(), leave.leave().id))
 }

@@ -33,9 +33,3 @@ impl Places<'_> {
         Ok(())
     }
 }
-
-/// A glob that fits this text alone.
-pub(super) fn literal(text: &str) -> String {
-    // `globset::escape` leaves the backslash, which would swallow the character after it.
-    globset::escape(text).replace('\\', "[\\]")
-}

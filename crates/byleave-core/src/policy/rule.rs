@@ -154,10 +154,7 @@ impl Rule {
     /// What is wrong with it taken by itself, apart from its patterns.
     pub(super) fn check(&self) -> Result<(), RuleFault> {
         let asks = self.verdict == Verdict::Ask;
-        let about = |except: &Pattern| {
-            let kind = std::mem::discriminant(except);
-            self.patterns.iter().any(|pattern| std::mem::discriminant(pattern) == kind)
-        };
+        let about = |except: &Pattern| self.patterns.iter().any(|pattern| pattern.kind() == except.kind());
         let fault = if self.id.is_empty() {
             RuleFault::Unnamed
         } else if self.patterns.is_empty() && !self.is_about_calls() {

@@ -3,6 +3,7 @@
 
 mod delegation;
 mod every_record;
+mod offers;
 mod policy;
 mod policy_file;
 mod purity;

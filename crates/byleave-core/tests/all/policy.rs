@@ -132,6 +132,12 @@ fn a_pattern() -> impl Strategy<Value = Pattern> {
                 Pattern::Run(words)
             }
         ),
+        1 => (select(&["git", "/usr/bin/git", "rm", "/w/git"][..]), vec(a_text(WORDS), 0..3)).prop_map(
+            |(program, mut words)| {
+                words.insert(0, program.to_owned());
+                Pattern::Exactly(words)
+            }
+        ),
     ]
 }
 

@@ -14,6 +14,7 @@ mod catalog;
 mod corpus;
 mod forms;
 mod gate;
+mod leaves;
 mod ledger;
 mod proofs;
 mod review;

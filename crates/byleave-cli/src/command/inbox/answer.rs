@@ -4,29 +4,28 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use byleave::approve::Reply;
-use byleave::clock::fresh_id;
 use byleave::core::digest::Digest;
-use byleave::core::id::LeaveId;
-use byleave::core::leave::Leave;
 use byleave::core::question::{Question, QuestionKind};
 use byleave::core::render::render;
 use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::{AnswerFault, GivenAnswer};
 use byleave::ledger::Ledger as _;
 use byleave::settings::Settings;
+use serde_json::Value;
 
+use super::{held, leave};
 use crate::args::{Answer, Ask};
 use crate::ask::{drive, waive};
-use crate::command::call::json;
+use crate::command::call::json as typed_json;
 use crate::complaint::Complaint;
 use crate::house::House;
-use crate::ids::{self, short};
+use crate::ids;
+use crate::json;
 use crate::options::{Options, text_of};
-use crate::scope;
-use crate::screen::{Screen, one_line};
+use crate::screen::Screen;
 use crate::show;
 use crate::status::Status;
-use crate::time::{lasting, now};
+use crate::time::now;
 
 /// The fewest characters of a digest that tell two questions apart.
 const DIGEST_CHARS_MIN: usize = 12;
@@ -40,6 +39,11 @@ pub(super) async fn run(
     options: &Options,
     screen: &mut Screen,
 ) -> Result<Status> {
+    if let Answer::Leave { offer, scope, preview, .. } = &answer
+        && (*preview || offer.is_none() && scope.is_empty())
+    {
+        return leave::look(id, &answer, digest, options, screen).await;
+    }
     let house = House::open_to_write(options)?;
     let id = ids::question(&house, id).await?;
     let call = house.book.call_of(id).await?;
@@ -60,22 +64,25 @@ pub(super) async fn run(
         _ => None,
     };
     let call = gate.answer(given).await.map_err(Complaint::from)?;
-    if let Some(leave) = leave {
-        let scope: Vec<String> = leave.scope.iter().map(scope::written).collect();
-        screen.say(&one_line(&format!(
-            "leave {} stands: `{}` no longer asks for {}",
-            short(&leave.id),
-            leave.tool,
-            scope.join(", ")
-        )));
+    if let Some(leave) = &leave {
+        leave::tell(leave, &sheet, screen);
     }
     let driven = drive(&gate, call, gate.resume(call), options, screen).await;
-    show::standing(screen, &driven.standing);
+    match leave.filter(|_| screen.json()) {
+        Some(given) => {
+            let mut value = json::standing(&driven.standing);
+            if let Value::Object(fields) = &mut value {
+                fields.insert("leave".into(), json::leave(&given, now()));
+            }
+            screen.value(&value);
+        }
+        None => show::standing(screen, &driven.standing),
+    }
     Ok(driven.status())
 }
 
 /// The digest that the answer repeats: of the question as it was shown, where someone says what was shown.
-fn digest_of(question: &Question, typed: Option<&str>) -> Result<Digest, Complaint> {
+pub(super) fn digest_of(question: &Question, typed: Option<&str>) -> Result<Digest, Complaint> {
     let digest = question.digest();
     match typed {
         None => Ok(digest),
@@ -105,7 +112,14 @@ fn parts(typed: &[PathBuf], sheet: &Sheet) -> Result<Vec<String>> {
 }
 
 fn reply(answer: Answer, sheet: &Sheet) -> Result<Reply> {
-    let approves = matches!(answer, Answer::Yes { .. } | Answer::Part { .. } | Answer::Leave { .. });
+    let approves = matches!(
+        answer,
+        Answer::Yes { .. }
+            | Answer::Part { .. }
+            | Answer::Leave { .. }
+            | Answer::Release { .. }
+            | Answer::Redact { .. }
+    );
     if approves && !render(sheet).complete {
         let refused = Complaint::refused("the question cannot be shown in full, so it cannot be approved");
         return Err(refused.hint("say no, or give smaller arguments with `edit`").into());
@@ -117,15 +131,11 @@ fn reply(answer: Answer, sheet: &Sheet) -> Result<Reply> {
         }
         Answer::No { feedback } => Reply::No { feedback },
         Answer::Part { paths, note } => Reply::Part { paths: parts(&paths, sheet)?, note },
-        Answer::Edit { args, note } => Reply::Edit { value: json("--args", &args)?, note },
-        Answer::Leave { scope, lasting: time, uses, this_session } => Reply::Leave(Leave {
-            id: LeaveId::new(fresh_id()),
-            tool: sheet.terms.tool.clone(),
-            scope: scope.iter().map(|scope| scope::read(scope)).collect::<Result<_, _>>()?,
-            session: this_session.then(|| sheet.session.clone()),
-            until: time.map(|time| lasting(&time)).transpose()?.map(|ms| now().saturating_add(ms)),
-            uses_max: uses,
-        }),
+        Answer::Edit { args, note } => Reply::Edit { value: typed_json("--args", &args)?, note },
+        Answer::Leave { .. } => Reply::Leave(leave::typed(&answer, sheet)?),
+        Answer::Release { note } => held::release(sheet, note)?,
+        Answer::Withhold { feedback } => held::withhold(sheet, feedback)?,
+        Answer::Redact { text, note } => held::redact(sheet, &text, note)?,
         Answer::Abort => Reply::Abort,
     })
 }

@@ -1,6 +1,7 @@
 //! Calls of the book, as far as they can be judged again: with the plan that was recorded then, never with one made anew.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
@@ -9,17 +10,13 @@ use byleave::book::Book as _;
 use byleave::book::export::{self, Contents, Exported};
 use byleave::book::{CallFilter, LeaveItem};
 use byleave::catalog::Catalog;
-use byleave::core::call::Millis;
-use byleave::core::digest::Held;
-use byleave::core::effect::{Plan, PlanHead};
-use byleave::core::entry::{Fact, Heading};
+use byleave::core::effect::Plan;
 use byleave::core::id::CallId;
 use byleave::core::leave::LeaveMatcher;
 use byleave::core::manifest::Manifest;
 use byleave::core::policy::{Layer, Policy, Request, Rule};
-use byleave::core::question::{Answer, QuestionKind};
-use byleave::core::record::{Closing, Record};
 use byleave::core::ruling::{Cause, Ruling};
+use byleave::past::{self, PastCall};
 use byleave::policy_files::{self, PolicyFile};
 use futures::StreamExt as _;
 
@@ -31,33 +28,10 @@ use crate::tools;
 
 /// A call that can be judged again.
 pub(super) struct Past {
-    pub(super) call: CallId,
-    pub(super) heading: Heading,
-    pub(super) summary: String,
+    pub(super) seen: PastCall,
     manifest: Manifest,
-    pub(super) plan: Plan,
-    pub(super) ruling: Ruling,
-    /// When it was ruled.
-    at: Millis,
     /// The leave that answered beforehand.
     leave: Option<LeaveMatcher>,
-    pub(super) questions: Vec<Asked>,
-}
-
-/// A question about a plan, and what was said to it.
-pub(super) struct Asked {
-    pub(super) plan: Plan,
-    pub(super) ruling: Ruling,
-    pub(super) said: Said,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    Yes,
-    /// No, something else instead, or nothing in time.
-    NotYes,
-    /// It is still open.
-    Nothing,
 }
 
 /// A call that cannot be judged again, and why.
@@ -88,77 +62,28 @@ pub(super) async fn all(house: &House, options: &Options) -> Result<(Vec<Past>, 
 }
 
 fn read(found: &Exported, catalog: &Catalog, leaves: &[LeaveItem]) -> Result<Past, String> {
-    let record = &found.kept.record;
-    if let Some(damage) = record.damage() {
-        return Err(format!("its record is damaged: {damage}"));
+    let seen = past::read(found)?;
+    let entry = catalog.get(&seen.terms.tool);
+    let entry = entry.map_err(|_| format!("there is no tool `{}` here any more", seen.terms.tool))?;
+    if entry.manifest().digest() != seen.terms.manifest {
+        return Err(format!("the tool `{}` says something else of itself by now", seen.terms.tool));
     }
-    if found.kept.forgotten {
-        return Err("its contents were forgotten, and its plan with them".to_owned());
-    }
-    let heading = record.heading().ok_or("its record does not say what it was")?;
-    let draft = record.draft().ok_or("its record has no draft")?;
-    let (Some(Ok(head)), Some(Ok(ruling))) = (draft.planned(), draft.permitted()) else {
-        return Err("it was never ruled on".to_owned());
-    };
-    let Some(Ok(terms)) = record.resolved() else { return Err("its tool was not found".to_owned()) };
-    let entry = catalog.get(&terms.tool);
-    let entry = entry.map_err(|_| format!("there is no tool `{}` here any more", terms.tool))?;
-    if entry.manifest().digest() != terms.manifest {
-        return Err(format!("the tool `{}` says something else of itself by now", terms.tool));
-    }
-    let leave = ruling.leave.map(|id| {
+    let leave = seen.ruling.leave.map(|id| {
         let given = leaves.iter().find(|given| given.leave.id == id);
         given.and_then(|given| LeaveMatcher::new(given.leave.clone()).ok())
     });
     if matches!(leave, Some(None)) {
         return Err("the leave that answered it is not in the book".to_owned());
     }
-    let at = record.entries().iter().rev().find(|entry| matches!(entry.fact, Fact::Permitted(_)));
-    Ok(Past {
-        call: found.call,
-        heading: heading.clone(),
-        summary: found.kept.listing.as_ref().map_or_else(String::new, |listing| listing.summary.clone()),
-        manifest: entry.manifest().clone(),
-        plan: plan(found, head)?,
-        ruling: ruling.clone(),
-        at: at.map_or(0, |entry| entry.at),
-        leave: leave.flatten(),
-        questions: questions(found, record)?,
-    })
+    Ok(Past { manifest: entry.manifest().clone(), leave: leave.flatten(), seen })
 }
 
-fn plan(found: &Exported, head: &PlanHead) -> Result<Plan, String> {
-    let held: &Held = &head.plan;
-    let content = found.contents.iter().find(|content| content.held == *held);
-    let content = content.ok_or("its plan is not in the book any more")?;
-    serde_json::from_slice(&content.bytes).map_err(|error| format!("its plan cannot be read: {error}"))
-}
+impl Deref for Past {
+    type Target = PastCall;
 
-fn questions(found: &Exported, record: &Record) -> Result<Vec<Asked>, String> {
-    let mut asked = Vec::new();
-    for entry in record.entries() {
-        let Fact::Asked(Ok(question)) = &entry.fact else { continue };
-        if question.kind == QuestionKind::Release {
-            continue;
-        }
-        let Some((head, ruling)) = record.shown(question.id) else { continue };
-        let said = match record.closing(question.id) {
-            // A checkpoint is passed once, whatever was said.
-            Some(Closing::Answered { answered, .. }) if question.kind == QuestionKind::Approval => {
-                match answered.answer {
-                    Answer::Yes { .. } | Answer::Leave(_) => Said::Yes,
-                    // A part of it is no yes to the whole.
-                    Answer::Part { .. } | Answer::No { .. } | Answer::Edit { .. } | Answer::Abort => {
-                        Said::NotYes
-                    }
-                }
-            }
-            None if record.settled().is_none() => Said::Nothing,
-            _ => Said::NotYes,
-        };
-        asked.push(Asked { plan: plan(found, head)?, ruling: ruling.clone(), said });
+    fn deref(&self) -> &PastCall {
+        &self.seen
     }
-    Ok(asked)
 }
 
 impl Past {

@@ -44,7 +44,7 @@ pub(super) async fn run(
                     changes.push(Change { past, now });
                 }
             }
-            Err(why) => unjudged.push(Unjudged { call: past.call, tool: past.heading.tool, why }),
+            Err(why) => unjudged.push(Unjudged { call: past.call, tool: past.seen.heading.tool, why }),
         }
     }
     let replayed = Replayed { file, judged, changes, unjudged };

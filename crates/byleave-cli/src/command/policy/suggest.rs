@@ -12,10 +12,11 @@ use byleave::core::id::CallId;
 use byleave::core::pattern::Matcher;
 use byleave::core::policy::{Layer, NotRead, Rule, RuleFile, read};
 use byleave::core::ruling::{Cause, Verdict};
+use byleave::past::PastQuestion;
 use serde_json::{Value, json};
 
 use self::draft::{APPROVED_MIN, Alike, Draft, drafts, needed};
-use super::past::{self, Asked, Past, Policies, Said};
+use super::past::{self, Past, Policies};
 use crate::house::House;
 use crate::ids::short;
 use crate::options::Options;
@@ -92,12 +93,12 @@ fn tell(suggestions: &[Suggestion], unjudged: usize, options: &Options, screen: 
 
 /// Whether a rule could have spared all of its questions, each was answered yes, and it would still be asked today.
 fn is_spareable(past: &Past, now: &mut Policies<'_>) -> bool {
-    let rule_would_do = |asked: &Asked| {
+    let rule_would_do = |asked: &PastQuestion| {
         let mut causes = asked.ruling.causes().into_iter();
         let harmless = asked.plan.dangers.is_empty() && !asked.plan.irreversible;
         harmless && causes.all(|cause| matches!(cause, Cause::Default | Cause::Sensitive))
     };
-    let yes = past.questions.iter().all(|asked| asked.said == Said::Yes && rule_would_do(asked));
+    let yes = past.questions.iter().all(|asked| asked.is_approved() && rule_would_do(asked));
     let asks = now.of(&past.heading.cwd).is_ok_and(|policy| past.judge(policy).verdict == Verdict::Ask);
     !past.questions.is_empty() && yes && asks
 }
@@ -107,7 +108,7 @@ fn covers_a_no(draft: &Draft, calls: &[Past]) -> bool {
     let matchers: Option<Vec<Matcher>> =
         draft.patterns.iter().map(|pattern| Matcher::new(pattern.clone()).ok()).collect();
     let Some(matchers) = matchers else { return true };
-    let refused = calls.iter().flat_map(|past| &past.questions).filter(|asked| asked.said != Said::Yes);
+    let refused = calls.iter().flat_map(|past| &past.questions).filter(|asked| !asked.is_approved());
     let mut effects = refused.flat_map(|asked| needed(&asked.plan, &asked.ruling));
     effects.any(|effect| matchers.iter().any(|matcher| matcher.fits(effect)))
 }

@@ -1,6 +1,7 @@
 //! Places in patterns: `~`, `{workspace}` and their like become the directories they stand for.
 
-use crate::policy::places::{Places, literal};
+use crate::pattern::literal;
+use crate::policy::places::Places;
 
 /// Puts places in.
 #[derive(Clone, Copy)]

@@ -88,7 +88,7 @@ pub(super) fn wrong(pattern: &Pattern) -> Option<(String, String)> {
     match pattern {
         Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) => wrong_path(glob),
         Pattern::Invoke(glob) => wrong_tool(glob),
-        Pattern::Run(_) | Pattern::Reach(_) => None,
+        Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Reach(_) => None,
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::CallId;
-use byleave::core::pattern::Pattern;
+use byleave::core::leave::keys;
+use byleave::core::pattern::{Pattern, literal};
 use byleave::core::ruling::{Cause, Ruling, Verdict};
 
 use crate::command::policy::past::Past;
@@ -158,26 +159,12 @@ fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// A glob that fits this text alone.
-fn literal(text: &str) -> String {
-    let mut glob = String::new();
-    for c in text.chars() {
-        match c {
-            '*' | '?' | '[' | ']' | '{' | '}' | '\\' | '!' => {
-                glob.push('[');
-                glob.push(c);
-                glob.push(']');
-            }
-            c => glob.push(c),
-        }
-    }
-    glob
-}
-
 /// A name that no rule has yet.
 fn name(patterns: &[Pattern], taken: &mut HashSet<String>) -> String {
     let text = match patterns.first() {
-        Some(Pattern::Run(words)) => words.iter().take(2).map(String::as_str).collect::<Vec<_>>().join(" "),
+        Some(Pattern::Run(words) | Pattern::Exactly(words)) => {
+            words.iter().take(2).map(String::as_str).collect::<Vec<_>>().join(" ")
+        }
         Some(Pattern::Read(text) | Pattern::Write(text) | Pattern::Delete(text)) => {
             text.trim_end_matches("/*").rsplit('/').next().unwrap_or_default().to_owned()
         }
@@ -204,33 +191,11 @@ impl Draft {
 
     /// The rule as it would stand in a file.
     pub(super) fn toml(&self) -> String {
-        let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
-        for pattern in &self.patterns {
-            let (key, text) = match pattern {
-                Pattern::Run(words) => ("run", words.join(" ")),
-                Pattern::Read(text) => ("read", text.clone()),
-                Pattern::Write(text) => ("write", text.clone()),
-                Pattern::Delete(text) => ("delete", text.clone()),
-                Pattern::Reach(text) => ("reach", text.clone()),
-                Pattern::Invoke(text) => ("invoke", text.clone()),
-            };
-            let text = quoted(&text);
-            match keys.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, texts)) if texts.contains(&text) => {}
-                Some((_, texts)) => texts.push(text),
-                None => keys.push((key, vec![text])),
-            }
-        }
-        let mut toml = format!("[[rule]]\nid = {}\nverdict = \"allow\"\n", quoted(&self.id));
-        for (key, texts) in keys {
-            toml.push_str(&format!("{key} = [{}]\n", texts.join(", ")));
+        let mut toml = format!("[[rule]]\nid = \"{}\"\nverdict = \"allow\"\n", self.id.as_str());
+        for line in keys(&self.patterns) {
+            toml.push_str(&format!("{line}\n"));
         }
         toml.push_str(&format!("why = \"asked {} times, and always answered yes\"\n", self.calls.len()));
         toml
     }
-}
-
-/// A text in quotes, alike in JSON and in TOML, in which nothing acts on a terminal.
-fn quoted(text: &str) -> String {
-    crate::screen::spelled(&serde_json::Value::from(text).to_string())
 }

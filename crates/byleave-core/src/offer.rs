@@ -1,0 +1,246 @@
+//! What leave could be given: the scopes that a person can choose between, the narrowest first, each in plain words.
+//!
+//! Pure: from the sheet of a question alone. An offer is made only where the leave would spare the same question next time, by
+//! the very test with which the policy uses leaves ([`crate::leave::asked`]); and no offer is wider than its words. A program
+//! that runs others, or does whatever its words say, is never offered with any words but these.
+
+mod program;
+
+use serde::Serialize;
+
+use crate::effect::Effect;
+use crate::escape::{Care, visible};
+use crate::id::LeaveId;
+use crate::leave::{Leave, LeaveMatcher, NoLeave, asked};
+use crate::pattern::{Pattern, literal};
+use crate::question::QuestionKind;
+use crate::review::Said;
+use crate::sheet::Sheet;
+
+/// How wide an offer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Breadth {
+    /// Exactly these effects.
+    Exact,
+    /// The same programs with the same first words.
+    Program,
+    /// The directories of the paths.
+    Directory,
+    /// Everything beneath the directory of the call.
+    Workspace,
+    /// The hosts, not at one port only.
+    Host,
+    /// The tool, with whatever arguments.
+    Tool,
+}
+
+/// A scope that a person may choose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Offer {
+    /// How wide it is.
+    pub breadth: Breadth,
+    /// All that it lets pass, in words for people; everything in them is visible.
+    pub words: String,
+    /// The scope of the leave.
+    pub scope: Vec<Pattern>,
+}
+
+/// The scopes that a person can choose between, the narrowest first and never none; or why no leave would help.
+pub fn offers(sheet: &Sheet) -> Result<Vec<Offer>, NoLeave> {
+    let asked = asked_on(sheet)?;
+    if let Some(why) = asked.iter().find_map(|effect| not_sayable(effect)) {
+        return Err(NoLeave::NotSayable(why));
+    }
+    let all = Asked { effects: &asked, plan: &sheet.plan.effects, workspace: &sheet.cwd };
+    let mut offers: Vec<Offer> = Vec::new();
+    for breadth in LADDER {
+        let Some(offer) = all.offer(breadth) else { continue };
+        let known = offers.iter().any(|known| known.scope == offer.scope);
+        if !known && uncovered(&offer.scope, &asked).is_none() {
+            offers.push(offer);
+        }
+    }
+    match offers.first() {
+        // What cannot be said exactly is not offered wider.
+        Some(offer) if offer.breadth == Breadth::Exact || all.is_use_of_tools() => Ok(offers),
+        _ => Err(NoLeave::NotSayable("no pattern fits all of its effects".to_owned())),
+    }
+}
+
+/// Whether a leave of this scope would spare the same question next time, or why not.
+pub fn spares(sheet: &Sheet, scope: &[Pattern]) -> Result<(), NoLeave> {
+    let asked = asked_on(sheet)?;
+    match uncovered(scope, &asked) {
+        None => Ok(()),
+        Some(effect) => Err(NoLeave::Uncovered(visible(&effect.to_string(), Care::Name))),
+    }
+}
+
+const LADDER: [Breadth; 6] =
+    [Breadth::Exact, Breadth::Program, Breadth::Directory, Breadth::Workspace, Breadth::Host, Breadth::Tool];
+
+/// What stands in a text for something that is known only when it runs.
+const NOT_KNOWN: char = '…';
+
+/// The effects that a leave must cover to spare the question of this sheet, or why none could.
+fn asked_on(sheet: &Sheet) -> Result<Vec<&Effect>, NoLeave> {
+    match sheet.question.kind {
+        QuestionKind::Approval => {}
+        QuestionKind::Checkpoint => return Err(NoLeave::Checkpoint),
+        QuestionKind::Release => return Err(NoLeave::Result),
+    }
+    if let Some(held) = sheet.notes.iter().find(|note| note.said == Said::Held) {
+        return Err(NoLeave::Held(visible(&held.reviewer, Care::Name)));
+    }
+    asked(&sheet.plan.effects, &sheet.ruling.reasons)
+}
+
+/// Why no pattern can be about exactly this, where none can.
+fn not_sayable(effect: &Effect) -> Option<String> {
+    let uncertain = |text: &str| text.contains(NOT_KNOWN);
+    let (what, is_uncertain) = match effect {
+        Effect::Run { argv, .. } => ("a word of its command", argv.iter().any(|word| uncertain(word))),
+        Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => {
+            ("a path of it", uncertain(path))
+        }
+        Effect::Reach { host, port } => ("a host or port of it", uncertain(host) || *port == 0),
+        Effect::Invoke { tool } => ("a tool that it uses", uncertain(tool)),
+        Effect::Unconfined { .. } => return Some("it leaves the sandbox".to_owned()),
+        Effect::Unknown { .. } => return Some("a part of it was not understood".to_owned()),
+    };
+    is_uncertain.then(|| format!("{what} is known only when it runs"))
+}
+
+/// The first of the effects that no pattern of the scope fits.
+fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect]) -> Option<&'a Effect> {
+    let leave = Leave {
+        id: LeaveId::new(uuid::Uuid::nil()),
+        tool: String::new(),
+        scope: scope.to_vec(),
+        session: None,
+        until: None,
+        uses_max: None,
+    };
+    // A scope that cannot be used covers nothing.
+    let Ok(leave) = LeaveMatcher::new(leave) else { return asked.first().copied() };
+    asked.iter().copied().find(|effect| !leave.covers(effect))
+}
+
+/// What is asked about, and where.
+struct Asked<'a> {
+    effects: &'a [&'a Effect],
+    /// All effects of the plan.
+    plan: &'a [Effect],
+    workspace: &'a str,
+}
+
+impl Asked<'_> {
+    /// The scope of this breadth, if it is any wider than what comes before it.
+    fn offer(&self, breadth: Breadth) -> Option<Offer> {
+        let uses_tool = self.effects.iter().any(|effect| matches!(effect, Effect::Invoke { .. }));
+        if breadth == Breadth::Tool && !uses_tool {
+            return None;
+        }
+        let mut scope: Vec<Pattern> = Vec::new();
+        let mut said: Vec<(&str, Vec<String>)> = Vec::new();
+        for effect in self.effects {
+            let (pattern, words) = self.part(effect, breadth);
+            if scope.contains(&pattern) {
+                continue;
+            }
+            match said.iter_mut().find(|(verb, _)| *verb == verb_of(&pattern)) {
+                Some((_, targets)) => targets.push(words),
+                None => said.push((verb_of(&pattern), vec![words])),
+            }
+            scope.push(pattern);
+        }
+        let said: Vec<String> =
+            said.into_iter().map(|(verb, targets)| format!("{verb} {}", targets.join(", "))).collect();
+        // The use of a tool carries no arguments: nothing about it is exact.
+        let breadth = if self.is_use_of_tools() { Breadth::Tool } else { breadth };
+        Some(Offer { breadth, words: said.join("; "), scope })
+    }
+
+    fn is_use_of_tools(&self) -> bool {
+        self.effects.iter().all(|effect| matches!(effect, Effect::Invoke { .. }))
+    }
+
+    /// The pattern for one effect and what it is about, in words.
+    fn part(&self, effect: &Effect, breadth: Breadth) -> (Pattern, String) {
+        match effect {
+            Effect::Run { program, argv } => {
+                let wide =
+                    if breadth == Breadth::Exact { None } else { program::widened(program, argv, self.plan) };
+                wide.unwrap_or_else(|| program::exactly(program, argv))
+            }
+            Effect::Read { path } => self.path(path, breadth, Pattern::Read),
+            Effect::Write { path } => self.path(path, breadth, Pattern::Write),
+            Effect::Delete { path } => self.path(path, breadth, Pattern::Delete),
+            Effect::Reach { host, port } => reach(host, *port, breadth),
+            Effect::Invoke { tool } => {
+                (Pattern::Invoke(literal(tool)), format!("{}, with whatever arguments", shown(tool)))
+            }
+            // Neither fits a pattern, and neither gets this far.
+            Effect::Unconfined { .. } | Effect::Unknown { .. } => (Pattern::Run(Vec::new()), String::new()),
+        }
+    }
+
+    fn path(&self, path: &str, breadth: Breadth, kind: fn(String) -> Pattern) -> (Pattern, String) {
+        let place = match breadth {
+            Breadth::Directory => self.directory(path).map(|dir| (dir, "/*", "anything directly in")),
+            Breadth::Workspace | Breadth::Tool => {
+                self.is_within(path).then_some((self.workspace, "/**", "anything beneath"))
+            }
+            Breadth::Exact | Breadth::Program | Breadth::Host => None,
+        };
+        match place {
+            Some((dir, glob, words)) => {
+                (kind(format!("{}{glob}", literal(dir))), format!("{words} {}", shown(dir)))
+            }
+            None => (kind(literal(path)), shown(path)),
+        }
+    }
+
+    /// The directory of a path, if it may stand for the path: never the root, one beneath it, or one that holds the workspace.
+    fn directory<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let (dir, _) = path.rsplit_once('/')?;
+        let holds = |dir: &str| self.workspace == dir || self.workspace.starts_with(&format!("{dir}/"));
+        let is_deep = dir.matches('/').count() > 1;
+        let narrow = self.is_within(path) || is_deep && !holds(dir);
+        (!dir.is_empty() && narrow).then_some(dir)
+    }
+
+    /// Whether the path lies beneath the directory of the call, and that is not the root.
+    fn is_within(&self, path: &str) -> bool {
+        let workspace = self.workspace;
+        let is_place = workspace.len() > 1 && crate::effect::is_resolved(workspace);
+        is_place && path.strip_prefix(workspace).is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+const fn verb_of(pattern: &Pattern) -> &'static str {
+    match pattern {
+        Pattern::Invoke(_) => "use the tool",
+        pattern => pattern.kind(),
+    }
+}
+
+fn reach(host: &str, port: u16, breadth: Breadth) -> (Pattern, String) {
+    let name = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let shown = shown(host);
+    match (breadth, port) {
+        (Breadth::Host | Breadth::Tool, 80 | 443) => {
+            // A bare address with colons is one already.
+            (Pattern::Reach(host.to_owned()), format!("{shown} at the ports of the web, 80 and 443"))
+        }
+        (Breadth::Host | Breadth::Tool, _) => {
+            (Pattern::Reach(format!("{name}:*")), format!("{shown} at any port"))
+        }
+        _ => (Pattern::Reach(format!("{name}:{port}")), format!("{shown} at port {port}")),
+    }
+}
+
+fn shown(text: &str) -> String {
+    format!("`{}`", visible(text, Care::Name))
+}

@@ -1,0 +1,415 @@
+//! What leave could be given: each offer spares the next question, and covers nothing that its words do not say.
+// req: R5
+
+use std::sync::{Arc, LazyLock};
+
+use byleave_core::call::Mode;
+use byleave_core::digest::Digest;
+use byleave_core::effect::{Danger, Effect, Plan};
+use byleave_core::entry::{Limits, Terms};
+use byleave_core::id::{AgentId, CallId, LeaveId, QuestionId, SessionId};
+use byleave_core::leave::{Leave, LeaveMatcher, NoLeave};
+use byleave_core::manifest::{Class, Manifest};
+use byleave_core::offer::{Breadth, Offer, offers, spares};
+use byleave_core::pattern::Pattern;
+use byleave_core::policy::{Layer, Places, Policy, Request, Rule, builtin};
+use byleave_core::question::{Question, QuestionKind};
+use byleave_core::review::{ReviewNote, Said};
+use byleave_core::ruling::{Cause, Ruling, Verdict};
+use byleave_core::sheet::Sheet;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::json;
+use uuid::Uuid;
+
+const PLACES: Places<'_> =
+    Places { workspace: Some("/w"), home: Some("/home/u"), state: Some("/state"), config: None };
+
+/// The built-in rules, made ready once.
+static OURS: LazyLock<Arc<Policy>> =
+    LazyLock::new(|| Arc::new(Policy::new(builtin(&PLACES).unwrap()).unwrap()));
+
+/// A call that was ruled, and can be ruled again under a leave.
+struct Scene {
+    manifest: Manifest,
+    plan: Plan,
+    mode: Mode,
+    policy: Arc<Policy>,
+}
+
+impl Scene {
+    fn new(effects: Vec<Effect>) -> Self {
+        let manifest = Manifest {
+            sensitive: Some(false),
+            permission_class: Class::Bash,
+            ..Manifest::new("t", "", json!({}))
+        };
+        let plan = Plan { effects, ..Plan::default() };
+        Self { manifest, plan, mode: Mode::ConfirmSensitive, policy: OURS.clone() }
+    }
+
+    fn ruled(&self, leaves: &[LeaveMatcher]) -> Ruling {
+        let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+        let plain = Request::plain(&self.manifest, &self.plan, &session, &agent);
+        self.policy.rule(&Request { mode: self.mode, leaves, ..plain })
+    }
+
+    fn asks_under(&self, scope: &[Pattern]) -> bool {
+        self.ruled(&[given(scope)]).verdict != Verdict::Allow
+    }
+
+    fn sheet(&self) -> Sheet {
+        sheet(self.plan.clone(), self.ruled(&[]), self.mode)
+    }
+
+    fn offers(&self) -> Result<Vec<Offer>, NoLeave> {
+        offers(&self.sheet())
+    }
+}
+
+fn given(scope: &[Pattern]) -> LeaveMatcher {
+    let id = LeaveId::new(Uuid::from_u128(1));
+    let leave =
+        Leave { id, tool: "t".into(), scope: scope.to_vec(), session: None, until: None, uses_max: None };
+    LeaveMatcher::new(leave).unwrap()
+}
+
+fn sheet(plan: Plan, ruling: Ruling, mode: Mode) -> Sheet {
+    Sheet {
+        question: Question {
+            id: QuestionId::new(Uuid::from_u128(7)),
+            kind: QuestionKind::Approval,
+            binding: Digest::of(b"plan"),
+            expires_at: 1,
+        },
+        call: CallId::new(Uuid::from_u128(1)),
+        session: SessionId::new("s").unwrap(),
+        agent: AgentId::new("a").unwrap(),
+        lineage: Vec::new(),
+        cwd: "/w".into(),
+        mode,
+        terms: Terms {
+            tool: "t".into(),
+            manifest: Digest::of(b"manifest"),
+            operation: "execute".into(),
+            read_only: false,
+            destructive: false,
+            concurrency_safe: false,
+            repeatable: false,
+            checkpoint: false,
+            rehearsal: None,
+            challenge: None,
+            limits: Limits::default(),
+        },
+        draft: 1,
+        arguments: json!({}),
+        first_arguments: None,
+        reason: None,
+        plan,
+        ruling,
+        notes: vec![],
+        challenge: None,
+        seen: None,
+        output: None,
+    }
+}
+
+fn run(program: &str, words: &str) -> Effect {
+    Effect::Run { program: program.into(), argv: words.split(' ').map(str::to_owned).collect() }
+}
+fn write(path: &str) -> Effect {
+    Effect::Write { path: path.into() }
+}
+fn delete(path: &str) -> Effect {
+    Effect::Delete { path: path.into() }
+}
+fn reach(host: &str, port: u16) -> Effect {
+    Effect::Reach { host: host.into(), port }
+}
+
+fn words(effects: Vec<Effect>) -> Vec<(Breadth, String)> {
+    let offers = Scene::new(effects).offers().unwrap();
+    offers.into_iter().map(|offer| (offer.breadth, offer.words)).collect()
+}
+
+#[test]
+fn the_narrowest_comes_first_and_each_is_said_in_words() {
+    let check = |effects: Vec<Effect>, wanted: &[(Breadth, &str)]| {
+        let found = words(effects);
+        let found: Vec<(Breadth, &str)> =
+            found.iter().map(|(breadth, words)| (*breadth, words.as_str())).collect();
+        assert_eq!(found, wanted);
+    };
+    check(
+        vec![run("/usr/bin/git", "git fetch origin"), reach("example.org", 443)],
+        &[
+            (
+                Breadth::Exact,
+                "run `/usr/bin/git fetch origin` and nothing more; reach `example.org` at port 443",
+            ),
+            (
+                Breadth::Program,
+                "run `git fetch …`, with whatever words after these; reach `example.org` at port 443",
+            ),
+            (
+                Breadth::Host,
+                "run `git fetch …`, with whatever words after these; reach `example.org` at the ports of the web, 80 and 443",
+            ),
+        ],
+    );
+    check(
+        vec![write("/w/notes/a b.md"), write("/w/notes/c\u{202e}.md")],
+        &[
+            (Breadth::Exact, "write `/w/notes/a b.md`, `/w/notes/c⟨U+202E⟩.md`"),
+            (Breadth::Directory, "write anything directly in `/w/notes`"),
+            (Breadth::Workspace, "write anything beneath `/w`"),
+        ],
+    );
+    let invoke = Effect::Invoke { tool: "mcp_a_x".into() };
+    check(vec![invoke], &[(Breadth::Tool, "use the tool `mcp_a_x`, with whatever arguments")]);
+    // What lies outside of the workspace is never widened to a directory that holds it.
+    check(vec![write("/x.md")], &[(Breadth::Exact, "write `/x.md`")]);
+    check(
+        vec![reach("example.org", 22)],
+        &[
+            (Breadth::Exact, "reach `example.org` at port 22"),
+            (Breadth::Host, "reach `example.org` at any port"),
+        ],
+    );
+}
+
+// opencode#40158: a leave that was given on `git status && rm -rf ./tmp` stood for every rm.
+#[test]
+fn a_leave_on_one_rm_is_not_one_for_rm() {
+    let effects =
+        vec![run("/usr/bin/git", "git status"), run("/usr/bin/rm", "rm -rf ./tmp"), delete("/w/tmp")];
+    let offers = Scene::new(effects).offers().unwrap();
+    for offer in &offers {
+        let leave = given(&offer.scope);
+        for other in ["rm -rf /home/u", "rm -rf ./tmp ./src", "rm -rf ./tmp --no-preserve-root", "rm x", "rm"]
+        {
+            assert!(!leave.covers(&run("/usr/bin/rm", other)), "{other}: {offer:?}");
+        }
+        assert!(!leave.covers(&delete("/home/u/x")), "{offer:?}");
+    }
+}
+
+#[test]
+fn what_runs_anything_is_offered_as_it_is_or_not_at_all() {
+    for (program, line) in [
+        ("/usr/bin/bash", "bash deploy now"),
+        ("/usr/bin/env", "env true"),
+        ("/usr/bin/sudo", "sudo apt install x"),
+        ("/usr/bin/xargs", "xargs rm"),
+        ("/usr/bin/python3.12", "python3 -c print"),
+        ("/usr/bin/python3.12", "python3 script arg"),
+        ("/usr/bin/busybox", "sh x"),
+        ("/usr/bin/docker", "docker run image"),
+        ("/usr/bin/npm", "npm exec thing"),
+        ("/usr/bin/git", "git config core.pager x"),
+        ("/usr/bin/git", "git -c x push"),
+        ("/usr/bin/terraform", "terraform"),
+        ("/usr/bin/prettier", "prettier --write a"),
+        ("/usr/bin/gh", "gh api"),
+    ] {
+        let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let Ok(offers) = Scene::new(vec![run(program, line)]).offers() else { continue };
+        for offer in &offers {
+            assert!(offer.scope.iter().all(|pattern| matches!(pattern, Pattern::Exactly(_))));
+            let more =
+                Effect::Run { program: program.into(), argv: [argv.clone(), vec!["more".into()]].concat() };
+            assert!(!given(&offer.scope).covers(&more), "{line}: {offer:?}");
+        }
+    }
+    // `rm tmp` and `tidy out` say to what it is done, wherever the list of programs ends.
+    let scene = Scene::new(vec![run("/usr/bin/tidy", "tidy out"), write("/w/out")]);
+    assert!(scene.offers().unwrap().iter().all(|offer| offer.breadth != Breadth::Program));
+}
+
+#[test]
+fn where_a_leave_would_not_help_it_is_said_why() {
+    let mut scene = Scene::new(vec![write("/w/a")]);
+    let check = |sheet: &Sheet, wanted: NoLeave| assert_eq!(offers(sheet).unwrap_err(), wanted);
+    let mut question = scene.sheet();
+    question.question.kind = QuestionKind::Checkpoint;
+    check(&question, NoLeave::Checkpoint);
+    question.question.kind = QuestionKind::Release;
+    check(&question, NoLeave::Result);
+    let mut held = scene.sheet();
+    held.notes = vec![ReviewNote { reviewer: "r".into(), said: Said::Held, why: None, cached: false }];
+    check(&held, NoLeave::Held("r".into()));
+    scene.plan.irreversible = true;
+    assert!(matches!(scene.offers(), Err(NoLeave::Cause { cause: Cause::Irreversible, .. })));
+    scene.plan.irreversible = false;
+    scene.plan.dangers = vec![Danger { id: "d".into(), why: "it burns".into(), denied: false }];
+    let said = scene.offers().unwrap_err().to_string();
+    assert_eq!(said, "what could do great harm is asked about every time: it burns");
+    let scene = Scene::new(vec![write("/w/a"), write("/w/b")]);
+    let narrow = spares(&scene.sheet(), &[Pattern::Write("/w/a".into())]);
+    assert_eq!(narrow, Err(NoLeave::Uncovered("write /w/b".into())));
+    for effects in [
+        vec![Effect::Unknown { why: "x".into() }],
+        vec![Effect::Unconfined { guarantee: "x".into() }],
+        vec![],
+        vec![run("/usr/bin/git", "git push …")],
+        vec![reach("example.org", 0)],
+        vec![run("nowhere", "nowhere x")],
+    ] {
+        let scene = Scene::new(effects);
+        let said = scene.offers();
+        assert!(said.is_err(), "{:?}: {said:?}", scene.plan);
+    }
+}
+
+const PATHS: &[&str] =
+    &["/w/a", "/w/a/b", "/w/a/c", "/w/d[1]/{x}*", "/w/a\\b", "/v/a/b", "/v/a", "/", "/w", "/w/é", "/w/.x"];
+const LINES: &[&str] = &[
+    "git push",
+    "git push origin",
+    "git push --force x",
+    "git status",
+    "rm a",
+    "rm -rf a",
+    "cargo build",
+    "cargo run x",
+    "npm run build",
+    "npm run build more",
+    "npm run other",
+    "sh build",
+    "tool a",
+];
+const PROGRAMS: &[&str] = &["/usr/bin/", "/w/bin/", "/home/u/.cargo/bin/"];
+
+fn an_effect() -> impl Strategy<Value = Effect> {
+    let path = || select(PATHS).prop_map(str::to_owned);
+    prop_oneof![
+        3 => (select(PROGRAMS), select(LINES)).prop_map(|(dir, line)| {
+            run(&format!("{dir}{}", line.split(' ').next().unwrap()), line)
+        }),
+        1 => select(LINES).prop_map(|line| run("/usr/bin/busybox", line)),
+        2 => path().prop_map(|path| Effect::Read { path }),
+        3 => path().prop_map(|path| Effect::Write { path }),
+        2 => path().prop_map(|path| Effect::Delete { path }),
+        1 => (select(&["example.org", "a.example.org", "::1", "10.0.0.1"][..]), select(&[443_u16, 80, 22][..]))
+            .prop_map(|(host, port)| reach(host, port)),
+        1 => select(&["t", "u"][..]).prop_map(|tool| Effect::Invoke { tool: tool.to_owned() }),
+    ]
+}
+
+fn a_scene() -> impl Strategy<Value = Scene> {
+    let rules = vec((an_effect(), select(vec![Verdict::Ask, Verdict::Allow]), 0..4_u8), 0..4);
+    let manifest = (select(vec![None, Some(true), Some(false)]), select(vec![Class::Bash, Class::Generic]));
+    let modes = select(vec![Mode::ConfirmSensitive, Mode::ConfirmAll, Mode::ConfirmDangerous]);
+    (vec(an_effect(), 0..5), rules, manifest, modes, prop::bool::weighted(0.1)).prop_map(
+        |(effects, rules, (sensitive, permission_class), mode, irreversible)| {
+            let mut scene = Scene::new(effects);
+            let rules = (0..).zip(rules).filter_map(|(number, (effect, verdict, mark))| {
+                let pattern = match effect {
+                    Effect::Run { argv, .. } => Pattern::Run(argv),
+                    Effect::Write { path } if path.starts_with("/w/a") => Pattern::Write("/w/**".into()),
+                    Effect::Reach { host, .. } => Pattern::Reach(host),
+                    _ => return None,
+                };
+                let rule = Rule::new(format!("r{number}"), Layer::User, verdict, vec![pattern]);
+                let asks = verdict == Verdict::Ask;
+                Some(Rule { firm: asks && mark == 1, dangerous: asks && mark == 2, ..rule })
+            });
+            scene.policy = Arc::new(Policy::new(rules.collect()).unwrap());
+            scene.manifest.sensitive = sensitive;
+            scene.manifest.permission_class = permission_class;
+            scene.mode = mode;
+            scene.plan.irreversible = irreversible;
+            scene
+        },
+    )
+}
+
+/// Whether an offer's words speak of an effect, by another way than its patterns.
+fn is_said(offer: &Offer, plan: &Plan, effect: &Effect) -> bool {
+    let same = |one: &Effect| one == effect;
+    if plan.effects.iter().any(same) {
+        return true;
+    }
+    let parent = |path: &str| path.rsplit_once('/').map(|(dir, _)| dir.to_owned());
+    let alike = |one: &Effect| match (one, effect) {
+        // Two words in common, and one of a program that says so in its words.
+        (Effect::Run { argv: a, .. }, Effect::Run { argv: b, .. }) => {
+            let known = ["git", "cargo", "npm", "tool"].contains(&a[0].as_str());
+            let wide = offer
+                .words
+                .contains(&format!("{} …`", a.iter().take(2).cloned().collect::<Vec<_>>().join(" ")))
+                || offer
+                    .words
+                    .contains(&format!("{} …`", a.iter().take(3).cloned().collect::<Vec<_>>().join(" ")));
+            known && wide && a.len() > 1 && b.len() > 1 && a[..2] == b[..2]
+        }
+        (Effect::Reach { host: a, .. }, Effect::Reach { host: b, .. }) => {
+            a == b && offer.breadth >= Breadth::Host
+        }
+        (Effect::Invoke { .. }, _) => false,
+        (a, b) => match (a.path(), b.path()) {
+            (Some(a_path), Some(b_path)) if a.kind() == b.kind() => {
+                let dir = offer.breadth == Breadth::Directory && parent(a_path) == parent(b_path);
+                let all = [Breadth::Workspace, Breadth::Tool].contains(&offer.breadth)
+                    && a_path.starts_with("/w/")
+                    && b_path.starts_with("/w/");
+                dir || all
+            }
+            _ => false,
+        },
+    };
+    plan.effects.iter().any(alike)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_offer_spares_the_same_question(scene in a_scene()) {
+        prop_assume!(scene.ruled(&[]).verdict == Verdict::Ask);
+        match scene.offers() {
+            Ok(offers) => {
+                prop_assert!(!offers.is_empty());
+                for offer in offers {
+                    prop_assert!(!scene.asks_under(&offer.scope), "{offer:?}");
+                    prop_assert_eq!(spares(&scene.sheet(), &offer.scope), Ok(()));
+                }
+            }
+            Err(NoLeave::NotSayable(_)) => {}
+            Err(why) => {
+                // The judge is of the same mind: not even a leave for everything is enough.
+                let mut scope: Vec<Pattern> = vec![Pattern::Read("/**".into()), Pattern::Write("/**".into())];
+                scope.extend([Pattern::Delete("/**".into()), Pattern::Reach("*:*".into()), Pattern::Invoke("*".into())]);
+                for effect in &scene.plan.effects {
+                    if let Effect::Run { program, .. } = effect {
+                        scope.push(Pattern::Run(vec![program.clone()]));
+                    }
+                }
+                prop_assert!(scene.asks_under(&scope), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_offer_is_wider_than_its_words(scene in a_scene(), others in vec(an_effect(), 30)) {
+        let Ok(offers) = scene.offers() else { return Ok(()) };
+        let exact = offers.first().map(|offer| given(&offer.scope));
+        for offer in &offers {
+            let leave = given(&offer.scope);
+            for effect in &others {
+                prop_assert!(!leave.covers(effect) || is_said(offer, &scene.plan, effect), "{effect}\n{offer:?}");
+                // What the narrowest covers, all do.
+                let narrow = exact.as_ref().is_some_and(|exact| exact.covers(effect));
+                prop_assert!(!narrow || leave.covers(effect), "{effect}\n{offer:?}");
+            }
+        }
+        prop_assert!(offers.is_sorted_by_key(|offer| offer.breadth));
+    }
+}
+
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {:?} {:?}", self.mode, self.manifest.sensitive, self.plan)
+    }
+}

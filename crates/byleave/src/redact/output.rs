@@ -1,0 +1,181 @@
+//! A held result with secrets and named words masked, so that a person can release the rest of it.
+//!
+//! Everything a model could be shown is gone through: text, error, data and undo information, names of fields included. It
+//! must never let more pass than the shapes of secrets and the named words leave.
+
+use byleave_core::outcome::Output;
+use regex::{Captures, Regex, RegexBuilder};
+use serde_json::Value;
+
+use super::{is_marked, mark, marks, redact, redact_value};
+
+/// What the mask of a named word says that it was.
+const NAMED_WORD: &str = "by a person";
+
+/// A result with secrets and named words masked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Redacted {
+    /// The result.
+    pub output: Output,
+    /// How many places were masked; 0 where it is the same as before.
+    pub masked: usize,
+    /// Named words that were not found in it, as they were named. Who named one expects it to be gone: ask again.
+    pub missing: Vec<String>,
+}
+
+/// The result with everything masked that is shaped like a secret, and these words wherever they stand, in whatever case.
+pub fn redacted(output: &Output, words: &[String]) -> Redacted {
+    let whole = [Value::from(output.text.as_str()), Value::from(output.error.as_deref())];
+    let whole: Vec<&Value> = whole.iter().chain(&output.data).chain(&output.undo).collect();
+    let is_in = |word: &String| {
+        let one = Mask::new(std::slice::from_ref(word));
+        one.is_some_and(|one| whole.iter().any(|value| one.is_in(value)))
+    };
+    let missing = words.iter().filter(|word| !is_in(word)).cloned().collect();
+    let mask = Mask::new(words);
+    let text = |text: &str| match &mask {
+        Some(mask) => mask.text(&redact(text)),
+        None => redact(text),
+    };
+    let value = |value: &Value| match &mask {
+        Some(mask) => mask.value(&redact_value(value)),
+        None => redact_value(value),
+    };
+    let after = Output {
+        text: text(&output.text),
+        error: output.error.as_deref().map(text),
+        data: output.data.as_ref().map(value),
+        undo: output.undo.as_ref().map(value),
+        ..output.clone()
+    };
+    let count = |output: &Output| {
+        let json = serde_json::to_string(output).unwrap_or_default();
+        json.match_indices("[redacted: ").filter(|(at, _)| json.get(*at..).is_some_and(is_marked)).count()
+    };
+    let masked = match after == *output {
+        true => 0,
+        // A mark that swallowed others is still one place.
+        false => count(&after).saturating_sub(count(output)).max(1),
+    };
+    Redacted { output: after, masked, missing }
+}
+
+/// Finds named words, and knows marks so that it leaves them alone.
+struct Mask(Regex);
+
+impl Mask {
+    /// `None` where there is nothing to look for.
+    fn new(words: &[String]) -> Option<Self> {
+        let words = words.iter().map(|word| word.trim()).filter(|word| !word.is_empty());
+        let mut all: Vec<String> = words
+            .flat_map(|word| {
+                let json = Value::from(word).to_string();
+                let in_json = json.trim_matches('"').to_owned();
+                // As it is, as it stands within JSON, and as the shapes of secrets leave it.
+                [word.to_owned(), in_json, redact(word)]
+            })
+            .collect();
+        all.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        all.dedup();
+        if all.is_empty() {
+            return None;
+        }
+        let named: Vec<String> = all.iter().map(|word| regex::escape(word)).collect();
+        let marks: Vec<String> = marks().map(|mark| regex::escape(&mark)).collect();
+        let regex = format!("(?<mark>{})|(?<word>(?i:{}))", marks.join("|"), named.join("|"));
+        // A list of words that is too long for one expression is a reason to mask everything, not nothing.
+        let all = || Regex::new("(?<word>(?s:.+))(?<mark>x)?");
+        RegexBuilder::new(&regex).size_limit(64 << 20).build().or_else(|_| all()).ok().map(Self)
+    }
+
+    fn is_in(&self, value: &Value) -> bool {
+        let found = |text: &str| self.0.captures_iter(text).any(|found| found.name("word").is_some());
+        match value {
+            Value::String(text) => found(text),
+            Value::Array(items) => items.iter().any(|item| self.is_in(item)),
+            Value::Object(fields) => fields.iter().any(|(name, item)| found(name) || self.is_in(item)),
+            Value::Number(number) => found(&number.to_string()),
+            Value::Null | Value::Bool(_) => false,
+        }
+    }
+
+    fn text(&self, text: &str) -> String {
+        let masked = self.0.replace_all(text, |found: &Captures<'_>| match found.name("mark") {
+            Some(known) => known.as_str().to_owned(),
+            None => mark(NAMED_WORD),
+        });
+        masked.into_owned()
+    }
+
+    fn value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(name, item)| (self.text(name), self.value(item))).collect()
+            }
+            Value::Number(number) if self.0.is_match(&number.to_string()) => Value::String(mark(NAMED_WORD)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    // req: R1, R5
+    #[test]
+    fn everything_is_gone_through() {
+        let output = Output {
+            text: "Acme pays; ACME's password=hunter2".into(),
+            error: Some("no acme".into()),
+            data: Some(json!({"acme": [{"n": "x acme y"}, 77], "token": "t-1", "left": 1})),
+            undo: Some(json!({"before": "acme"})),
+            ..Output::default()
+        };
+        let found = redacted(&output, &words(&["acme", "77"]));
+        let mask = "[redacted: by a person]";
+        assert_eq!(found.output.text, format!("{mask} pays; {mask}'s password=[redacted: secret]"));
+        assert_eq!(found.output.error, Some(format!("no {mask}")));
+        let data =
+            json!({mask: [{"n": format!("x {mask} y")}, mask], "token": "[redacted: secret]", "left": 1});
+        assert_eq!(found.output.data, Some(data));
+        assert_eq!(found.output.undo, Some(json!({ "before": mask })));
+        assert_eq!((found.masked, found.missing.len()), (9, 0));
+        let again = redacted(&found.output, &[]);
+        assert_eq!((again.output, again.masked), (found.output, 0));
+    }
+
+    #[test]
+    fn a_named_word_never_uncovers_a_secret() {
+        for word in ["password", "secret", "redacted", "hunter2", "password=hunter2", "[redacted: secret]"] {
+            let output =
+                Output::text("password=hunter2").with_data(json!({"password": "hunter2", "secret": 5}));
+            let found = redacted(&output, &words(&[word]));
+            let all = serde_json::to_string(&found.output).unwrap();
+            assert!(!all.contains("hunter2") && !all.contains(":5"), "{word}: {all}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let found = redacted(&Output::text("nothing"), &words(&["nothin", "some thing", " "]));
+        assert_eq!(found.missing, ["some thing", " "]);
+        assert_eq!(found.masked, 1);
+        assert_eq!(redacted(&Output::text("plain"), &[]).masked, 0);
+        let quoted = Output::text(r#"{"a":"say \"hi\""}"#);
+        assert!(redacted(&quoted, &words(&[r#"say "hi""#])).missing.is_empty());
+    }
+
+    #[test]
+    fn a_mark_that_is_none_hides_nothing() {
+        let found = redacted(&Output::text("[redacted: acme]"), &words(&["acme"]));
+        assert!(!found.output.text.contains("acme"), "{found:?}");
+    }
+}

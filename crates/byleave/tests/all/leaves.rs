@@ -1,0 +1,254 @@
+//! Leaves as a person chooses them, and held results as a person releases them: through the gate, with a real book.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use byleave::approve::Reply;
+use byleave::book::Book as _;
+use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, LeaveId, SessionId, TenantId};
+use byleave::core::leave::Leave;
+use byleave::core::manifest::Class;
+use byleave::core::offer::{Breadth, Offer, offers};
+use byleave::core::outcome::Output;
+use byleave::core::policy::{Places, Policy, builtin};
+use byleave::core::question::{Approver, Grade, Question, QuestionKind};
+use byleave::core::sheet::Sheet;
+use byleave::gate::{Gate, GivenAnswer};
+use byleave::past::{LOOKED_MAX, Said, covered};
+use byleave::redact::redacted;
+use byleave::result::{CallResult, Ending, Standing};
+use byleave::review::hold;
+use byleave::settings::Settings;
+use byleave::typed::Typed;
+use serde_json::{Value, json};
+
+const FAR: u64 = 4_000_000_000_000;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Command {
+    command: String,
+}
+
+/// A gate with a book in a directory of its own, and a shell that runs nothing.
+struct Desk {
+    dir: tempfile::TempDir,
+    book: Arc<SqliteBook>,
+    gate: Gate,
+    ran: Arc<AtomicU32>,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { seal_every: None, ..Options::default() };
+        let book = Arc::new(SqliteBook::open(&dir.path().join("state"), &options).unwrap());
+        let workspace = dir.path().canonicalize().unwrap().join("w");
+        std::fs::create_dir(&workspace).unwrap();
+        let places = Places { workspace: workspace.to_str(), ..Places::default() };
+        let ran = Arc::new(AtomicU32::new(0));
+        let counter = ran.clone();
+        let shell = Typed::new("bash", "runs nothing", move |args: Command, _run| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async move { args.command }
+        })
+        .class(Class::Bash)
+        .not_sensitive();
+        let told = |_: Value, _run| async {
+            Output::text("the client is Acme, token=abcd1234efgh")
+                .with_data(json!({"client": "ACME", "password": "pw"}))
+        };
+        let gate = Gate::builder()
+            .ledger(book.clone())
+            .tool(shell)
+            .tool(Typed::new("tell", "tells", told).class(Class::Readonly).not_sensitive())
+            .review_output("tell", hold("a person reads it first"))
+            .policy(Policy::new(builtin(&places).unwrap()).unwrap())
+            .settings(Settings { inbox: true, ..Settings::default() })
+            .build()
+            .unwrap();
+        Self { dir, book, gate, ran }
+    }
+
+    fn call(&self, tool: &str, arguments: Value, mode: Mode) -> Call {
+        Call {
+            id: CallId::new(byleave::clock::fresh_id()),
+            tenant: tenant(),
+            session: SessionId::new("s").unwrap(),
+            agent: AgentId::new("a").unwrap(),
+            tool: tool.into(),
+            arguments,
+            reason: None,
+            cwd: self.dir.path().canonicalize().unwrap().join("w").to_str().unwrap().to_owned(),
+            mode,
+            dry_run: false,
+        }
+    }
+
+    async fn shell(&self, command: &str) -> (CallId, Standing) {
+        let call = self.call("bash", json!({ "command": command }), Mode::ConfirmSensitive);
+        (call.id, self.gate.advance(call).await)
+    }
+
+    /// What a person would be shown.
+    async fn asked(&self, command: &str) -> (CallId, Sheet) {
+        let (call, standing) = self.shell(command).await;
+        (call, self.gate.sheet(question(standing).id).await.unwrap())
+    }
+
+    async fn answer(&self, call: CallId, question: &Question, reply: Reply) -> CallResult {
+        let by = Approver { name: "ann".into(), grade: Grade::Terminal };
+        let given = GivenAnswer { question: question.id, digest: question.digest(), reply, by };
+        self.gate.answer(given).await.unwrap();
+        settled(self.gate.resume(call).await)
+    }
+}
+
+fn tenant() -> TenantId {
+    TenantId::new("local").unwrap()
+}
+
+fn question(standing: Standing) -> Question {
+    let Standing::Waiting { question, .. } = standing else { panic!("{standing:?}") };
+    question
+}
+
+fn settled(standing: Standing) -> CallResult {
+    let Standing::Settled(result) = standing else { panic!("{standing:?}") };
+    result
+}
+
+fn leave(offer: &Offer) -> Leave {
+    let (id, scope) = (LeaveId::new(byleave::clock::fresh_id()), offer.scope.clone());
+    Leave { id, tool: "bash".into(), scope, session: None, until: None, uses_max: None }
+}
+
+fn yes() -> Reply {
+    Reply::Yes { note: None }
+}
+
+// req: R5
+#[tokio::test]
+async fn every_offer_spares_the_same_command_and_no_other() {
+    for (command, others) in [
+        ("git tag v1", &["git tag v1 && touch x", "rm -r src", "git tag v1 v2"][..]),
+        ("mkdir -p a/b", &["mkdir -p c", "mkdir -p a/b ../../up"]),
+        ("mkdir sub && touch sub/x", &["rm -r sub", "touch ../x"]),
+    ] {
+        let (_, sheet) = Desk::new().asked(command).await;
+        let many = offers(&sheet).unwrap().len();
+        for number in 0..many {
+            let desk = Desk::new();
+            let (call, sheet) = desk.asked(command).await;
+            let offers = offers(&sheet).unwrap();
+            desk.answer(call, &sheet.question, Reply::Leave(leave(&offers[number]))).await;
+            let (_, again) = desk.shell(command).await;
+            assert!(settled(again).success(), "{command}: {:?}", offers[number]);
+            for other in others.iter().filter(|_| offers[number].breadth == Breadth::Exact) {
+                let (_, asked) = desk.shell(other).await;
+                assert!(
+                    !matches!(asked, Standing::Settled(ref result) if result.success()),
+                    "{other}: {offers:?}"
+                );
+                // The next one must not stand behind an open question.
+                if let Standing::Waiting { question, call } = asked {
+                    desk.answer(call, &question, Reply::No { feedback: None }).await;
+                }
+            }
+            assert_eq!(desk.ran.load(Ordering::SeqCst), 2);
+        }
+    }
+}
+
+// opencode#40158: a leave that was given on this very command stood for every rm.
+// req: R5
+#[tokio::test]
+async fn a_leave_on_one_rm_in_a_line_is_no_leave_for_rm() {
+    let desk = Desk::new();
+    let (call, sheet) = desk.asked("git status && rm -rf ./tmp").await;
+    let offers = offers(&sheet).unwrap();
+    for offer in &offers {
+        assert!(!offer.words.contains("rm …"), "{offer:?}");
+    }
+    desk.answer(call, &sheet.question, Reply::Leave(leave(offers.last().unwrap()))).await;
+    for other in ["rm -rf ./src ../elsewhere", "rm -rf ~", "rm -rf ./tmp /"] {
+        let (call, standing) = desk.shell(other).await;
+        match standing {
+            Standing::Waiting { question, .. } => {
+                desk.answer(call, &question, Reply::No { feedback: None }).await;
+            }
+            standing => assert!(!settled(standing).success(), "{other}"),
+        }
+    }
+    assert_eq!(desk.ran.load(Ordering::SeqCst), 1);
+}
+
+// req: R5
+#[tokio::test]
+async fn a_leave_says_which_past_calls_it_would_have_covered() {
+    let desk = Desk::new();
+    let (first, sheet) = desk.asked("git tag v1").await;
+    desk.answer(first, &sheet.question, yes()).await;
+    let (second, sheet) = desk.asked("git tag v2").await;
+    desk.answer(second, &sheet.question, Reply::No { feedback: None }).await;
+    let (forgotten, sheet) = desk.asked("git tag v1").await;
+    desk.answer(forgotten, &sheet.question, yes()).await;
+    desk.book.forget(forgotten, "ann".into(), 1).await.unwrap();
+    let (other, sheet) = desk.asked("mkdir x").await;
+    desk.answer(other, &sheet.question, yes()).await;
+    assert!(settled(desk.shell("git status").await.1).success(), "nobody is asked");
+    let (open, sheet) = desk.asked("git tag v1").await;
+    let offers = offers(&sheet).unwrap();
+
+    let exact = covered(&*desk.book, &tenant(), &leave(&offers[0]), FAR).await.unwrap();
+    let calls: Vec<_> = exact.covered.iter().map(|one| (one.call, one.said)).collect();
+    assert_eq!(calls, [(first, Some(Said::Yes))]);
+    assert!(exact.covered[0].summary.contains("git"), "{exact:?}");
+    assert_eq!((exact.looked, exact.unreadable, exact.more, exact.looked_max), (5, 1, false, LOOKED_MAX));
+
+    let program = offers.iter().find(|offer| offer.breadth == Breadth::Program).unwrap();
+    let wide = covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
+    let calls: Vec<_> = wide.covered.iter().map(|one| (one.call, one.said)).collect();
+    assert_eq!(calls, [(second, Some(Said::No)), (first, Some(Said::Yes))], "the newest first, a no as well");
+
+    let elsewhere = Leave { session: SessionId::new("other").ok(), ..leave(program) };
+    assert_eq!(covered(&*desk.book, &tenant(), &elsewhere, FAR).await.unwrap().looked, 0);
+    let other_tool = Leave { tool: "tell".into(), ..leave(program) };
+    assert!(covered(&*desk.book, &tenant(), &other_tool, FAR).await.unwrap().covered.is_empty());
+
+    // Given, it is what the policy uses, too.
+    desk.answer(open, &sheet.question, Reply::Leave(leave(program))).await;
+    assert!(settled(desk.shell("git tag v2").await.1).success());
+    let after = covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
+    let newest = &after.covered[0];
+    assert!(newest.said.is_none() && newest.leave.is_some(), "a leave answered it: {newest:?}");
+    assert_eq!((after.covered[1].call, after.covered[1].said), (open, Some(Said::Leave)));
+}
+
+// req: R1, R5
+#[tokio::test]
+async fn a_held_result_is_released_with_secrets_and_named_words_masked() {
+    let desk = Desk::new();
+    let held = || async {
+        let call = desk.call("tell", json!({}), Mode::Yolo);
+        let (id, standing) = (call.id, desk.gate.advance(call).await);
+        (id, desk.gate.sheet(question(standing).id).await.unwrap())
+    };
+    let (call, sheet) = held().await;
+    assert_eq!(sheet.question.kind, QuestionKind::Release);
+    assert!(offers(&sheet).is_err());
+    let masked = redacted(sheet.output.as_ref().unwrap(), &["acme".to_owned()]);
+    assert_eq!((masked.masked, masked.missing.len()), (4, 0));
+    let reply = Reply::Edit { value: json!(masked.output), note: None };
+    let result = desk.answer(call, &sheet.question, reply).await;
+    let Ending::Completed(output) = &result.ending else { panic!("{result:?}") };
+    assert_eq!(output.text, "the client is [redacted: by a person], token=[redacted: secret]");
+    let seen = format!("{:?}", result.report());
+    for secret in ["Acme", "ACME", "abcd1234efgh", "\"pw\""] {
+        assert!(!seen.contains(secret), "{secret}: {seen}");
+    }
+    let (call, sheet) = held().await;
+    let result = desk.answer(call, &sheet.question, Reply::No { feedback: None }).await;
+    assert!(!result.success() && !format!("{:?}", result.report()).contains("Acme"));
+}
