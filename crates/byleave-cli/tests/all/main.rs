@@ -16,4 +16,5 @@ mod sandbox;
 mod sessions;
 mod terminal;
 mod tools;
+mod watching;
 mod world;
