@@ -191,7 +191,10 @@ fn it_ends_when_nobody_reads() {
     let world = busy();
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.arg("watch");
-    let Watching { mut child, lines, .. } = Watching::start(command);
+    let mut watching = Watching::start(command);
+    // Everything that there is to say is said: no further line is needed to find out.
+    watching.until("is there");
+    let Watching { mut child, lines, .. } = watching;
     drop(lines);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
