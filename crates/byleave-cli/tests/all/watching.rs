@@ -97,7 +97,7 @@ fn of_a_damaged_record_nothing_is_counted() {
 /// The program, watching, with what it says line by line.
 struct Watching {
     child: Child,
-    lines: BufReader<ChildStdout>,
+    lines: Option<BufReader<ChildStdout>>,
     heard: Vec<String>,
 }
 
@@ -106,14 +106,15 @@ impl Watching {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
-        Self { child, lines, heard: Vec::new() }
+        Self { child, lines: Some(lines), heard: Vec::new() }
     }
 
     /// Reads on until a line has this in it.
     fn until(&mut self, wanted: &str) -> String {
         loop {
             let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "no `{wanted}`: {:#?}", self.heard);
+            let read = self.lines.as_mut().unwrap().read_line(&mut line).unwrap();
+            assert!(read > 0, "no `{wanted}`: {:#?}", self.heard);
             self.heard.push(line.clone());
             if line.contains(wanted) {
                 return line;
@@ -125,6 +126,20 @@ impl Watching {
     fn interrupt(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         self.child.wait().unwrap().code()
+    }
+
+    /// Nobody reads any more; says how it ended.
+    fn turn_away(mut self) -> Option<i32> {
+        self.lines = None;
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // By its own handle, and only where a test has failed: otherwise it has ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
@@ -194,9 +209,7 @@ fn it_ends_when_nobody_reads() {
     let mut watching = Watching::start(command);
     // Everything that there is to say is said: no further line is needed to find out.
     watching.until("is there");
-    let Watching { mut child, lines, .. } = watching;
-    drop(lines);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(watching.turn_away(), Some(0));
 }
 
 #[test]
