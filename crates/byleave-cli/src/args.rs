@@ -1,5 +1,7 @@
 //! What was typed. What it means is worked out in [`crate::options`] and by the commands.
 
+mod watching;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -10,6 +12,8 @@ use byleave::forms::Form;
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::watching::{Log, Stats, Watch};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -125,6 +129,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Option<Book>,
     },
+    /// Count calls, questions and answers, and show which rules ask most
+    Stats(Stats),
+    /// Watch calls as they come, run, wait and end, whoever runs them; Ctrl-C ends it
+    ///
+    /// At a terminal it is drawn in place; elsewhere it is a line for each thing that happens. What a command prints is shown as
+    /// it comes: no reviewer has seen it, so it is for your eyes only.
+    Watch(Watch),
     /// Say how commands can be confined on this machine, what that is worth, and how to get more
     ///
     /// By trying: a harmless command is run in every way that there is. Exits with 1 when none works.
@@ -665,18 +676,6 @@ pub(crate) enum Book {
     Rebuild,
     /// Seal the book and print its anchor, to be kept elsewhere
     Anchor,
-}
-
-#[derive(Debug, Default, Group)]
-pub(crate) struct Log {
-    #[command(flatten)]
-    pub(crate) list: List,
-    /// Of this tool
-    #[arg(long)]
-    pub(crate) tool: Option<String>,
-    /// With this outcome: completed, failed, withheld, refused, rehearsed, unknown
-    #[arg(long)]
-    pub(crate) outcome: Option<String>,
 }
 
 /// How records are printed.

@@ -12,6 +12,7 @@ use byleave::result::Standing;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::complaint::Complaint;
+use crate::live::Live;
 use crate::options::Options;
 use crate::screen::{Screen, prose};
 use crate::status::Status;
@@ -67,6 +68,7 @@ pub(crate) async fn drive(
     let Ok(mut keys) = signal(SignalKind::interrupt()) else {
         return Driven { standing: work.await, interrupted: false };
     };
+    let _live = Live::begin(gate, call, &options.state);
     let mut work = pin!(work);
     let mut interrupted = false;
     loop {

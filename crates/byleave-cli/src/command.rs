@@ -12,8 +12,10 @@ mod rehearse;
 mod resume;
 mod sandbox;
 mod session;
+mod stats;
 mod tools;
 mod undo;
+mod watch;
 
 use anyhow::Result;
 
@@ -37,6 +39,8 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Policy { command } => policy::run(command, options, screen).await,
         Command::Resume(typed) => resume::run(&typed, options, screen).await,
         Command::Halt(typed) => halt::run(typed, options, screen).await,
+        Command::Stats(typed) => stats::run(typed, options, screen).await,
+        Command::Watch(typed) => watch::run(typed, options, screen).await,
         Command::Doctor => doctor::run(options, screen),
         Command::Sandbox { command } => sandbox::run(command, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,

@@ -5,12 +5,14 @@
 
 mod args;
 mod ask;
+mod chart;
 mod command;
 mod complaint;
 mod flaws;
 mod house;
 mod ids;
 mod json;
+mod live;
 mod options;
 mod person;
 mod rules;

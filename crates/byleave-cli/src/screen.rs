@@ -28,6 +28,8 @@ pub(crate) struct Screen {
     out_styled: bool,
     err_styled: bool,
     columns: Option<usize>,
+    /// Nobody reads the results any more.
+    gone: bool,
 }
 
 /// What became of a file, as a colour.
@@ -50,7 +52,18 @@ impl Screen {
             out_styled: colours(color, terminal),
             err_styled: colours(color, io::stderr().is_terminal()),
             columns: size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20),
+            gone: false,
         }
+    }
+
+    /// Whether who read the results has gone away; who would go on for ever should look.
+    pub(crate) const fn gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Whether the results are styled.
+    pub(crate) const fn styled(&self) -> bool {
+        self.out_styled
     }
 
     /// Whether results are wanted as JSON.
@@ -72,6 +85,11 @@ impl Screen {
     pub(crate) fn title(&mut self, line: &str) {
         let line = styled(Tone::Strong, line, self.out_styled);
         self.line(&line);
+    }
+
+    /// A text for the results, as a tone paints it.
+    pub(crate) fn painted(&self, tone: Tone, text: &str) -> String {
+        styled(tone, text, self.out_styled)
     }
 
     /// A line of the results with a coloured sign before it, or coloured whole.
@@ -107,6 +125,7 @@ impl Screen {
     /// A text of ours, as a result.
     pub(crate) fn trusted(&mut self, text: &str) {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        self.gone |= written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
         self.tolerate(written);
     }
 

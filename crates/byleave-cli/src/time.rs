@@ -4,17 +4,38 @@ use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Millis;
 
 pub(crate) use byleave::core::moment::{span, utc};
+use byleave::core::moment::civil;
 
 use crate::complaint::Complaint;
 
 const SECOND: Millis = 1_000;
 const MINUTE: Millis = 60 * SECOND;
 const HOUR: Millis = 60 * MINUTE;
-const DAY: Millis = 24 * HOUR;
+pub(crate) const DAY: Millis = 24 * HOUR;
 
 /// The time now.
 pub(crate) fn now() -> Millis {
     SystemClock.now()
+}
+
+/// A day since 1970-01-01 as its date.
+pub(crate) fn date(day: u64) -> String {
+    let (year, month, day) = civil(day);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The day since 1970-01-01 of a date, if there is such a date.
+fn day_of(year: u64, month: u64, day: u64) -> Option<u64> {
+    // From 1970 on a year has at most 366 days, and at least 365: it is found within a few steps.
+    let least =
+        year.checked_sub(1970)?.checked_mul(365)?.checked_add(month.checked_sub(1)?.checked_mul(28)?)?;
+    let most = least.checked_add(year / 4)?.checked_add(64)?;
+    (year < 10_000).then(|| (least..most).find(|days| civil(*days) == (year, month, day)))?
+}
+
+/// A short span of time, to the tenth of a second.
+pub(crate) fn precise(ms: Millis) -> String {
+    if ms < MINUTE { format!("{}.{} s", ms / SECOND, ms % SECOND / 100) } else { span(ms) }
 }
 
 /// How long something shall last: a number and a unit.
@@ -36,9 +57,77 @@ pub(crate) fn lasting(typed: &str) -> Result<Millis, Complaint> {
     number.checked_mul(each).filter(|ms| *ms > 0).ok_or_else(wrong)
 }
 
+/// A moment as it was typed: so long ago, or a date, with a time of the day or without, in UTC.
+pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, Complaint> {
+    let wrong = || {
+        Complaint::new(format!("`{typed}` is not a moment")).hint(
+            "write how long ago (a number and s, m, h, d or w, as in `2h`) or a date in UTC, as in `2026-03-01` or `2026-03-01T14:30`",
+        )
+    };
+    match lasting(typed) {
+        Ok(span) => Ok(now.saturating_sub(span)),
+        Err(_) => dated(typed).ok_or_else(wrong),
+    }
+}
+
+fn dated(typed: &str) -> Option<Millis> {
+    let (date, clock) = match typed.split_once(['T', ' ']) {
+        Some((date, clock)) => (date, clock.trim_end_matches('Z')),
+        None => (typed, "00:00"),
+    };
+    let numbers = |text: &str, by: char| -> Option<Vec<u64>> {
+        let plain = |part: &str| part.chars().all(|c| c.is_ascii_digit()).then(|| part.parse().ok())?;
+        text.split(by).map(plain).collect()
+    };
+    let [year, month, day] = *numbers(date, '-')?.as_slice() else { return None };
+    let (hour, minute, second) = match *numbers(clock, ':')?.as_slice() {
+        [hour, minute] => (hour, minute, 0),
+        [hour, minute, second] => (hour, minute, second),
+        _ => return None,
+    };
+    let in_range = hour < 24 && minute < 60 && second < 60;
+    let day = day_of(year, month, day).filter(|_| in_range)?;
+    Some(day * DAY + hour * HOUR + minute * MINUTE + second * SECOND)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_read() {
+        let now = 1_709_251_200_000;
+        let check =
+            |typed: &str, wanted: &str| assert_eq!(utc(moment(typed, now).unwrap()), wanted, "{typed}");
+        check("2h", "2024-02-29 22:00:00Z");
+        check("2024-02-29", "2024-02-29 00:00:00Z");
+        check("2000-02-29T12:34:56", "2000-02-29 12:34:56Z");
+        check("2100-12-31 23:59Z", "2100-12-31 23:59:00Z");
+        check("1970-01-01", "1970-01-01 00:00:00Z");
+        check("9999-12-31", "9999-12-31 00:00:00Z");
+        for days in (0..200_000).step_by(11) {
+            assert_eq!(moment(&date(days), now).unwrap(), days * DAY);
+        }
+        for wrong in [
+            "",
+            "yesterday",
+            "2023-02-29",
+            "2024-13-01",
+            "2024-00-10",
+            "2024-01-32",
+            "1969-12-31",
+            "2024-01",
+            "2024-01-01T24:00",
+            "2024-01-01T12",
+            "2024-01-01T12:60",
+            "2024-1-+1",
+            "99999-01-01",
+            "2024-01-01T",
+            "18446744073709551615-01-01",
+        ] {
+            assert!(moment(wrong, now).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn spans_are_read_and_written() {

@@ -16,7 +16,7 @@ pub fn utc(at: Millis) -> String {
 }
 
 /// The date of a day since 1970-01-01; by era of 400 years, in years that begin in March, so that leap days come last.
-const fn civil(days: u64) -> (u64, u64, u64) {
+pub const fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

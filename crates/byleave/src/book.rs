@@ -27,6 +27,11 @@ pub trait Book: Send + Sync + 'static {
     /// Lists calls, the newest first.
     fn calls(&self, filter: CallFilter, page: Page) -> Pending<'_, Result<Vec<CallItem>, LedgerFault>>;
 
+    /// Which calls were written on after a place in the book, the oldest first, from at most so many appends.
+    ///
+    /// For those who watch: without a place it only says where the book ends, and it never costs more than what is new.
+    fn written(&self, after: Option<Cursor>, limit: usize) -> Pending<'_, Result<Written, LedgerFault>>;
+
     /// Lists open questions, the newest first.
     fn questions(
         &self,
@@ -94,6 +99,15 @@ impl Page {
 #[serde(transparent)]
 pub struct Cursor(pub i64);
 
+/// What was written after a place in the book.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Where that ends: what is asked for the next time comes after it.
+    pub upto: Cursor,
+    /// The calls whose records grew, each once.
+    pub calls: Vec<CallId>,
+}
+
 /// Which calls to list. Everything that is set must fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallFilter {
@@ -103,10 +117,18 @@ pub struct CallFilter {
     pub session: Option<SessionId>,
     /// Of this tool.
     pub tool: Option<String>,
+    /// Of this agent, as lists name it; a sub-agent is also found by its own name alone.
+    pub agent: Option<String>,
     /// In this state.
     pub state: Option<CallState>,
     /// With this outcome, in a word.
     pub outcome: Option<String>,
+    /// Refused with this code.
+    pub code: Option<String>,
+    /// With this text in its summary; small and capital letters of ASCII are the same.
+    pub text: Option<String>,
+    /// Only calls that a person was asked about.
+    pub asked: bool,
     /// Received then or later.
     pub since: Option<Millis>,
     /// Received before then.

@@ -32,6 +32,7 @@ mod search;
 pub mod secret;
 pub mod settings;
 pub mod signed;
+pub mod stats;
 pub mod tool;
 pub mod tool_search;
 pub mod trial;

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::Result;
 use byleave::book::export::{self, Contents, Exported};
-use byleave::book::{Book as _, CallFilter, CallItem, Page};
+use byleave::book::{Book as _, CallFilter, CallItem, CallState, Page};
 use byleave::core::act::{Act, Deed};
 use byleave::core::id::CallId;
 use futures::StreamExt as _;
@@ -21,7 +21,7 @@ use crate::options::Options;
 use crate::screen::{Screen, Tone, one_line, spelled};
 use crate::show::{counted, table};
 use crate::status::Status;
-use crate::time::{now, utc};
+use crate::time::{moment, now, utc};
 use crate::tools::workplace;
 
 pub(crate) async fn run(command: Option<Book>, options: &Options, screen: &mut Screen) -> Result<Status> {
@@ -44,13 +44,21 @@ const fn wanted(contents: bool) -> Contents {
 }
 
 async fn log(which: Log, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let house = House::open_to_read(options, None)?;
+    let now = now();
     let filter = CallFilter {
+        tenant: None,
         session: which.list.session,
         tool: which.tool,
+        agent: which.agent,
+        state: which.standing.map(CallState::from),
         outcome: which.outcome,
-        ..CallFilter::default()
+        code: which.code,
+        text: which.text,
+        asked: which.asked,
+        since: which.since.as_deref().map(|typed| moment(typed, now)).transpose()?,
+        until: which.until.as_deref().map(|typed| moment(typed, now)).transpose()?,
     };
+    let house = House::open_to_read(options, None)?;
     let calls = house.book.calls(filter, Page::first(which.list.limit)).await?;
     if screen.json() {
         screen.value(&calls.iter().map(json::call_item).collect());

@@ -19,4 +19,5 @@ mod sessions;
 mod sitting;
 mod terminal;
 mod tools;
+mod watching;
 mod world;

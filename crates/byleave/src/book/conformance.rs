@@ -92,6 +92,8 @@ macro_rules! cases {
 
 cases! { ($)
     lists::calls_are_found_by_what_is_asked_for,
+    lists::calls_are_found_by_who_what_and_how,
+    lists::what_is_new_is_told_once,
     lists::pages_have_no_gaps_and_no_doubles,
     lists::a_call_is_listed_as_far_as_it_has_come,
     lists::open_questions_are_found_by_what_is_asked_for,

@@ -1,5 +1,6 @@
 //! Lists: the newest first, by what is asked for, page by page.
 
+use byleave_core::act::Deed;
 use byleave_core::entry::Fact;
 use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
 use byleave_core::question::{Answer, QuestionKind};
@@ -8,7 +9,7 @@ use byleave_core::ruling::Verdict;
 
 use super::{Bench, Opened};
 use crate::book::{CallFilter, CallItem, CallState, Page, QuestionFilter, QuestionItem};
-use crate::ledger::conformance::script::{CLOSINGS, NOW, QUESTION_MS, Script, Setting};
+use crate::ledger::conformance::script::{CLOSINGS, NOW, QUESTION_MS, Script, Setting, act};
 use crate::ledger::conformance::{Flaw, ensure, same};
 
 /// More than any list here is long.
@@ -79,6 +80,107 @@ pub(super) async fn calls_are_found_by_what_is_asked_for(bench: &dyn Bench) -> R
         }
     }
     Ok(())
+}
+
+pub(super) async fn calls_are_found_by_who_what_and_how(bench: &dyn Bench) -> Result<(), Flaw> {
+    let (one, two) = (bench.open().await?, bench.open().await?);
+    let of = |agent, summary| Setting { agent, summary, ..Setting::default() };
+    let settings = [
+        of("ada", "Copies the Notes"),
+        of("sub-agent `ada` of `bob`", "100% of it"),
+        of("bob", "1000 of it"),
+        // Not a sub-agent called `ada`, whatever it likes to be called.
+        of("x sub-agent `ada` of `bob`", "a_b"),
+        Setting { verdict: Verdict::Deny, ..of("%", "axb") },
+        Setting { verdict: Verdict::Ask, ..of("ad", "asks") },
+        Setting { verdict: Verdict::Ask, ..of("ad", "asks and is declined") },
+    ];
+    let mut calls = Vec::new();
+    for (setting, age) in settings.into_iter().zip(0..) {
+        let mut script = Script::ready(Setting { received_at: NOW + age, ..setting })?;
+        match script.setting.verdict {
+            Verdict::Ask => {
+                script.ask()?;
+            }
+            Verdict::Deny => script.settle()?,
+            Verdict::Allow => {}
+        }
+        one.append(&mut script).await?;
+        if age == 6 {
+            script.answer(Answer::No { feedback: None })?;
+            script.settle()?;
+            one.append(&mut script).await?;
+        }
+        calls.push(script.call());
+    }
+    let any = CallFilter::default;
+    let agent = |name: &str| CallFilter { agent: Some(name.into()), ..any() };
+    let code = |word: &str| CallFilter { code: Some(word.into()), ..any() };
+    let text = |text: &str| CallFilter { text: Some(text.into()), ..any() };
+    let asked = CallFilter { asked: true, ..any() };
+    let checks: [(CallFilter, &[usize]); 20] = [
+        (agent("ada"), &[1, 0]),
+        (agent("bob"), &[2]),
+        (agent("sub-agent `ada` of `bob`"), &[1]),
+        (agent("%"), &[4]),
+        (agent("a"), &[]),
+        (agent(""), &[]),
+        (code("denied"), &[4]),
+        (code("declined"), &[6]),
+        (code("d%"), &[]),
+        (text("notes"), &[0]),
+        (text("COPIES THE"), &[0]),
+        (text("100%"), &[1]),
+        (text("100"), &[2, 1]),
+        (text("a_b"), &[3]),
+        (text(""), &[6, 5, 4, 3, 2, 1, 0]),
+        (asked.clone(), &[6, 5]),
+        (CallFilter { state: Some(CallState::Waiting), ..asked.clone() }, &[5]),
+        (CallFilter { state: Some(CallState::Open), ..asked.clone() }, &[]),
+        (CallFilter { text: Some("declined".into()), agent: Some("ad".into()), ..asked }, &[6]),
+        (CallFilter { state: Some(CallState::Open), agent: Some("ada".into()), ..any() }, &[1, 0]),
+    ];
+    for (filter, wanted) in checks {
+        let wanted: Vec<CallId> = wanted.iter().filter_map(|at| calls.get(*at).copied()).collect();
+        for opened in [&one, &two] {
+            let seen = ids(&opened.book.calls(filter.clone(), ALL).await?);
+            same(&format!("{filter:?}"), &seen, &wanted)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn what_is_new_is_told_once(bench: &dyn Bench) -> Result<(), Flaw> {
+    let (writes, watches) = (bench.open().await?, bench.open().await?);
+    let mut old = Script::waiting(Setting::asking())?;
+    writes.append(&mut old).await?;
+    let begin = watches.book.written(None, 100).await?;
+    same("at first", &begin.calls, &Vec::new())?;
+    same("nothing new", &watches.book.written(Some(begin.upto), 100).await?, &begin)?;
+
+    let mut fresh = Script::waiting(Setting { session: "r", ..Setting::asking() })?;
+    writes.append(&mut fresh).await?;
+    old.answer(Answer::No { feedback: None })?;
+    writes.append(&mut old).await?;
+    // An act is no call, and is not told; but it does not hide what comes after it.
+    act(&*writes.ledger, "local", Deed::Halt { why: "for a while".into() }).await?;
+    old.settle()?;
+    writes.append(&mut old).await?;
+    let news = watches.book.written(Some(begin.upto), 100).await?;
+    same("what is new", &news.calls, &vec![fresh.call(), old.call()])?;
+    let none = watches.book.written(Some(news.upto), 100).await?;
+    same("told once", &none.calls, &Vec::new())?;
+
+    // In parts it is the same, wherever they are cut.
+    let (mut upto, mut seen) = (begin.upto, Vec::new());
+    for _ in 0..4 {
+        let part = watches.book.written(Some(upto), 1).await?;
+        ensure!(part.upto > upto, "a part of what is new has no end");
+        upto = part.upto;
+        seen.extend(part.calls);
+    }
+    same("in parts", &seen, &vec![fresh.call(), old.call(), old.call()])?;
+    same("the end", &upto, &news.upto)
 }
 
 pub(super) async fn pages_have_no_gaps_and_no_doubles(bench: &dyn Bench) -> Result<(), Flaw> {

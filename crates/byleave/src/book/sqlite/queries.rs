@@ -1,13 +1,15 @@
 //! Queries: lists of calls and questions, by the projections.
 
+use std::collections::HashSet;
+
 use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
 use rusqlite::types::{Type, Value};
-use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::projections::{kind_from, kind_number, state_from, state_number};
 use super::row::{id_at, signed, unsigned};
 use super::schema::RECORD;
-use crate::book::{CallFilter, CallItem, Cursor, Page, QuestionFilter, QuestionItem};
+use crate::book::{CallFilter, CallItem, CallState, Cursor, Page, QuestionFilter, QuestionItem, Written};
 use crate::ledger::Listing;
 
 const LISTING: &str = "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
@@ -27,6 +29,12 @@ impl Conditions {
         }
     }
 
+    fn add_bare(&mut self, sql: &'static str, wanted: bool) {
+        if wanted {
+            self.sql.push(sql);
+        }
+    }
+
     fn all(&self) -> String {
         if self.sql.is_empty() { "1".into() } else { self.sql.join(" AND ") }
     }
@@ -42,14 +50,27 @@ pub(super) fn calls(
     conditions.add("call.tenant = ?", filter.tenant.clone().map(String::from));
     conditions.add("call.session = ?", filter.session.clone().map(String::from));
     conditions.add("call.tool = ?", filter.tool.clone());
+    conditions.add(
+        "(SELECT call.agent = name OR instr(call.agent, 'sub-agent `' || name || '` of ') = 1
+          FROM (SELECT ? AS name))",
+        filter.agent.clone(),
+    );
     conditions.add("call.state = ?", filter.state.map(state_number));
     conditions.add("call.outcome = ?", filter.outcome.clone());
+    conditions.add("call.code = ?", filter.code.clone());
+    conditions.add("instr(lower(call.summary), lower(?)) > 0", filter.text.clone());
+    // Read once into a set: few calls are asked about, and the index by call holds open questions only.
+    conditions.add_bare("call.pos IN (SELECT call FROM question)", filter.asked);
     conditions.add("call.opened_at >= ?", filter.since.map(signed));
     conditions.add("call.opened_at < ?", filter.until.map(signed));
     conditions.add("call.pos < ?", page.after.map(|cursor| cursor.0));
+    // Everything else is found along the list itself: an index more would cost every call that is written.
+    let unsettled = matches!(filter.state, Some(CallState::Open | CallState::Waiting));
+    conditions.add_bare("call.due IS NOT NULL", unsettled);
+    let by = if unsettled { "INDEXED BY call_due" } else { "" };
     let sql = format!(
         "SELECT {LISTING}, call.id, call.pos, call.state, call.outcome, call.code, call.opened_at, call.changed_at
-         FROM call WHERE {} ORDER BY call.pos DESC LIMIT {}",
+         FROM call {by} WHERE {} ORDER BY call.pos DESC LIMIT {}",
         conditions.all(),
         page.limit
     );
@@ -67,6 +88,33 @@ pub(super) fn calls(
         })
     })?;
     rows.collect()
+}
+
+/// Which calls were written on after a place; see [`crate::book::Book::written`].
+///
+/// Rows of lines are only ever added, at the end, by one who writes at a time: whoever has seen a place has seen all before it.
+pub(super) fn written(
+    connection: &Connection,
+    after: Option<Cursor>,
+    limit: usize,
+) -> Result<Written, rusqlite::Error> {
+    let Some(after) = after else {
+        let sql = "SELECT coalesce(max(pos), 0) FROM line";
+        let upto = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        return Ok(Written { upto: Cursor(upto), calls: Vec::new() });
+    };
+    let sql = "SELECT pos, kind, call FROM line WHERE pos > ?1 ORDER BY pos LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![after.0, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let (mut upto, mut calls, mut seen) = (after, Vec::new(), HashSet::new());
+    while let Some(row) = rows.next()? {
+        upto = Cursor(row.get(0)?);
+        let call = CallId::new(id_at(row, 2)?);
+        if row.get::<_, i64>(1)? == RECORD && seen.insert(call) {
+            calls.push(call);
+        }
+    }
+    Ok(Written { upto, calls })
 }
 
 /// Lists open questions, the newest first.

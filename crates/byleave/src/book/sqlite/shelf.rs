@@ -11,8 +11,8 @@ use super::row::{lines_of, rows_of};
 use super::work::Work;
 use super::{SqliteBook, Store, acts, queries, schema, vault, verify};
 use crate::book::{
-    Anchor, Book, CallFilter, CallItem, Forgetting, Kept, LeaveItem, Page, QuestionFilter, QuestionItem,
-    Verification,
+    Anchor, Book, CallFilter, CallItem, Cursor, Forgetting, Kept, LeaveItem, Page, QuestionFilter,
+    QuestionItem, Verification, Written,
 };
 use crate::ledger::{AppendFault, Content, LedgerFault};
 use crate::pending::Pending;
@@ -23,6 +23,14 @@ impl Book for SqliteBook {
             self.store
                 .readers
                 .read("cannot list the calls", |connection| queries::calls(connection, &filter, page))
+        })
+    }
+
+    fn written(&self, after: Option<Cursor>, limit: usize) -> Pending<'_, Result<Written, LedgerFault>> {
+        Box::pin(async move {
+            self.store
+                .readers
+                .read("cannot see what is new", |connection| queries::written(connection, after, limit))
         })
     }
 

@@ -34,6 +34,9 @@ pub(crate) struct Setting {
     pub(crate) tenant: &'static str,
     pub(crate) session: &'static str,
     pub(crate) tool: &'static str,
+    /// Who asks, as lists name them.
+    pub(crate) agent: &'static str,
+    pub(crate) summary: &'static str,
     /// It runs alone in its session.
     pub(crate) exclusive: bool,
     /// It may be begun again.
@@ -53,6 +56,8 @@ impl Default for Setting {
             tenant: "local",
             session: "s",
             tool: "t",
+            agent: "agent",
+            summary: "does something",
             exclusive: true,
             repeatable: false,
             checkpoint: false,
@@ -99,10 +104,10 @@ impl Script {
         let listing = Listing {
             tenant: TenantId::new(setting.tenant)?,
             session: SessionId::new(setting.session)?,
-            agent: "agent".into(),
+            agent: setting.agent.into(),
             tool: setting.tool.into(),
             operation: "op".into(),
-            summary: "does something".into(),
+            summary: setting.summary.into(),
         };
         Ok(Self {
             key: fresh_key(),

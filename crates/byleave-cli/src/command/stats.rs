@@ -1,0 +1,257 @@
+//! `byleave stats`: what was called and asked in a time, in numbers and bars. The library counts; here it is only drawn.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use byleave::core::call::Millis;
+use byleave::core::ruling::Cause;
+use byleave::stats::{self, Answers, DayCount, RuleCount, Stats, Wanted};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::args;
+use crate::chart::{self, Bar};
+use crate::house::House;
+use crate::options::Options;
+use crate::screen::{Screen, Tone, one_line};
+use crate::show::counted;
+use crate::status::Status;
+use crate::time::{DAY, date, moment, now, span, utc};
+
+/// So many tools and rules are drawn; `--json` has all of them.
+const BARS_MAX: usize = 15;
+/// So many lines at most for the days.
+const DAYS_MAX: u64 = 31;
+/// Before that nobody is told that it takes a while.
+const SILENCE: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(typed: args::Stats, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let now = now();
+    let since = moment(&typed.since, now)?;
+    let until = typed.until.as_deref().map(|typed| moment(typed, now)).transpose()?;
+    let wanted = Wanted {
+        tenant: Some(options.tenant.clone()),
+        session: typed.session,
+        agent: typed.agent,
+        tool: typed.tool,
+        since: Some(since),
+        until,
+    };
+    let house = House::open_to_read(options, None)?;
+    let mut meter = Meter::new();
+    let stats = stats::of(&*house.book, wanted, |read| meter.tell(read)).await?;
+    meter.end();
+    if screen.json() {
+        screen.value(&value(&stats, since, until));
+    } else {
+        draw(screen, &stats, since, until.unwrap_or(now));
+    }
+    if stats.damaged > 0 {
+        let records = counted(stats.damaged, "record");
+        screen.toned(Tone::Careful, "warning:", &format!("{records} not counted, because damaged"));
+        screen.hint("`byleave book verify` names the first place that is not as it was written");
+    }
+    Ok(Status::Completed)
+}
+
+/// A line on standard error that says how many records were read; at a terminal only, and only when it takes long.
+struct Meter {
+    begun: Instant,
+    line: Option<ProgressBar>,
+}
+
+impl Meter {
+    fn new() -> Self {
+        Self { begun: Instant::now(), line: None }
+    }
+
+    fn tell(&mut self, read: u64) {
+        if let Some(line) = &self.line {
+            line.set_position(read);
+        } else if self.begun.elapsed() >= SILENCE {
+            // Draws on standard error, and hides itself where that is no terminal.
+            let style = ProgressStyle::with_template("{human_pos} records read ({per_sec})");
+            let line = ProgressBar::new_spinner();
+            self.line = Some(style.map_or_else(|_| line.clone(), |style| line.clone().with_style(style)));
+        }
+    }
+
+    fn end(self) {
+        if let Some(line) = self.line {
+            line.finish_and_clear();
+        }
+    }
+}
+
+fn value(stats: &Stats, since: Millis, until: Option<Millis>) -> Value {
+    let mut value = json!(stats);
+    if let Value::Object(fields) = &mut value {
+        fields.insert("since".into(), json!(since));
+        fields.insert("until".into(), json!(until));
+    }
+    if let Some(Value::Array(days)) = value.get_mut("days") {
+        for day in days {
+            let written = day.get("day").and_then(Value::as_u64).map(date);
+            if let Value::Object(fields) = day {
+                fields.insert("date".into(), json!(written));
+            }
+        }
+    }
+    if let Some(Value::Array(rules)) = value.get_mut("rules") {
+        for (rule, counted) in rules.iter_mut().zip(&stats.rules) {
+            if let Value::Object(fields) = rule {
+                fields.insert("always_yes".into(), json!(counted.is_always_yes()));
+            }
+        }
+    }
+    value
+}
+
+fn draw(screen: &mut Screen, stats: &Stats, since: Millis, until: Millis) {
+    screen.title(&format!("from {} to {}", utc(since), utc(until)));
+    let row =
+        |name: &str, number: u64, more: &str| format!("{name:<12} {number:>7}  {more}").trim_end().to_owned();
+    screen.line(&row("calls", stats.calls, &words(&stats.outcomes.all())));
+    let ran = format!("{} began to run", stats.destructive.ran);
+    let ran = if stats.destructive.calls > 0 { ran.as_str() } else { "" };
+    screen.line(&row("destructive", stats.destructive.calls, ran));
+    screen.line(&row("questions", stats.questions.asked, &words(&stats.questions.answers.all())));
+    let waited = &stats.questions.waited;
+    if waited.count() > 0 {
+        screen.line(&format!(
+            "waited for people: {} in all, {} in the middle, {} at most",
+            span(waited.sum_ms()),
+            span(waited.median_ms()),
+            span(waited.longest_ms())
+        ));
+    }
+    if stats.calls == 0 {
+        return;
+    }
+    days(screen, &stats.days, since, until);
+    tools(screen, stats);
+    rules(screen, stats);
+    if stats.unlisted > 0 {
+        screen
+            .say(&format!("{} in the sums and in no list: too many names", counted(stats.unlisted, "call")));
+    }
+}
+
+fn days(screen: &mut Screen, days: &[DayCount], since: Millis, until: Millis) {
+    let Some(first) = days.first() else { return };
+    // A span that begins long before the first call is not drawn empty.
+    let from = (since / DAY).max(first.day.saturating_sub(DAYS_MAX / 2));
+    let last = (until / DAY).max(days.last().map_or(0, |day| day.day));
+    let length = (last + 1).saturating_sub(from).max(1);
+    let together = length.div_ceil(DAYS_MAX);
+    screen.line("");
+    match together {
+        1 => screen.title("calls by day"),
+        together => screen.title(&format!("calls by {together} days, from the day that is named")),
+    }
+    let bars: Vec<Bar> = (0..length.div_ceil(together))
+        .map(|place| {
+            let begin = from + place * together;
+            let within = days.iter().filter(|day| (begin..begin + together).contains(&day.day));
+            let (calls, asked) =
+                within.fold((0, 0), |(calls, asked), day| (calls + day.calls, asked + day.asked));
+            let remark = if asked > 0 { counted(asked, "question") } else { String::new() };
+            Bar { name: date(begin), number: calls, remark }
+        })
+        .collect();
+    chart::draw(screen, &bars);
+}
+
+fn tools(screen: &mut Screen, stats: &Stats) {
+    screen.line("");
+    screen.title("calls by tool");
+    let bars: Vec<Bar> = stats
+        .tools
+        .iter()
+        .take(BARS_MAX)
+        .map(|tool| {
+            let of_note = [
+                ("failed", tool.outcomes.failed),
+                ("refused", tool.outcomes.refused),
+                ("asked about", tool.asked),
+                ("destructive", tool.destructive),
+            ];
+            Bar { name: one_line(&tool.tool), number: tool.calls, remark: words(&of_note) }
+        })
+        .collect();
+    chart::draw(screen, &bars);
+    rest(screen, stats.tools.len(), "tool");
+}
+
+fn rules(screen: &mut Screen, stats: &Stats) {
+    if stats.rules.is_empty() {
+        return;
+    }
+    screen.line("");
+    screen.title("questions by what asked");
+    let bars: Vec<Bar> = stats
+        .rules
+        .iter()
+        .take(BARS_MAX)
+        .map(|rule| {
+            let origin = rule.origin.as_deref().map(|origin| format!("; {origin}")).unwrap_or_default();
+            let remark = format!("{} of {} yes{origin}", yeses(&rule.answers), rule.asked);
+            Bar { name: one_line(&name(rule)), number: rule.asked, remark: one_line(&remark) }
+        })
+        .collect();
+    chart::draw(screen, &bars);
+    rest(screen, stats.rules.len(), "rule");
+    let spare: Vec<&RuleCount> = stats.rules.iter().filter(|rule| rule.is_always_yes()).collect();
+    if spare.is_empty() {
+        return;
+    }
+    let names: Vec<String> = spare.iter().take(3).map(|rule| name(rule)).collect();
+    let more = if spare.len() > names.len() { ", …" } else { "" };
+    screen.hint(&format!(
+        "what {}{more} asked was always answered yes: a leave (`byleave inbox answer ID leave`) or a rule would spare such \
+         questions; `byleave policy suggest` writes the rules",
+        names.join(", "),
+    ));
+}
+
+/// What asked, in words.
+fn name(rule: &RuleCount) -> String {
+    match (&rule.rule, rule.ceremony, rule.cause) {
+        (Some(rule), _, _) => rule.clone(),
+        (None, Some("release"), _) => "(held result)".into(),
+        (None, Some(ceremony), _) => format!("({ceremony})"),
+        (None, None, Some(cause)) => format!("({})", because(cause)),
+        (None, None, None) => "(no reason)".into(),
+    }
+}
+
+const fn because(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Rule | Cause::FirmRule => "a rule without a name",
+        Cause::Default => "no rule covers it",
+        Cause::Sensitive => "the tool is sensitive",
+        Cause::ToolAsks => "the tool asks",
+        Cause::Reviewer => "a reviewer",
+        Cause::Dangerous => "dangerous",
+        Cause::Irreversible => "cannot be taken back",
+        Cause::NotUnderstood => "not understood",
+        Cause::Mode => "the mode",
+    }
+}
+
+const fn yeses(answers: &Answers) -> u64 {
+    answers.yes + answers.leave
+}
+
+/// What there is of, in words; what there is none of is left out.
+fn words(numbers: &[(&str, u64)]) -> String {
+    let there = numbers.iter().filter(|(_, number)| *number > 0);
+    there.map(|(word, number)| format!("{number} {word}")).collect::<Vec<_>>().join(", ")
+}
+
+fn rest(screen: &mut Screen, all: usize, word: &str) {
+    if let Some(more) = all.checked_sub(BARS_MAX).filter(|more| *more > 0) {
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        screen.say(&format!("and {} more; `--json` has all", counted(more, word)));
+    }
+}

@@ -1,0 +1,221 @@
+//! What happened, as lines: for people one each, as JSON one object each.
+
+use byleave::book::export::remark;
+use byleave::core::call::Millis;
+use byleave::core::entry::{Entry, Fact};
+use byleave::core::question::{Answer, Question};
+use byleave::core::ruling::{Ruling, Verdict};
+use serde_json::{Value, json};
+
+use super::scene::{Act, Happening, Scene, Stage, Who};
+use crate::ids::short;
+use crate::json;
+use crate::screen::{Screen, Tone, one_line, prose, spelled};
+use crate::time::{now, precise, span, utc};
+
+/// Tells one thing that happened.
+pub(super) fn happening(screen: &mut Screen, happening: &Happening) {
+    if screen.json() {
+        screen.line(&spelled(&value(happening).to_string()));
+    } else if let Some((tone, line)) = line(happening) {
+        let line = match tone {
+            Some(tone) => screen.painted(tone, &line),
+            None => line,
+        };
+        screen.line(&line);
+    }
+}
+
+/// Tells how everything stands that has not ended.
+pub(super) fn standing(screen: &mut Screen, scene: &Scene) {
+    let mut none = true;
+    for act in scene.acts() {
+        none = false;
+        happening(screen, &Happening::Met(Box::new(act.clone())));
+        if !screen.json() {
+            for line in &act.tail {
+                screen.line(&format!("  | {}", prose(line)));
+            }
+        }
+    }
+    if none && !screen.json() {
+        screen.say("no call is on its way");
+    }
+}
+
+/// A verdict with its reason, in words; not escaped.
+pub(super) fn ruled(ruling: &Ruling) -> String {
+    let verdict = match ruling.verdict {
+        Verdict::Allow => "allow",
+        Verdict::Ask => "ask",
+        Verdict::Deny => "deny",
+    };
+    let Some(reason) = ruling.decisive() else { return verdict.to_owned() };
+    let rule = match (&reason.rule, &reason.origin) {
+        (Some(rule), Some(origin)) => format!(" ({rule}, {origin})"),
+        (Some(rule), None) => format!(" ({rule})"),
+        (None, _) => String::new(),
+    };
+    format!("{verdict}: {}{rule}", reason.why)
+}
+
+/// How a call stands, in words; not escaped.
+pub(super) fn stage(stage: &Stage, now: Millis) -> String {
+    let long = |since: &Millis| span(now.saturating_sub(*since));
+    match stage {
+        Stage::Open => "open".into(),
+        Stage::Rehearsing { since } => format!("tried on a copy for {}", long(since)),
+        Stage::Waiting { since, .. } => format!("waits for a person for {}", long(since)),
+        Stage::Running { since } => format!("runs for {}", long(since)),
+        Stage::Settled { .. } => "settled".into(),
+        Stage::Damaged => "its record is damaged".into(),
+    }
+}
+
+/// How far it is, in words; not escaped.
+pub(super) fn progress(fraction: Option<f64>, detail: &str) -> String {
+    match fraction {
+        Some(fraction) => format!("{:.0} % {detail}", fraction.clamp(0.0, 1.0) * 100.0),
+        None => detail.to_owned(),
+    }
+}
+
+/// How to answer a question.
+pub(super) fn how_to_answer(question: &Question) -> String {
+    let question = short(&question.id);
+    format!(
+        "`byleave inbox show {question}`, then `byleave inbox answer {question} yes`, or no, edit, leave, abort"
+    )
+}
+
+fn line(happening: &Happening) -> Option<(Option<Tone>, String)> {
+    let (tone, who, at, word, said) = match happening {
+        Happening::Met(act) => {
+            let Act { who, stage: at_stage, .. } = &**act;
+            let (tone, how) = match at_stage {
+                Stage::Waiting { question, .. } => {
+                    (Some(Tone::Careful), format!(": answer with {}", how_to_answer(question)))
+                }
+                _ => (None, String::new()),
+            };
+            let live = act.live.as_ref().map(|live| progress(live.fraction, &live.detail));
+            let live = live.filter(|live| !live.is_empty()).map(|live| format!(", {live}"));
+            let said = format!("{}{}{how}; {}", stage(at_stage, now()), live.unwrap_or_default(), by(who));
+            (tone, who, who.opened_at, "is there", said)
+        }
+        Happening::Entry { who, entry, took, .. } => {
+            let (tone, word, said) = of_entry(who, entry, *took)?;
+            (tone, who, entry.at, word, said)
+        }
+        Happening::Progress { who, fraction, detail } => {
+            (None, who, now(), "progress", progress(*fraction, detail))
+        }
+        Happening::Printed { who, line, left_out } => {
+            let gap = if *left_out > 0 { format!("[{left_out} bytes not shown] ") } else { String::new() };
+            (None, who, now(), "printed", format!("{gap}{line}"))
+        }
+        Happening::Damaged { who, why } => (Some(Tone::Bad), who, now(), "damaged", why.clone()),
+    };
+    let line =
+        format!("{}  {}  {}  {word:<10}  {}", utc(at), short(&who.call), one_line(&who.tool), prose(&said));
+    Some((tone, line.trim_end().to_owned()))
+}
+
+/// An entry in words, if people want to know of it.
+pub(super) fn of_entry(
+    who: &Who,
+    entry: &Entry,
+    took: Option<Millis>,
+) -> Option<(Option<Tone>, &'static str, String)> {
+    let said = match &entry.fact {
+        Fact::Received(_) => (None, "received", by(who)),
+        Fact::Permitted(Ok(ruling)) => (None, "judged", ruled(ruling)),
+        Fact::Rehearsing { .. } => (None, "rehearsing", "on a copy".into()),
+        Fact::Rehearsed(_) => (None, "rehearsed", remark(entry)),
+        Fact::Asked(Ok(question)) => {
+            (Some(Tone::Careful), "WAITING", format!("answer with {}", how_to_answer(question)))
+        }
+        Fact::Answered(answered) => {
+            let word = match &answered.answer {
+                Answer::Yes { .. } => "yes",
+                Answer::No { .. } => "no",
+                Answer::Edit { .. } => "edit",
+                Answer::Part { .. } => "part",
+                Answer::Leave(_) => "leave",
+                Answer::Abort => "abort",
+            };
+            (None, "answered", format!("{word} by {}", answered.by.name))
+        }
+        Fact::Expired { .. } => (None, "expired", "nobody answered in time".into()),
+        Fact::Unasked { .. } | Fact::Cancelled { .. } => (None, entry.fact.kind(), remark(entry)),
+        Fact::Begun(Ok(_)) => (None, "runs", String::new()),
+        Fact::Interrupted { .. } => {
+            (Some(Tone::Bad), "interrupted", "its process is gone; nobody can say how far it came".into())
+        }
+        Fact::Ended { .. } => (None, "ended", remark(entry)),
+        Fact::Settled(outcome) => {
+            let tone = outcome.refusal().is_some().then_some(Tone::Bad);
+            let took = took.map(|took| format!(" in {}", precise(took))).unwrap_or_default();
+            let word = outcome.word();
+            let why = outcome.refusal().map(|refusal| format!(": {refusal}")).unwrap_or_default();
+            (tone, "SETTLED", format!("{word}{took}{why}"))
+        }
+        // Steps on the way; what they come to is in what is ruled or settled.
+        _ => return None,
+    };
+    Some(said)
+}
+
+/// Who asks, where, and for what; not escaped.
+pub(super) fn by(who: &Who) -> String {
+    format!("by {} in session {}: {}", who.agent, who.session, who.summary)
+}
+
+fn value(happening: &Happening) -> Value {
+    match happening {
+        Happening::Met(act) => {
+            let Act { who, stage: at_stage, verdict, live, tail, .. } = &**act;
+            let (word, question) = match at_stage {
+                Stage::Open => ("open", None),
+                Stage::Rehearsing { .. } => ("rehearsing", None),
+                Stage::Waiting { question, .. } => ("waiting", Some(json::question(question))),
+                Stage::Running { .. } => ("running", None),
+                Stage::Settled { .. } => ("settled", None),
+                Stage::Damaged => ("damaged", None),
+            };
+            let progress =
+                live.as_ref().map(|live| json!({ "fraction": live.fraction, "detail": live.detail }));
+            with(
+                who,
+                "call",
+                json!({
+                    "agent": who.agent, "summary": who.summary, "opened_at": who.opened_at, "state": word,
+                    "question": question, "verdict": verdict, "progress": progress, "tail": tail,
+                }),
+            )
+        }
+        Happening::Entry { who, seq, entry, .. } => with(
+            who,
+            "entry",
+            json!({
+                "seq": seq, "at": entry.at, "fact": entry.fact.kind(), "remark": remark(entry), "entry": entry.fact,
+            }),
+        ),
+        Happening::Progress { who, fraction, detail } => {
+            with(who, "progress", json!({ "fraction": fraction, "detail": detail }))
+        }
+        Happening::Printed { who, line, left_out } => {
+            with(who, "printed", json!({ "line": line, "left_out": left_out }))
+        }
+        Happening::Damaged { who, why } => with(who, "damaged", json!({ "why": why })),
+    }
+}
+
+/// What all objects have, and what this one has besides.
+fn with(who: &Who, event: &str, more: Value) -> Value {
+    let mut value = json!({ "event": event, "call": who.call, "session": who.session, "tool": who.tool });
+    if let (Value::Object(fields), Value::Object(more)) = (&mut value, more) {
+        fields.extend(more);
+    }
+    value
+}

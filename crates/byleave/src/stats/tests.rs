@@ -1,0 +1,233 @@
+//! The fold over records made by hand.
+
+use byleave_core::chain::Line;
+use byleave_core::digest::Digest;
+use byleave_core::entry::Fact;
+use byleave_core::id::{AgentId, OwnerId, SessionId};
+use byleave_core::question::Answer;
+use byleave_core::record::Record;
+use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
+use byleave_core::walk::{Next, Task, next};
+use uuid::Uuid;
+
+use super::{Answers, DayCount, Destructive, Outcomes, Stats, Tally, Wanted};
+use crate::ledger::conformance::script::{NOW, QUESTION_MS, Script, Setting, leave};
+
+const DAY: u64 = 86_400_000;
+
+/// A call that is asked about, by these rules with these causes; its question is open.
+fn asks(setting: Setting, by: &[(Option<&str>, Cause)]) -> Script {
+    let reason = |(rule, cause): &(Option<&str>, Cause)| Reason {
+        verdict: Verdict::Ask,
+        cause: Some(*cause),
+        rule: rule.map(str::to_owned),
+        origin: rule.map(|rule| format!("user, {rule}.toml:3")),
+        effects: Vec::new(),
+        why: "because".into(),
+    };
+    let ruling = Ruling {
+        verdict: Verdict::Ask,
+        reasons: by.iter().map(reason).collect(),
+        policy: Digest::of(b"policy"),
+        leave: None,
+        guarantees: Vec::new(),
+        cached: false,
+    };
+    let mut script = Script::new(setting).unwrap();
+    loop {
+        if !script.record.is_empty() && matches!(next(&script.record), Next::Do(Task::Permit)) {
+            script.push(Fact::Permitted(Ok(ruling.clone()))).unwrap();
+        } else if !script.step().unwrap() {
+            break;
+        }
+    }
+    script.ask().unwrap();
+    script
+}
+
+fn runs(script: &mut Script) {
+    script.begin(OwnerId::new(Uuid::from_u128(1))).unwrap();
+    script.end().unwrap();
+    script.settle().unwrap();
+}
+
+/// When the question of a script was asked.
+fn asked_at(script: &Script) -> u64 {
+    script.record.entries().last().unwrap().at
+}
+
+fn answered(mut script: Script, after: u64, answer: Answer) -> Script {
+    let at = asked_at(&script) + after;
+    script.later(at);
+    script.answer(answer).unwrap();
+    script
+}
+
+fn yes() -> Answer {
+    Answer::Yes { note: None }
+}
+
+fn counted(wanted: Wanted, scripts: &[Script]) -> Stats {
+    let mut tally = Tally::new(wanted);
+    scripts.iter().for_each(|script| tally.add(&script.record));
+    tally.finish()
+}
+
+/// A handful of calls on two days.
+fn calls() -> Vec<Script> {
+    let mut all = Vec::new();
+    let on = |day: u64, tool| Setting { tool, received_at: NOW - DAY + day * DAY, ..Setting::default() };
+
+    // Not asked about at all.
+    let mut plain = Script::ready(on(0, "look")).unwrap();
+    runs(&mut plain);
+    all.push(plain);
+    all.push({
+        let mut denied = Script::ready(Setting { verdict: Verdict::Deny, ..on(0, "look") }).unwrap();
+        denied.settle().unwrap();
+        denied
+    });
+
+    // A rule that is always answered yes, once with a leave.
+    let by = [(Some("notes"), Cause::Rule)];
+    for after in [1_000, 3_000] {
+        let mut script = answered(asks(on(1, "write"), &by), after, yes());
+        runs(&mut script);
+        all.push(script);
+    }
+    all.push(answered(asks(on(1, "write"), &by), 8_000, Answer::Leave(leave())));
+
+    // A rule beside something dangerous: no leave could have answered that.
+    let by = [(Some("rm"), Cause::Rule), (None, Cause::Dangerous)];
+    let mut no = answered(asks(on(1, "bash"), &by), 2_000, Answer::No { feedback: None });
+    no.settle().unwrap();
+    all.push(no);
+    let mut edited = asks(on(1, "bash"), &by);
+    let content = edited.hold(b"{}");
+    let edited = answered(edited, 2_000, Answer::Edit { content, note: None });
+    all.push(edited);
+
+    // Nobody came; somebody stopped everything; it was called off; it broke; it still waits; a checkpoint waits.
+    let by = [(None, Cause::Default)];
+    let mut expired = asks(on(1, "bash"), &by);
+    expired.expire().unwrap();
+    all.push(expired);
+    all.push(answered(asks(on(0, "bash"), &by), 1_000, Answer::Abort));
+    let mut cancelled = asks(on(0, "bash"), &by);
+    cancelled.push(Fact::Cancelled { by: "ada".into() }).unwrap();
+    all.push(cancelled);
+    let mut broken = asks(on(0, "bash"), &by);
+    broken.unask().unwrap();
+    all.push(broken);
+    all.push(asks(on(0, "bash"), &by));
+    all.push(Script::waiting(Setting { checkpoint: true, ..on(0, "release") }).unwrap());
+    all
+}
+
+// req: R5
+#[test]
+fn calls_questions_and_answers_are_counted() {
+    let stats = counted(Wanted::default(), &calls());
+    assert_eq!(stats.calls, 13);
+    let wanted = Outcomes { completed: 3, refused: 2, waiting: 2, open: 6, ..Outcomes::default() };
+    assert_eq!(stats.outcomes, wanted);
+    assert_eq!(stats.codes.into_iter().collect::<Vec<_>>(), [("declined", 1), ("denied", 1)]);
+    assert_eq!(stats.destructive, Destructive { calls: 2, ran: 0 });
+    let wanted = Answers {
+        yes: 2,
+        no: 1,
+        edit: 1,
+        part: 0,
+        leave: 1,
+        abort: 1,
+        expired: 1,
+        cancelled: 1,
+        broken: 1,
+        open: 2,
+    };
+    assert_eq!((stats.questions.asked, stats.questions.answers), (11, wanted));
+
+    // What was called off or broke kept nobody waiting for a person.
+    let waited = &stats.questions.waited;
+    let expiry = waited.longest_ms();
+    assert!((QUESTION_MS - 10..QUESTION_MS).contains(&expiry), "{expiry}");
+    assert_eq!(waited.count(), 7);
+    assert_eq!(waited.sum_ms(), 1_000 + 3_000 + 8_000 + 2_000 + 2_000 + 1_000 + expiry);
+    assert_eq!(waited.median_ms(), 2_000 / 16 * 16);
+    let last = NOW / DAY;
+    let days = [DayCount { day: last - 1, calls: 7, asked: 5 }, DayCount { day: last, calls: 6, asked: 6 }];
+    assert_eq!(stats.days, days);
+    let tools: Vec<_> = stats.tools.iter().map(|tool| (tool.tool.as_str(), tool.calls, tool.asked)).collect();
+    assert_eq!(tools, [("bash", 7, 7), ("write", 3, 3), ("look", 2, 0), ("release", 1, 1)]);
+    assert_eq!((stats.unlisted, stats.damaged), (0, 0));
+}
+
+#[test]
+fn rules_are_counted_with_what_was_said_to_them() {
+    let stats = counted(Wanted::default(), &calls());
+    let seen: Vec<_> = stats
+        .rules
+        .iter()
+        .map(|rule| {
+            let name = rule.rule.as_deref().or(rule.ceremony).unwrap_or_default();
+            (name, rule.cause, rule.asked, rule.answers.yes, rule.sparable, rule.is_always_yes())
+        })
+        .collect();
+    let wanted = [
+        ("", Some(Cause::Default), 5, 0, 5, false),
+        ("notes", Some(Cause::Rule), 3, 2, 3, true),
+        ("", Some(Cause::Dangerous), 2, 0, 0, false),
+        ("rm", Some(Cause::Rule), 2, 0, 0, false),
+        ("checkpoint", None, 1, 0, 0, false),
+    ];
+    assert_eq!(seen, wanted);
+    assert_eq!(stats.rules[1].origin.as_deref(), Some("user, notes.toml:3"));
+
+    // Even always answered yes: what is dangerous is never spared.
+    let dangerous = [(Some("rm"), Cause::Rule), (None, Cause::Dangerous)];
+    let said: Vec<Script> =
+        (0..3).map(|_| answered(asks(Setting::default(), &dangerous), 1, yes())).collect();
+    assert!(counted(Wanted::default(), &said).rules.iter().all(|rule| !rule.is_always_yes()));
+}
+
+#[test]
+fn only_what_is_wanted_is_counted() {
+    let scripts = calls();
+    let of = |wanted: Wanted| counted(wanted, &scripts).calls;
+    assert_eq!(of(Wanted { tool: Some("write".into()), ..Wanted::default() }), 3);
+    assert_eq!(of(Wanted { since: Some(NOW), ..Wanted::default() }), 6);
+    assert_eq!(of(Wanted { until: Some(NOW), ..Wanted::default() }), 7);
+    assert_eq!(of(Wanted { session: Some(SessionId::new("s").unwrap()), ..Wanted::default() }), 13);
+    assert_eq!(of(Wanted { session: Some(SessionId::new("r").unwrap()), ..Wanted::default() }), 0);
+    assert_eq!(of(Wanted { agent: Some(AgentId::new("agent").unwrap()), ..Wanted::default() }), 13);
+    assert_eq!(of(Wanted { agent: Some(AgentId::new("other").unwrap()), ..Wanted::default() }), 0);
+}
+
+// req: A1
+#[test]
+fn of_a_damaged_record_nothing_is_believed() {
+    let mut script = Script::new(Setting::default()).unwrap();
+    while script.step().unwrap() {}
+    let batch = script.batch();
+    let forged: Vec<Line> = batch
+        .lines
+        .iter()
+        .map(|line| Line::found(line.seq(), line.body().replace("\"t\"", "\"u\""), line.link()))
+        .collect();
+    let record = Record::read(script.call(), &forged);
+    let mut tally = Tally::new(Wanted::default());
+    tally.add(&record);
+    let stats = tally.finish();
+    assert_eq!((stats.damaged, stats.calls, stats.tools.len()), (1, 0, 0));
+}
+
+#[test]
+fn names_that_never_end_cost_no_memory() {
+    let mut tally = Tally::new(Wanted::default());
+    for number in 0..1_200_u32 {
+        let tool: &'static str = format!("t{number}").leak();
+        tally.add(&Script::ready(Setting { tool, ..Setting::default() }).unwrap().record);
+    }
+    let stats = tally.finish();
+    assert_eq!((stats.calls, stats.tools.len(), stats.unlisted), (1_200, 1_000, 200));
+}

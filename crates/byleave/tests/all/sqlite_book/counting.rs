@@ -1,0 +1,69 @@
+//! A large book: counted record by record, in a time that a person waits for.
+
+use std::time::{Duration, Instant};
+
+use byleave::book::{Book as _, CallFilter, Page};
+use byleave::core::question::Answer;
+use byleave::core::ruling::Verdict;
+use byleave::ledger::Ledger as _;
+use byleave::stats::{self, Wanted};
+
+use super::scribe::{Scribe, open, write_to};
+
+/// How many calls. For figures: `BYLEAVE_LARGE_BOOK=20000 cargo nextest run -p byleave --no-capture -E 'test(counting)'`
+fn size() -> u64 {
+    std::env::var("BYLEAVE_LARGE_BOOK").ok().and_then(|size| size.parse().ok()).unwrap_or(2_000)
+}
+
+// req: A1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_book_is_counted_and_looked_through() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = open(dir.path());
+    let calls = size();
+    for first in (0..calls).step_by(250) {
+        let many = (first..calls.min(first + 250)).map(|number| {
+            let book = &book;
+            async move {
+                let mut scribe = Scribe::new(&format!("s{}", number % 7), write_to("/w/a"));
+                scribe.concurrency_safe = true;
+                if number % 10 == 0 {
+                    scribe.ruled(Verdict::Ask, None);
+                    let question = scribe.ask();
+                    scribe.append(book).await.unwrap();
+                    scribe.answer(&question, Answer::Yes { note: None });
+                } else {
+                    scribe.ruled(Verdict::Allow, None);
+                }
+                let attempt = scribe.begin(book.owner());
+                scribe.end(attempt);
+                scribe.append(book).await.unwrap();
+            }
+        });
+        futures::future::join_all(many).await;
+    }
+
+    let begun = Instant::now();
+    let mut told = 0;
+    let stats = stats::of(&book, Wanted::default(), |read| told = read).await.unwrap();
+    let counted = begun.elapsed();
+    assert_eq!((stats.calls, told, stats.outcomes.completed), (calls, calls, calls));
+    assert_eq!(stats.questions.answers.yes, calls.div_ceil(10));
+
+    // What fits nowhere is looked for in the whole list: the worst that a filter can cost.
+    let begun = Instant::now();
+    let nowhere = CallFilter { text: Some("nowhere to be found".into()), ..CallFilter::default() };
+    assert_eq!(book.calls(nowhere, Page::first(50)).await.unwrap(), []);
+    let listed = begun.elapsed();
+    let begun = Instant::now();
+    let asked = CallFilter { asked: true, ..CallFilter::default() };
+    assert_eq!(book.calls(asked, Page::first(50)).await.unwrap().len(), 50);
+    let looked_up = begun.elapsed();
+    let figures = format!(
+        "{calls} calls: counted in {counted:?}, all of the list in {listed:?}, those asked about in {looked_up:?}"
+    );
+    // Ten times what it takes here, in a build that is not optimised.
+    let each = Duration::from_millis(5);
+    assert!(counted < each * u32::try_from(calls).unwrap(), "{figures}");
+    eprintln!("{figures}");
+}
