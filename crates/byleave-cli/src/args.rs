@@ -1,5 +1,7 @@
 //! What was typed. What it means is worked out in [`crate::options`] and by the commands.
 
+mod config;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -10,6 +12,8 @@ use byleave::forms::Form;
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::config::Config;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -37,7 +41,7 @@ pub(crate) struct Args {
 #[derive(Debug, Group)]
 #[command(next_help_heading = "Options for every command")]
 pub(crate) struct Global {
-    /// Where the book is kept [default: $BYLEAVE_STATE, $XDG_STATE_HOME/byleave, ~/.local/state/byleave]
+    /// Where the book is kept [default: as set, $XDG_STATE_HOME/byleave, ~/.local/state/byleave]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Rules for this session, beside those of the organisation, yours and the project's
@@ -46,9 +50,9 @@ pub(crate) struct Global {
     /// Results as JSON, exact and in a stable shape
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// When to use colour; NO_COLOR is respected
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
-    pub(crate) color: Color,
+    /// When to use colour; NO_COLOR, CLICOLOR_FORCE and TERM=dumb are respected [default: as set, auto]
+    #[arg(long, global = true, value_enum, value_name = "WHEN")]
+    pub(crate) color: Option<Color>,
     /// Say on standard error what is going on; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -60,6 +64,17 @@ pub(crate) enum Color {
     Auto,
     Always,
     Never,
+}
+
+impl Color {
+    /// As a setting has it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -125,6 +140,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Option<Book>,
     },
+    /// See the settings and where each comes from, and change your own
+    Config {
+        #[command(subcommand)]
+        command: Option<Config>,
+    },
     /// Say how commands can be confined on this machine, what that is worth, and how to get more
     ///
     /// By trying: a harmless command is run in every way that there is. Exits with 1 when none works.
@@ -138,9 +158,9 @@ pub(crate) struct Call {
     /// The arguments: JSON, `@FILE`, or `-` for standard input
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) args: String,
-    /// How much is asked
-    #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
-    pub(crate) mode: ModeArg,
+    /// How much is asked [default: as set, confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
     /// Say what would happen, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -159,7 +179,7 @@ pub(crate) struct Call {
     /// The id of the call: the same id is the same call, and is never run twice
     #[arg(long, value_name = "UUID")]
     pub(crate) id: Option<CallId>,
-    /// Where questions go [default: terminal at a terminal, else none]
+    /// Where questions go [default: as set, or terminal at a terminal, else none]
     #[arg(long, value_enum)]
     pub(crate) ask: Option<Ask>,
     /// How long it may take, where the tool does not say
@@ -343,9 +363,9 @@ pub(crate) struct Explain {
     /// `workspace`), and print one a line (`id`, `verdict`, `because`); under the built-in rules and those of each case
     #[arg(long, conflicts_with_all = ["tool", "command"])]
     pub(crate) batch: bool,
-    /// How much is asked
-    #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
-    pub(crate) mode: ModeArg,
+    /// How much is asked [default: as set, confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
 }
 
 /// Where questions go.
@@ -372,6 +392,17 @@ pub(crate) enum ModeArg {
     Yolo,
     /// What would change something is denied, not asked about
     ReadOnly,
+}
+
+impl Ask {
+    /// As a setting has it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Terminal => "terminal",
+            Self::Inbox => "inbox",
+            Self::None => "none",
+        }
+    }
 }
 
 impl From<ModeArg> for Mode {
@@ -583,7 +614,7 @@ impl From<LayerArg> for Layer {
 
 #[derive(Debug, Group)]
 pub(crate) struct Resume {
-    /// Where questions go that come up on the way [default: terminal at a terminal, else inbox]
+    /// Where questions go that come up on the way [default: as set, or terminal at a terminal, else inbox]
     #[arg(long, value_enum)]
     pub(crate) ask: Option<Ask>,
 }

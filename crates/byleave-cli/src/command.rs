@@ -2,6 +2,7 @@
 
 mod book;
 mod call;
+mod config;
 mod doctor;
 mod explain;
 mod halt;
@@ -17,10 +18,18 @@ mod undo;
 
 use anyhow::Result;
 
-use crate::args::Command;
+use crate::args::{self, Command};
 use crate::options::Options;
 use crate::screen::Screen;
 use crate::status::Status;
+
+/// Whether a command must work although a settings file does not load: to find and mend it.
+pub(crate) const fn works_without_settings(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Doctor | Command::Config { command: Some(args::Config::Edit | args::Config::Path) }
+    )
+}
 
 /// Does what was typed.
 pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen) -> Result<Status> {
@@ -37,6 +46,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Policy { command } => policy::run(command, options, screen).await,
         Command::Resume(typed) => resume::run(&typed, options, screen).await,
         Command::Halt(typed) => halt::run(typed, options, screen).await,
+        Command::Config { command } => config::run(command, options, screen),
         Command::Doctor => doctor::run(options, screen),
         Command::Sandbox { command } => sandbox::run(command, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,

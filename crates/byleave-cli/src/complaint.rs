@@ -5,6 +5,7 @@ use byleave::catalog::UnknownTool;
 use byleave::gate::AnswerFault;
 use byleave::policy_files::LoadFault;
 
+use crate::config::ConfigFault;
 use crate::flaws;
 use crate::screen::{Screen, Tone, prose};
 use crate::status::Status;
@@ -69,6 +70,11 @@ impl From<AnswerFault> for Complaint {
 pub(crate) fn tell(screen: &mut Screen, error: &Error) -> Status {
     if let Some(LoadFault::File(fault)) = error.chain().find_map(|cause| cause.downcast_ref::<LoadFault>()) {
         flaws::tell(screen, fault);
+        return Status::Unusable;
+    }
+    if let Some(fault) = error.chain().find_map(|cause| cause.downcast_ref::<ConfigFault>()) {
+        flaws::tell_config(screen, fault);
+        screen.hint("nothing runs until it is right; `byleave config edit` opens your own file");
         return Status::Unusable;
     }
     screen.toned(Tone::Bad, "error:", &prose(&format!("{error:#}")));

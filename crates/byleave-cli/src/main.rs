@@ -7,6 +7,7 @@ mod args;
 mod ask;
 mod command;
 mod complaint;
+mod config;
 mod flaws;
 mod house;
 mod ids;
@@ -39,14 +40,19 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(said) => return misspelt(&said).into(),
     };
-    let mut screen = Screen::new(args.global.color, args.global.json);
+    let mut screen = Screen::new(args.global.color.unwrap_or(args::Color::Auto), args.global.json);
     let status = run(args, &mut screen).unwrap_or_else(|error| complaint::tell(&mut screen, &error));
     status.into()
 }
 
 fn run(args: Args, screen: &mut Screen) -> Result<Status> {
     listen(args.global.verbose);
-    let options = Options::new(&args.global)?;
+    let options = if command::works_without_settings(&args.command) {
+        Options::despite(&args.global)?
+    } else {
+        Options::new(&args.global)?
+    };
+    screen.color(options.chosen.color());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start")?;
     runtime.block_on(command::run(args.command, &options, screen))

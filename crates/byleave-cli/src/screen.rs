@@ -42,21 +42,21 @@ pub(crate) enum Colour {
 
 impl Screen {
     pub(crate) fn new(color: Color, json: bool) -> Self {
-        let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let styled = |terminal: bool| match color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => terminal && !plain,
-        };
         let terminal = io::stdout().is_terminal();
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| terminal);
         Self {
             json,
             out: io::BufWriter::new(io::stdout()),
-            out_styled: styled(terminal),
-            err_styled: styled(io::stderr().is_terminal()),
+            out_styled: is_styled(color, terminal),
+            err_styled: is_styled(color, io::stderr().is_terminal()),
             columns: size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20),
         }
+    }
+
+    /// When to use colour, now that the settings are known.
+    pub(crate) fn color(&mut self, color: Color) {
+        self.out_styled = is_styled(color, io::stdout().is_terminal());
+        self.err_styled = is_styled(color, io::stderr().is_terminal());
     }
 
     /// Whether results are wanted as JSON.
@@ -147,6 +147,20 @@ impl Screen {
         {
             writeln!(io::stderr(), "error: cannot write the results: {error}").unwrap_or_default();
         }
+    }
+}
+
+/// Whether colours go to a stream. What a person says goes before the conventions of the environment.
+fn is_styled(color: Color, terminal: bool) -> bool {
+    let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_forced =
+        || set("CLICOLOR_FORCE") && env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    let is_dumb = || env::var_os("TERM").is_some_and(|term| term == "dumb");
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto if set("NO_COLOR") => false,
+        Color::Auto => is_forced() || terminal && !is_dumb(),
     }
 }
 

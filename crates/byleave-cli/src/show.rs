@@ -3,6 +3,7 @@
 use byleave::core::refusal::{Code, Refusal};
 use byleave::result::{CallResult, Change, Changed, Ending, Standing};
 
+use crate::config::Config;
 use crate::ids::short;
 use crate::json;
 use crate::screen::{Screen, Tone, one_line, prose};
@@ -86,6 +87,18 @@ fn refused(screen: &mut Screen, word: &str, refusal: &Refusal, result: &CallResu
         (_, code) => format!("docs/refusals/{code}.md says what this means and what to do"),
     };
     screen.hint(&hint);
+}
+
+/// Says what somebody said and a project made stricter.
+pub(crate) fn tightened(screen: &mut Screen, chosen: &Config) {
+    for (said, holds) in chosen.tightened() {
+        let (name, value) = (said.key.name, &holds.value);
+        let line = format!(
+            "`{name}` is {value}, not {} as {} says: {} tightens it",
+            said.value, said.origin, holds.origin
+        );
+        screen.toned(Tone::Careful, "note:", &prose(&line));
+    }
 }
 
 /// So many of something.

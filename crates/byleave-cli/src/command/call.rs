@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result};
 use byleave::clock::fresh_id;
 use byleave::core::call::Call;
 use byleave::core::id::CallId;
-use byleave::settings::Settings;
 use serde_json::Value;
 
 use crate::args::{self, Ask};
@@ -15,7 +14,7 @@ use crate::ask::{drive, waive};
 use crate::command::session;
 use crate::complaint::Complaint;
 use crate::house::House;
-use crate::options::{Options, asking};
+use crate::options::Options;
 use crate::screen::Screen;
 use crate::show;
 use crate::status::Status;
@@ -24,6 +23,8 @@ use crate::status::Status;
 const JSON_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let chosen = options.chosen.clone().in_mode(typed.mode).within(typed.timeout_ms);
+    show::tightened(screen, &chosen);
     let call = Call {
         id: typed.id.unwrap_or_else(|| CallId::new(fresh_id())),
         tenant: options.tenant.clone(),
@@ -33,15 +34,11 @@ pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Scree
         arguments: json("--args", &typed.args)?,
         reason: typed.reason,
         cwd: options.cwd.clone(),
-        mode: typed.mode.into(),
+        mode: chosen.mode(),
         dry_run: typed.dry_run,
     };
-    let mut settings = Settings::default();
-    if let Some(timeout_ms) = typed.timeout_ms {
-        settings.limits.timeout_ms = timeout_ms;
-    }
     let house = House::open_or_make(options)?;
-    let gate = house.gate(options, &options.cwd, asking(typed.ask, Ask::None), settings)?;
+    let gate = house.gate(options, &options.cwd, options.asking(typed.ask, Ask::None), chosen.gate())?;
     waive(&gate, options).await?;
     if let Some(parent) = typed.parent {
         session::beneath(&gate, options, &call, parent).await?;

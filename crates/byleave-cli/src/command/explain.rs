@@ -54,7 +54,7 @@ pub(crate) async fn run(typed: &args::Explain, options: &Options, screen: &mut S
     })?;
     let policy = policy(typed, options)?;
     let request = Request {
-        mode: typed.mode.into(),
+        mode: options.chosen.clone().in_mode(typed.mode).mode(),
         now: now(),
         ..Request::plain(&manifest, &plan, &site.session, &site.agent)
     };

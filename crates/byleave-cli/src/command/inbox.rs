@@ -7,7 +7,6 @@ use byleave::book::{Book as _, Page, QuestionFilter};
 use byleave::core::question::QuestionKind;
 use byleave::core::render::{LineRole, render};
 use byleave::core::sheet::Seen;
-use byleave::settings::Settings;
 use serde_json::{Value, json};
 
 use crate::args::{Ask, Inbox, List};
@@ -65,7 +64,7 @@ async fn list(which: List, options: &Options, screen: &mut Screen) -> Result<Sta
 async fn show(id: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
     let house = House::open_to_read(options, None)?;
     let question = ids::question(&house, id).await?;
-    let gate = house.gate(options, &options.cwd, Ask::Inbox, Settings::default())?;
+    let gate = house.gate(options, &options.cwd, Ask::Inbox, options.chosen.gate())?;
     let sheet = gate.sheet(question).await.map_err(Complaint::from)?;
     let rendering = render(&sheet);
     if screen.json() {

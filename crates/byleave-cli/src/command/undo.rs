@@ -10,7 +10,6 @@ use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::render::summary;
 use byleave::result::{Ending, Standing};
-use byleave::settings::Settings;
 use byleave_copy::State;
 use serde_json::{Value, json};
 
@@ -111,7 +110,7 @@ async fn take_back(
     screen: &mut Screen,
 ) -> Result<Driven> {
     let workspace = house.workspace_of(call).await?;
-    let gate = house.gate(options, &workspace, Ask::Inbox, Settings::default())?;
+    let gate = house.gate(options, &workspace, Ask::Inbox, options.chosen.gate())?;
     let arguments = if force { json!({ "call": call, "force": true }) } else { json!({ "call": call }) };
     let undo = Call {
         id: CallId::new(fresh_id()),

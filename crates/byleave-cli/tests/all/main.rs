@@ -3,6 +3,7 @@
 
 mod book;
 mod calls;
+mod config;
 mod desk;
 mod doctor;
 mod explain;

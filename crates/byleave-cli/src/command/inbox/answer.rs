@@ -13,7 +13,6 @@ use byleave::core::render::render;
 use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::{AnswerFault, GivenAnswer};
 use byleave::ledger::Ledger as _;
-use byleave::settings::Settings;
 
 use crate::args::{Answer, Ask};
 use crate::ask::{drive, waive};
@@ -46,7 +45,7 @@ pub(super) async fn run(
     let call = call.ok_or(AnswerFault::NoSuchQuestion(id)).map_err(Complaint::from)?;
     let workspace = house.workspace_of(call).await?;
     // What comes up on the way, after an edit for one, goes where this question was.
-    let gate = house.gate(options, &workspace, Ask::Inbox, Settings::default())?;
+    let gate = house.gate(options, &workspace, Ask::Inbox, options.chosen.gate())?;
     waive(&gate, options).await?;
     let sheet = gate.sheet(id).await.map_err(Complaint::from)?;
     let given = GivenAnswer {
