@@ -1,6 +1,7 @@
 //! What was typed. What it means is worked out in [`crate::options`] and by the commands.
 
 mod config;
+mod shell;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,16 +15,21 @@ use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::config::Config;
+pub(crate) use self::shell::{Completions, Man};
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0    completed (also: a dry run was shown, a command did what it says)
   1    failed: the tool ran and says so, the book does not verify, or nothing can be confined here
-  2    usage: wrong on the command line, or byleave itself could not do it
+  2    usage: wrong on the command line, or byleave itself could not do it, or say what came of it
   3    refused, or the result is withheld; with a code that says why
   4    waiting for a person, or behind a call that does
   5    unknown: it may or may not have taken effect; do not repeat it unasked
   130  aborted
+
+With `--json`, standard output has one JSON value and nothing else, also where something went wrong:
+{\"error\": {\"what\": .., \"hint\": .., \"exit\": ..}}. Only `explain --batch` prints one a line, and with `sandbox exec` standard
+output is the command's own.
 
 Ids may be shortened to their last characters (as lists show them) or their first, at least four.";
 
@@ -149,6 +155,14 @@ pub(crate) enum Command {
     ///
     /// By trying: a harmless command is run in every way that there is. Exits with 1 when none works.
     Doctor,
+    /// Print what makes a shell complete commands, options and values
+    ///
+    /// bash: `byleave completions bash > ~/.local/share/bash-completion/completions/byleave`;
+    /// zsh: `byleave completions zsh > _byleave` in a directory of $fpath;
+    /// fish: `byleave completions fish > ~/.config/fish/completions/byleave.fish`.
+    Completions(Completions),
+    /// Print the manual page, or write one for every command
+    Man(Man),
 }
 
 #[derive(Debug, Group)]

@@ -2,12 +2,14 @@
 
 mod book;
 mod call;
+mod completions;
 mod config;
 mod doctor;
 mod explain;
 mod halt;
 mod inbox;
 mod leaves;
+mod man;
 mod policy;
 mod rehearse;
 mod resume;
@@ -27,7 +29,10 @@ use crate::status::Status;
 pub(crate) const fn works_without_settings(command: &Command) -> bool {
     matches!(
         command,
-        Command::Doctor | Command::Config { command: Some(args::Config::Edit | args::Config::Path) }
+        Command::Doctor
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Config { command: Some(args::Config::Edit | args::Config::Path) }
     )
 }
 
@@ -47,6 +52,8 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Resume(typed) => resume::run(&typed, options, screen).await,
         Command::Halt(typed) => halt::run(typed, options, screen).await,
         Command::Config { command } => config::run(command, options, screen),
+        Command::Completions(typed) => Ok(completions::run(&typed, screen)),
+        Command::Man(typed) => man::run(&typed, screen),
         Command::Doctor => doctor::run(options, screen),
         Command::Sandbox { command } => sandbox::run(command, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,

@@ -7,6 +7,7 @@ use byleave::policy_files::LoadFault;
 
 use crate::config::ConfigFault;
 use crate::flaws;
+use crate::json;
 use crate::screen::{Screen, Tone, prose};
 use crate::status::Status;
 
@@ -66,21 +67,27 @@ impl From<AnswerFault> for Complaint {
     }
 }
 
-/// Says what went wrong and returns how to exit.
+/// Says what went wrong, as JSON too where that is wanted, and returns how to exit.
 pub(crate) fn tell(screen: &mut Screen, error: &Error) -> Status {
+    let complaint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>());
+    let status = complaint.map_or(Status::Unusable, |complaint| complaint.status);
+    let hint = complaint.and_then(|complaint| complaint.hint.as_deref());
+    // Half of a result, with an error behind it, would be neither.
+    if screen.json() && !screen.has_printed() {
+        screen.value(&json::error(&format!("{error:#}"), hint, status));
+    }
     if let Some(LoadFault::File(fault)) = error.chain().find_map(|cause| cause.downcast_ref::<LoadFault>()) {
         flaws::tell(screen, fault);
-        return Status::Unusable;
+        return status;
     }
     if let Some(fault) = error.chain().find_map(|cause| cause.downcast_ref::<ConfigFault>()) {
         flaws::tell_config(screen, fault);
         screen.hint("nothing runs until it is right; `byleave config edit` opens your own file");
-        return Status::Unusable;
+        return status;
     }
     screen.toned(Tone::Bad, "error:", &prose(&format!("{error:#}")));
-    let complaint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>());
-    if let Some(hint) = complaint.and_then(|complaint| complaint.hint.as_deref()) {
+    if let Some(hint) = hint {
         screen.hint(hint);
     }
-    complaint.map_or(Status::Unusable, |complaint| complaint.status)
+    status
 }

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
 
 use byleave::core::escape::{Care, Escaper, is_printable};
+use byleave_sandbox::streams::output_was_closed;
 use serde_json::Value;
 
 use crate::args::Color;
@@ -28,6 +29,10 @@ pub(crate) struct Screen {
     out_styled: bool,
     err_styled: bool,
     columns: Option<usize>,
+    /// Something was written to standard output.
+    printed: bool,
+    /// Something could not be written there, although somebody listens.
+    lost: bool,
 }
 
 /// What became of a file, as a colour.
@@ -50,6 +55,8 @@ impl Screen {
             out_styled: is_styled(color, terminal),
             err_styled: is_styled(color, io::stderr().is_terminal()),
             columns: size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20),
+            printed: false,
+            lost: false,
         }
     }
 
@@ -62,6 +69,16 @@ impl Screen {
     /// Whether results are wanted as JSON.
     pub(crate) const fn json(&self) -> bool {
         self.json
+    }
+
+    /// Whether anything is on standard output already.
+    pub(crate) const fn has_printed(&self) -> bool {
+        self.printed
+    }
+
+    /// Whether results could not be written.
+    pub(crate) const fn has_lost(&self) -> bool {
+        self.lost
     }
 
     /// How wide a terminal that shows the results is.
@@ -112,14 +129,24 @@ impl Screen {
 
     /// A text of ours, as a result.
     pub(crate) fn trusted(&mut self, text: &str) {
-        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
-        self.tolerate(written);
+        self.printed = true;
+        let written = if output_was_closed() {
+            Err(io::Error::from(rustix::io::Errno::BADF))
+        } else {
+            self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush())
+        };
+        let Err(error) = written else { return };
+        // Who no longer listens misses nothing. Anyone else must learn of it, and once is enough.
+        if error.kind() != io::ErrorKind::BrokenPipe && !self.lost {
+            self.lost = true;
+            self.say(&format!("error: cannot write the results: {error}"));
+        }
     }
 
     /// A line of talk; what came from outside must be visible in it already.
     pub(crate) fn say(&mut self, line: &str) {
-        let written = writeln!(io::stderr(), "{line}");
-        self.tolerate(written);
+        // Where else should it be said that this could not be said?
+        writeln!(io::stderr(), "{line}").unwrap_or_default();
     }
 
     /// Talk of several lines, from outside.
@@ -138,15 +165,6 @@ impl Screen {
     /// What to do next.
     pub(crate) fn hint(&mut self, line: &str) {
         self.toned(Tone::Strong, "hint:", &prose(line));
-    }
-
-    /// Who no longer listens misses nothing; where else should it be said that writing failed?
-    fn tolerate(&mut self, written: io::Result<()>) {
-        if let Err(error) = written
-            && error.kind() != io::ErrorKind::BrokenPipe
-        {
-            writeln!(io::stderr(), "error: cannot write the results: {error}").unwrap_or_default();
-        }
     }
 }
 

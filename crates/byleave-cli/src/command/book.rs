@@ -215,6 +215,10 @@ async fn export(
     options: &Options,
     screen: &mut Screen,
 ) -> Result<Status> {
+    if screen.json() && form == ExportForm::Markdown {
+        let both = Complaint::new("Markdown is no JSON");
+        return Err(both.hint("leave `--json` out, or write `--form json`").into());
+    }
     let house = House::open_to_read(options, None)?;
     let mut chosen = Vec::new();
     for call in calls {

@@ -28,6 +28,7 @@ pub(crate) async fn run(command: Option<Policy>, options: &Options, screen: &mut
         Policy::Show => show(&rules.load()?, screen),
         Policy::Check { file, layer } => return check(&rules, &file, layer, screen),
         Policy::Test => test(&rules.load()?, screen),
+        Policy::Builtin if screen.json() => screen.value(&json!({ "toml": BUILTIN })),
         Policy::Builtin => screen.trusted(BUILTIN),
         Policy::Suggest => return suggest::run(options, &rules, screen).await,
         Policy::Replay { file } => return replay::run(&file, options, &rules, screen).await,

@@ -19,6 +19,7 @@ use crate::command::rehearse::{differences, relative};
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::ids::{self, short};
+use crate::json::standing;
 use crate::options::Options;
 use crate::screen::{Screen, Tone, prose};
 use crate::show;
@@ -34,7 +35,11 @@ pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Scree
     house.mend_copies(options, screen)?;
     let calls = which(&typed, &house, options).await?;
     if calls.is_empty() {
-        screen.say("there is nothing to take back");
+        if screen.json() {
+            screen.value(&json!([]));
+        } else {
+            screen.say("there is nothing to take back");
+        }
         return Ok(Status::Completed);
     }
     let (mut done, mut values) = (0, Vec::new());
@@ -59,6 +64,10 @@ pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Scree
             continue;
         }
         // What is older rests on this one.
+        if screen.json() {
+            values.push(standing(&driven.standing));
+            screen.value(&Value::from(std::mem::take(&mut values)));
+        }
         if let Some(error) = result.error() {
             screen.say_lines(&error);
         }

@@ -3,6 +3,7 @@
 
 mod book;
 mod calls;
+mod commands;
 mod config;
 mod desk;
 mod doctor;
@@ -15,6 +16,7 @@ mod policy;
 mod rehearse;
 mod sandbox;
 mod sessions;
+mod shells;
 mod terminal;
 mod tools;
 mod world;
