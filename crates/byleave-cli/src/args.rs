@@ -153,7 +153,8 @@ pub(crate) enum Command {
     },
     /// Say how commands can be confined on this machine, what that is worth, and how to get more
     ///
-    /// By trying: a harmless command is run in every way that there is. Exits with 1 when none works.
+    /// By trying: a harmless command is run in every way that there is. It also looks at the settings, the rules, the state directory,
+    /// the book, the terminal and how you are told of questions. Exits with 1 when no way works or something is not well.
     Doctor,
     /// Print what makes a shell complete commands, options and values
     ///

@@ -49,6 +49,17 @@ pub(crate) enum Origin {
     Flag(&'static str),
 }
 
+/// How a person is told that a question waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Notify {
+    /// Not at all.
+    Off,
+    /// By the terminal.
+    Osc9,
+    /// By a command, in words; what waits is added.
+    Command(Vec<String>),
+}
+
 /// A setting as it holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
@@ -275,6 +286,15 @@ impl Config {
     /// The editor that was chosen here, in words; none where the environment says.
     pub(crate) fn editor(&self) -> Vec<String> {
         self.text("editor").split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// How a person is told that a question waits.
+    pub(crate) fn notify(&self) -> Notify {
+        match self.text("notify") {
+            "osc9" => Notify::Osc9,
+            "command" => Notify::Command(self.words("notify_command").to_vec()),
+            _ => Notify::Off,
+        }
     }
 
     /// Where the book is kept, where someone said so.

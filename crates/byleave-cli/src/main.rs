@@ -12,6 +12,7 @@ mod flaws;
 mod house;
 mod ids;
 mod json;
+mod notify;
 mod options;
 mod rules;
 mod scope;

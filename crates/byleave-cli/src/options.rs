@@ -53,7 +53,10 @@ impl Options {
     /// The same for those who look for what is wrong: settings that do not load count as not there.
     pub(crate) fn despite(global: &Global) -> Result<Self> {
         Self::with(global, Found::here()?, |found| {
-            Config::load(found.config_files(), variable).or_else(|_| Config::defaults())
+            let without_files = |_| Config::load(Vec::new(), variable);
+            Config::load(found.config_files(), variable)
+                .or_else(without_files)
+                .or_else(|_| Config::defaults())
         })
     }
 
@@ -89,6 +92,11 @@ impl Options {
     pub(crate) fn config_files(&self) -> Vec<ConfigFile> {
         let (home, config, cwd) = (self.home.clone(), self.config.clone(), self.cwd.clone());
         Found { home, config, cwd }.config_files()
+    }
+
+    /// The settings, read again: why they do not load, where they do not.
+    pub(crate) fn reload(&self) -> Result<Config> {
+        Config::load(self.config_files(), variable)
     }
 
     /// Where questions go: as it was typed or set, else to who is here, else as it is careful.
@@ -148,9 +156,7 @@ fn state(chosen: &Config) -> Result<PathBuf> {
     let found = said
         .or_else(|| set("XDG_STATE_HOME").map(|dir| dir.join("byleave")))
         .or_else(|| set("HOME").map(|home| home.join(".local/state/byleave")));
-    let missing =
-        || Complaint::new("nobody says where the book is kept").hint("name a directory with `--state`");
-    Ok(found.ok_or_else(missing)?)
+    Ok(found.ok_or_else(Complaint::homeless)?)
 }
 
 /// The editor: as it is set, else as the environment says.
@@ -197,6 +203,9 @@ fn at_terminal() -> bool {
 
 /// A path as text, as the book has it.
 pub(crate) fn text_of(path: &Path) -> Result<String> {
-    let said = || Complaint::new(format!("the path `{}` is not readable as text", path.display()));
+    let said = || {
+        Complaint::new(format!("the path `{}` is not readable as text", path.display()))
+            .hint("the book holds text only: work in a directory whose name is UTF-8")
+    };
     Ok(path.to_str().ok_or_else(said)?.to_owned())
 }

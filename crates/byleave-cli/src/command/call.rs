@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use byleave::clock::fresh_id;
 use byleave::core::call::Call;
 use byleave::core::id::CallId;
+use byleave::result::Standing;
 use serde_json::Value;
 
 use crate::args::{self, Ask};
@@ -14,6 +15,7 @@ use crate::ask::{drive, waive};
 use crate::command::session;
 use crate::complaint::Complaint;
 use crate::house::House;
+use crate::notify;
 use crate::options::Options;
 use crate::screen::Screen;
 use crate::show;
@@ -43,7 +45,11 @@ pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Scree
     if let Some(parent) = typed.parent {
         session::beneath(&gate, options, &call, parent).await?;
     }
+    let tool = call.tool.clone();
     let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
+    if let Standing::Waiting { question, .. } = &driven.standing {
+        notify::waits(&chosen, question, &tool, screen);
+    }
     show::standing(screen, &driven.standing);
     Ok(driven.status())
 }
@@ -54,7 +60,11 @@ pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
         _ if typed == "-" => read(io::stdin()).context("cannot read standard input")?,
         Some(path) => {
             let file = File::open(path).and_then(read);
-            file.map_err(|error| Complaint::new(format!("cannot read `{path}`: {error}")))?
+            file.map_err(|error| {
+                Complaint::new(format!("cannot read `{path}`: {error}")).hint(format!(
+                    "`{option} @FILE` names a file that is there, `{option} -` reads standard input"
+                ))
+            })?
         }
         None => typed.to_owned(),
     };

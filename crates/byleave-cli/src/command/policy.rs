@@ -21,8 +21,7 @@ use crate::show::{counted, table};
 use crate::status::Status;
 
 pub(crate) async fn run(command: Option<Policy>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let state =
-        settled(&options.state)?.ok_or_else(|| Complaint::new("nobody says where the book is kept"))?;
+    let state = settled(&options.state)?.ok_or_else(Complaint::homeless)?;
     let rules = Rules { options, workspace: &options.cwd, state: &state };
     match command.unwrap_or(Policy::Show) {
         Policy::Show => show(&rules.load()?, screen),

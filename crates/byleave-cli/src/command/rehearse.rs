@@ -113,7 +113,10 @@ fn call(typed: &args::Rehearse, options: &Options) -> Result<Call> {
     };
     let at = |path: &PathBuf| -> Result<String> {
         let whole = Path::new(&options.cwd).join(path);
-        let missing = || Complaint::new(format!("the path `{}` leads nowhere", path.display()));
+        let missing = || {
+            Complaint::new(format!("the path `{}` leads nowhere", path.display()))
+                .hint("name one that is there, or make it first")
+        };
         Ok(settled(&whole)?.filter(|path| Path::new(path).exists()).ok_or_else(missing)?)
     };
     if let Some(own) = typed.write.iter().find(|path| is_of_the_sandbox(&Path::new(&options.cwd).join(path)))

@@ -123,6 +123,35 @@ fn settings_hold_for_calls() {
     assert_eq!(told.status.code(), Some(3), "{told:?}");
 }
 
+// req: R5
+#[test]
+fn a_question_that_waits_is_told_by_a_command() {
+    let world = World::new();
+    let pipe = world.workspace().join("told");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    // The same command that people would use, but for where it goes.
+    fs::write(
+        own(&world),
+        "notify = \"command\"\nnotify_command = [\"sh\", \"-c\", \"echo \\\"$1\\\" > told\", \"sh\"]\n",
+    )
+    .unwrap();
+    let told = world.quietly(&["call", "append_line", "--args", NOTE, "--ask", "inbox"], "");
+    assert_eq!(told.status.code(), Some(4), "{told:?}");
+    let said = fs::read_to_string(&pipe).unwrap();
+    assert!(said.contains("about append_line waits for you"), "{said}");
+    fs::write(own(&world), "notify = \"command\"\nnotify_command = [\"/nowhere/at/all\"]\n").unwrap();
+    let told =
+        world.quietly(&["call", "append_line", "--args", NOTE, "--ask", "inbox", "--session", "s"], "");
+    assert_eq!(told.status.code(), Some(4), "a question waits although nobody could be told: {told:?}");
+}
+
 /// An editor that writes this and ends.
 fn edited(world: &World, script: &str) -> (Option<i32>, String) {
     let editor = world.workspace().join("editor");

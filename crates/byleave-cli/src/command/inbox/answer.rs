@@ -80,7 +80,8 @@ fn digest_of(question: &Question, typed: Option<&str>) -> Result<Digest, Complai
         None => Ok(digest),
         Some(typed) if typed.len() < DIGEST_CHARS_MIN => Err(Complaint::new(format!(
             "`{typed}` is too short: a digest has at least {DIGEST_CHARS_MIN} characters"
-        ))),
+        ))
+        .hint("`byleave inbox show` ends with the digest of what it shows")),
         Some(typed) if digest.to_string().starts_with(&typed.to_ascii_lowercase()) => Ok(digest),
         Some(_) => Err(AnswerFault::Mismatch.into()),
     }
@@ -89,7 +90,8 @@ fn digest_of(question: &Question, typed: Option<&str>) -> Result<Digest, Complai
 /// The paths that are kept, seen from the directory of the call.
 fn parts(typed: &[PathBuf], sheet: &Sheet) -> Result<Vec<String>> {
     let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else {
-        return Err(Complaint::new("it was not run on a copy, so there are no parts of it to keep").into());
+        let whole = Complaint::new("it was not run on a copy, so there are no parts of it to keep");
+        return Err(whole.hint("answer the whole: yes, no, or edit").into());
     };
     let mut paths = Vec::new();
     for path in typed {

@@ -1,0 +1,37 @@
+//! Tells a person that a question waits, in the way that they chose. It must never hold up a call, nor fail one.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use byleave::core::question::Question;
+
+use crate::config::{Config, Notify};
+use crate::ids::short;
+use crate::screen::{Screen, Tone, one_line, prose};
+
+/// Says that a question waits.
+pub(crate) fn waits(chosen: &Config, question: &Question, tool: &str, screen: &mut Screen) {
+    let text = one_line(&format!("byleave: question {} about {tool} waits for you", short(&question.id)));
+    let told = match chosen.notify() {
+        Notify::Off => Ok(()),
+        // To the terminal itself: the streams may go elsewhere. Where there is none, nobody is there to be told.
+        Notify::Osc9 => OpenOptions::new()
+            .write(true)
+            .open("/dev/tty")
+            .map_or(Ok(()), |mut tty| write!(tty, "\x1b]9;{text}\x07")),
+        Notify::Command(words) => words.split_first().map_or(Ok(()), |(program, rest)| {
+            let mut command = Command::new(program);
+            command.args(rest).arg(&text).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            // Nobody waits for it: it may take as long as it likes.
+            command.spawn().map(drop)
+        }),
+    };
+    if let Err(error) = told {
+        screen.toned(
+            Tone::Careful,
+            "note:",
+            &prose(&format!("nobody could be told of the question: {error}")),
+        );
+    }
+}
