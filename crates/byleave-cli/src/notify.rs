@@ -13,6 +13,7 @@ use crate::screen::{Screen, Tone, one_line, prose};
 /// Says that a question waits.
 pub(crate) fn waits(chosen: &Config, question: &Question, tool: &str, screen: &mut Screen) {
     let text = one_line(&format!("byleave: question {} about {tool} waits for you", short(&question.id)));
+    let nothing = || Err(std::io::Error::other("`notify_command` is empty; `byleave config edit` sets it"));
     let told = match chosen.notify() {
         Notify::Off => Ok(()),
         // To the terminal itself: the streams may go elsewhere. Where there is none, nobody is there to be told.
@@ -20,7 +21,7 @@ pub(crate) fn waits(chosen: &Config, question: &Question, tool: &str, screen: &m
             .write(true)
             .open("/dev/tty")
             .map_or(Ok(()), |mut tty| write!(tty, "\x1b]9;{text}\x07")),
-        Notify::Command(words) => words.split_first().map_or(Ok(()), |(program, rest)| {
+        Notify::Command(words) => words.split_first().map_or_else(nothing, |(program, rest)| {
             let mut command = Command::new(program);
             command.args(rest).arg(&text).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             // Nobody waits for it: it may take as long as it likes.

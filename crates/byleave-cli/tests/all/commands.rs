@@ -232,8 +232,8 @@ fn with_json_standard_output_is_json_and_nothing_else() {
         // What it runs has standard output to itself.
         if row.0 != "sandbox exec" || code != 0 {
             let value = check(row.0.to_owned(), &told, &mut wrong);
-            if code == 2 && value["error"]["exit"] != 2 {
-                wrong.push(format!("{}: no error in {value}", row.0));
+            if code == 2 {
+                wrong.extend(unhelpful(row.0, &value));
             }
         }
 
@@ -254,7 +254,10 @@ fn with_json_standard_output_is_json_and_nothing_else() {
         let code = told.status.code().unwrap();
         assert!(DOCUMENTED.contains(&code), "{}: {code}", row.0);
         if row.0 != "sandbox exec" || code != 0 {
-            check(format!("{} without a book", row.0), &told, &mut wrong);
+            let value = check(format!("{} without a book", row.0), &told, &mut wrong);
+            if code == 2 {
+                wrong.extend(unhelpful(row.0, &value));
+            }
         }
     }
     // One value a line.
@@ -264,6 +267,14 @@ fn with_json_standard_output_is_json_and_nothing_else() {
         lines.lines().count() == 2 && lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok())
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is missing in an error: its code, or what to do.
+fn unhelpful(command: &str, value: &Value) -> Option<String> {
+    let error = &value["error"];
+    let what = error["what"].as_str().unwrap_or_default();
+    let says = error["hint"].is_string() || what.contains("--help") || what.contains("Usage:");
+    (error["exit"] != 2 || what.is_empty() || !says).then(|| format!("{command}: does not help: {value}"))
 }
 
 #[test]
