@@ -1,5 +1,7 @@
 //! What was typed. What it means is worked out in [`crate::options`] and by the commands.
 
+mod config;
+mod shell;
 mod watching;
 
 use std::ffi::OsString;
@@ -13,17 +15,23 @@ use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::config::Config;
+pub(crate) use self::shell::{Completions, Man};
 pub(crate) use self::watching::{Log, Stats, Watch};
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0    completed (also: a dry run was shown, a command did what it says)
   1    failed: the tool ran and says so, the book does not verify, or nothing can be confined here
-  2    usage: wrong on the command line, or byleave itself could not do it
+  2    usage: wrong on the command line, or byleave itself could not do it, or say what came of it
   3    refused, or the result is withheld; with a code that says why
   4    waiting for a person, or behind a call that does
   5    unknown: it may or may not have taken effect; do not repeat it unasked
   130  aborted
+
+With `--json`, standard output has one JSON value and nothing else, also where something went wrong:
+{\"error\": {\"what\": .., \"hint\": .., \"exit\": ..}}. Only `explain --batch` prints one a line, and with `sandbox exec` standard
+output is the command's own.
 
 Ids may be shortened to their last characters (as lists show them) or their first, at least four.";
 
@@ -41,7 +49,7 @@ pub(crate) struct Args {
 #[derive(Debug, Group)]
 #[command(next_help_heading = "Options for every command")]
 pub(crate) struct Global {
-    /// Where the book is kept [default: $BYLEAVE_STATE, $XDG_STATE_HOME/byleave, ~/.local/state/byleave]
+    /// Where the book is kept [default: as set, $XDG_STATE_HOME/byleave, ~/.local/state/byleave]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Rules for this session, beside those of the organisation, yours and the project's
@@ -50,9 +58,9 @@ pub(crate) struct Global {
     /// Results as JSON, exact and in a stable shape
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// When to use colour; NO_COLOR is respected
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
-    pub(crate) color: Color,
+    /// When to use colour; NO_COLOR, CLICOLOR_FORCE and TERM=dumb are respected [default: as set, auto]
+    #[arg(long, global = true, value_enum, value_name = "WHEN")]
+    pub(crate) color: Option<Color>,
     /// Say on standard error what is going on; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -64,6 +72,17 @@ pub(crate) enum Color {
     Auto,
     Always,
     Never,
+}
+
+impl Color {
+    /// As a setting has it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -136,10 +155,24 @@ pub(crate) enum Command {
     /// At a terminal it is drawn in place; elsewhere it is a line for each thing that happens. What a command prints is shown as
     /// it comes: no reviewer has seen it, so it is for your eyes only.
     Watch(Watch),
+    /// See the settings and where each comes from, and change your own
+    Config {
+        #[command(subcommand)]
+        command: Option<Config>,
+    },
     /// Say how commands can be confined on this machine, what that is worth, and how to get more
     ///
-    /// By trying: a harmless command is run in every way that there is. Exits with 1 when none works.
+    /// By trying: a harmless command is run in every way that there is. It also looks at the settings, the rules, the state directory,
+    /// the book, the terminal and how you are told of questions. Exits with 1 when no way works or something is not well.
     Doctor,
+    /// Print what makes a shell complete commands, options and values
+    ///
+    /// bash: `byleave completions bash > ~/.local/share/bash-completion/completions/byleave`;
+    /// zsh: `byleave completions zsh > _byleave` in a directory of $fpath;
+    /// fish: `byleave completions fish > ~/.config/fish/completions/byleave.fish`.
+    Completions(Completions),
+    /// Print the manual page, or write one for every command
+    Man(Man),
 }
 
 #[derive(Debug, Group)]
@@ -149,9 +182,9 @@ pub(crate) struct Call {
     /// The arguments: JSON, `@FILE`, or `-` for standard input
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) args: String,
-    /// How much is asked
-    #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
-    pub(crate) mode: ModeArg,
+    /// How much is asked [default: as set, confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
     /// Say what would happen, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -170,7 +203,7 @@ pub(crate) struct Call {
     /// The id of the call: the same id is the same call, and is never run twice
     #[arg(long, value_name = "UUID")]
     pub(crate) id: Option<CallId>,
-    /// Where questions go [default: terminal at a terminal, else none]
+    /// Where questions go [default: as set, or terminal at a terminal, else none]
     #[arg(long, value_enum)]
     pub(crate) ask: Option<Ask>,
     /// How long it may take, where the tool does not say
@@ -354,9 +387,9 @@ pub(crate) struct Explain {
     /// `workspace`), and print one a line (`id`, `verdict`, `because`); under the built-in rules and those of each case
     #[arg(long, conflicts_with_all = ["tool", "command"])]
     pub(crate) batch: bool,
-    /// How much is asked
-    #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
-    pub(crate) mode: ModeArg,
+    /// How much is asked [default: as set, confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
 }
 
 /// Where questions go.
@@ -383,6 +416,17 @@ pub(crate) enum ModeArg {
     Yolo,
     /// What would change something is denied, not asked about
     ReadOnly,
+}
+
+impl Ask {
+    /// As a setting has it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Terminal => "terminal",
+            Self::Inbox => "inbox",
+            Self::None => "none",
+        }
+    }
 }
 
 impl From<ModeArg> for Mode {
@@ -621,7 +665,7 @@ impl From<LayerArg> for Layer {
 
 #[derive(Debug, Group)]
 pub(crate) struct Resume {
-    /// Where questions go that come up on the way [default: terminal at a terminal, else inbox]
+    /// Where questions go that come up on the way [default: as set, or terminal at a terminal, else inbox]
     #[arg(long, value_enum)]
     pub(crate) ask: Option<Ask>,
 }

@@ -2,11 +2,14 @@
 
 mod book;
 mod call;
+mod completions;
+mod config;
 mod doctor;
 mod explain;
 mod halt;
 mod inbox;
 mod leaves;
+mod man;
 mod policy;
 mod rehearse;
 mod resume;
@@ -19,10 +22,21 @@ mod watch;
 
 use anyhow::Result;
 
-use crate::args::Command;
+use crate::args::{self, Command};
 use crate::options::Options;
 use crate::screen::Screen;
 use crate::status::Status;
+
+/// Whether a command must work although a settings file does not load: to find and mend it.
+pub(crate) const fn works_without_settings(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Doctor
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Config { command: Some(args::Config::Edit | args::Config::Path) }
+    )
+}
 
 /// Does what was typed.
 pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen) -> Result<Status> {
@@ -41,6 +55,9 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Halt(typed) => halt::run(typed, options, screen).await,
         Command::Stats(typed) => stats::run(typed, options, screen).await,
         Command::Watch(typed) => watch::run(typed, options, screen).await,
+        Command::Config { command } => config::run(command, options, screen),
+        Command::Completions(typed) => Ok(completions::run(&typed, screen)),
+        Command::Man(typed) => man::run(&typed, screen),
         Command::Doctor => doctor::run(options, screen),
         Command::Sandbox { command } => sandbox::run(command, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,

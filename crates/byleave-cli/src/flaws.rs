@@ -1,4 +1,4 @@
-//! What is wrong with a policy file, shown in its place.
+//! What is wrong with a policy file or a settings file, shown in its place.
 
 use std::fmt;
 
@@ -7,15 +7,26 @@ use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode, SourceSpan,
 };
 
+use crate::config::ConfigFault;
 use crate::screen::{Screen, Tone, one_line, prose};
 
-/// Shows everything that is wrong with a file, each thing in its place.
+/// Shows everything that is wrong with a policy file, each thing in its place.
 pub(crate) fn tell(screen: &mut Screen, fault: &FileFault) {
-    let file = one_line(&fault.file);
-    screen.toned(Tone::Bad, "error:", &format!("cannot use policy file `{file}`"));
+    shown(screen, "policy", &fault.file, &fault.text, &fault.flaws);
+    screen.hint("nothing runs until it is right: rules that cannot be read are not left out");
+}
+
+/// The same of a settings file.
+pub(crate) fn tell_config(screen: &mut Screen, fault: &ConfigFault) {
+    shown(screen, "settings", &fault.file, &fault.text, &fault.flaws);
+}
+
+fn shown(screen: &mut Screen, kind: &str, file: &str, text: &str, flaws: &[Flaw]) {
+    let file = one_line(file);
+    screen.toned(Tone::Bad, "error:", &format!("cannot use {kind} file `{file}`"));
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::none()).with_width(110);
-    for flaw in &fault.flaws {
-        let source = NamedSource::new(&file, fault.text.clone());
+    for flaw in flaws {
+        let source = NamedSource::new(&file, text.to_owned());
         let mut shown = String::new();
         match handler.render_report(&mut shown, &Shown { flaw, source }) {
             // The lines are someone else's, and may hold anything.
@@ -29,7 +40,6 @@ pub(crate) fn tell(screen: &mut Screen, fault: &FileFault) {
             }
         }
     }
-    screen.hint("nothing runs until it is right: rules that cannot be read are not left out");
 }
 
 /// A flaw, as the display wants it.

@@ -116,7 +116,10 @@ impl House {
     pub(crate) async fn workspace_of(&self, call: CallId) -> Result<String> {
         let kept = self.book.record(call).await?;
         let heading = kept.as_ref().and_then(|kept| kept.record.heading());
-        let unreadable = || Complaint::new(format!("the record of call {call} does not say where it works"));
+        let unreadable = || {
+            Complaint::new(format!("the record of call {call} does not say where it works"))
+                .hint("`byleave book verify` says whether the book is as it was written")
+        };
         Ok(heading.ok_or_else(unreadable)?.cwd.clone())
     }
 }

@@ -1,4 +1,7 @@
 //! The JSON of `--json`: stable shapes, exact values. A field may be added; none changes its meaning.
+//!
+//! Standard output has one value, also where something went wrong: an object whose only field is `error`. Only `explain --batch` prints
+//! one a line, and with `sandbox exec` standard output is the command's own.
 
 use byleave::book::{CallItem, LeaveItem, QuestionItem, Verification};
 use byleave::core::call::Millis;
@@ -7,6 +10,13 @@ use byleave::core::question::Question;
 use byleave::forms::result_json;
 use byleave::result::{CallResult, Changed, Ending, Standing};
 use serde_json::{Map, Value, json};
+
+use crate::status::Status;
+
+/// What went wrong, and what to do. It is all that stands on standard output then.
+pub(crate) fn error(what: &str, hint: Option<&str>, status: Status) -> Value {
+    json!({ "error": { "what": what, "hint": hint, "exit": status.code() } })
+}
 
 /// How far a call has come. A settled one has at least the fields that models are sent (L2).
 pub(crate) fn standing(standing: &Standing) -> Value {

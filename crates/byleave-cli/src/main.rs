@@ -8,11 +8,13 @@ mod ask;
 mod chart;
 mod command;
 mod complaint;
+mod config;
 mod flaws;
 mod house;
 mod ids;
 mod json;
 mod live;
+mod notify;
 mod options;
 mod person;
 mod rules;
@@ -43,14 +45,19 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(said) => return misspelt(&said).into(),
     };
-    let mut screen = Screen::new(args.global.color, args.global.json);
+    let mut screen = Screen::new(args.global.color.unwrap_or(args::Color::Auto), args.global.json);
     let status = run(args, &mut screen).unwrap_or_else(|error| complaint::tell(&mut screen, &error));
-    status.into()
+    if screen.has_lost() { Status::Unusable.into() } else { status.into() }
 }
 
 fn run(args: Args, screen: &mut Screen) -> Result<Status> {
     listen(args.global.verbose);
-    let options = Options::new(&args.global)?;
+    let options = if command::works_without_settings(&args.command) {
+        Options::despite(&args.global)?
+    } else {
+        Options::new(&args.global)?
+    };
+    screen.color(options.chosen.color());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start")?;
     runtime.block_on(command::run(args.command, &options, screen))
@@ -58,18 +65,26 @@ fn run(args: Args, screen: &mut Screen) -> Result<Status> {
 
 /// Help and versions are results; everything else that clap says is about wrong usage.
 fn misspelt(said: &clap::Error) -> Status {
-    let mut screen = Screen::new(args::Color::Auto, false);
+    let typed: Vec<String> =
+        std::env::args_os().map(|word| screen::one_line(&word.to_string_lossy())).collect();
+    let json = typed.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    let mut screen = Screen::new(args::Color::Auto, json);
     if said.use_stderr() {
         // What was typed stands in it, and clap drops what it takes for colours: so it is made visible beforehand.
-        let words = std::env::args_os().map(|word| screen::one_line(&word.to_string_lossy()));
-        match Args::try_parse_from(words) {
-            Err(visible) => screen.say(visible.render().to_string().trim_end()),
-            Ok(_) => screen.say_lines(&said.render().to_string()),
+        let text = match Args::try_parse_from(typed) {
+            Err(visible) => visible.render().to_string(),
+            Ok(_) => screen::many_lines(&said.render().to_string()).join("\n"),
+        };
+        let text = text.trim_end();
+        screen.say(text);
+        if json {
+            let what = text.strip_prefix("error: ").unwrap_or(text);
+            screen.value(&json::error(what, None, Status::Unusable));
         }
         return Status::Unusable;
     }
     screen.trusted(&said.render().to_string());
-    Status::Completed
+    if screen.has_lost() { Status::Unusable } else { Status::Completed }
 }
 
 fn listen(verbose: u8) {

@@ -1,20 +1,22 @@
 //! What was typed means: where the state is, who is here, where they stand.
 //!
-//! The only place that looks at the environment.
+//! The only place that looks at the environment, but for what the screen may show.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use byleave::core::id::TenantId;
+use byleave::core::policy::Places;
 use byleave::core::question::{Approver, Grade};
 use byleave_sandbox::guarantee::Guarantee;
 
-use crate::args::{Ask, Global};
+use crate::args::{Ask, Color, Global};
 use crate::complaint::Complaint;
-use crate::screen::colours;
+use crate::config::{self, Config, ConfigFile, Origin, Value};
+use crate::screen::is_styled;
 
 /// What holds for every command.
 #[derive(Clone, Debug)]
@@ -33,6 +35,10 @@ pub(crate) struct Options {
     pub(crate) tenant: TenantId,
     /// Who is here.
     pub(crate) person: Approver,
+    /// The settings, each with where it comes from.
+    pub(crate) chosen: Config,
+    /// The editor and its arguments.
+    pub(crate) editor: Vec<String>,
     /// `delete_file` is among the tools.
     pub(crate) allow_delete: bool,
     /// Colours are used where the person looks.
@@ -42,33 +48,127 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// What holds here. A settings file that does not load stops it.
     pub(crate) fn new(global: &Global) -> Result<Self> {
-        let cwd = env::current_dir().context("cannot find out in which directory we are")?;
+        Self::with(global, Found::here()?, |found| Config::load(found.config_files(), variable))
+    }
+
+    /// The same for those who look for what is wrong: settings that do not load count as not there.
+    pub(crate) fn despite(global: &Global) -> Result<Self> {
+        Self::with(global, Found::here()?, |found| {
+            let without_files = |_| Config::load(Vec::new(), variable);
+            Config::load(found.config_files(), variable)
+                .or_else(without_files)
+                .or_else(|_| Config::defaults())
+        })
+    }
+
+    fn with(global: &Global, found: Found, load: impl Fn(&Found) -> Result<Config>) -> Result<Self> {
+        let word = |color: Color| Value::Text(color.word().to_owned());
+        let dir = |dir: &PathBuf| Value::Text(dir.to_string_lossy().into_owned());
+        let chosen = load(&found)?.typed("color", "--color", global.color.map(word)).typed(
+            "state",
+            "--state",
+            global.state.as_ref().map(dir),
+        );
+        let cwd = Path::new(&found.cwd);
         Ok(Self {
-            state: cwd.join(state(global.state.as_deref())?),
+            // As it was typed, byte for byte, where it was.
+            state: cwd.join(match &global.state {
+                Some(dir) => dir.clone(),
+                None => state(&chosen)?,
+            }),
             policy: global.policy.as_deref().map(|file| cwd.join(file)),
-            home: set("HOME").map(|home| settled(&home)).transpose()?.flatten(),
-            config: config().map(|dir| settled(&dir)).transpose()?.flatten(),
-            cwd: text_of(&cwd)?,
             tenant: TenantId::new("local")?,
             person: person(),
-            allow_delete: env::var("BYLEAVE_ALLOW_DELETE").is_ok_and(|value| value == "1"),
-            is_colourful: colours(global.color, io::stderr().is_terminal()),
-            waived: waived()?,
+            allow_delete: chosen.allow_delete(),
+            waived: chosen.waived(),
+            editor: editor(&chosen),
+            is_colourful: is_styled(chosen.color(), io::stderr().is_terminal()),
+            chosen,
+            home: found.home,
+            config: found.config,
+            cwd: found.cwd,
+        })
+    }
+
+    /// The files that may hold settings here.
+    pub(crate) fn config_files(&self) -> Vec<ConfigFile> {
+        let (home, config, cwd) = (self.home.clone(), self.config.clone(), self.cwd.clone());
+        Found { home, config, cwd }.config_files()
+    }
+
+    /// The settings, read again: why they do not load, where they do not.
+    pub(crate) fn reload(&self) -> Result<Config> {
+        Config::load(self.config_files(), variable)
+    }
+
+    /// Where questions go: as it was typed or set, else to who is here, else as it is careful.
+    pub(crate) fn asking(&self, typed: Option<Ask>, nobody_here: Ask) -> Ask {
+        let word = |ask: Ask| Value::Text(ask.word().to_owned());
+        let chosen = self.chosen.clone().typed("ask", "--ask", typed.map(word));
+        chosen.ask().unwrap_or_else(|| if at_terminal() { Ask::Terminal } else { nobody_here })
+    }
+}
+
+/// What the settings depend on.
+struct Found {
+    cwd: String,
+    home: Option<String>,
+    config: Option<String>,
+}
+
+impl Found {
+    fn here() -> Result<Self> {
+        let cwd = env::current_dir().map_err(|error| {
+            Complaint::new(format!("cannot find out in which directory we are: {error}"))
+                .hint("go to one that is there")
+        })?;
+        Ok(Self {
+            cwd: text_of(&cwd)?,
+            home: set("HOME").map(|home| settled(&home)).transpose()?.flatten(),
+            config: config().map(|dir| settled(&dir)).transpose()?.flatten(),
+        })
+    }
+
+    fn config_files(&self) -> Vec<ConfigFile> {
+        config::files(&Places {
+            workspace: Some(&self.cwd),
+            home: self.home.as_deref(),
+            state: None,
+            config: self.config.as_deref(),
         })
     }
 }
 
-fn state(typed: Option<&Path>) -> Result<PathBuf> {
-    if let Some(dir) = typed {
-        return Ok(dir.to_path_buf());
+/// A variable that says something.
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn state(chosen: &Config) -> Result<PathBuf> {
+    let said = chosen.state().map(|dir| match dir.strip_prefix("~") {
+        Ok(rest) => set("HOME").map_or_else(|| dir.clone(), |home| home.join(rest)),
+        Err(_) => dir,
+    });
+    if let (Some(dir), Some(Origin::Own(path, line))) = (&said, chosen.held("state").map(|held| &held.origin))
+        && !dir.is_absolute()
+    {
+        let what = format!("{}:{line}: `state` must not depend on where you are", path.display());
+        return Err(Complaint::new(what).hint("begin it with `/` or `~/`").into());
     }
-    let found = set("BYLEAVE_STATE")
+    let found = said
         .or_else(|| set("XDG_STATE_HOME").map(|dir| dir.join("byleave")))
         .or_else(|| set("HOME").map(|home| home.join(".local/state/byleave")));
-    let missing =
-        || Complaint::new("nobody says where the book is kept").hint("name a directory with `--state`");
-    Ok(found.ok_or_else(missing)?)
+    Ok(found.ok_or_else(Complaint::homeless)?)
+}
+
+/// The editor: as it is set, else as the environment says.
+fn editor(chosen: &Config) -> Vec<String> {
+    let words = |text: String| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let said =
+        || variable("VISUAL").or_else(|| variable("EDITOR")).map_or_else(|| vec!["vi".to_owned()], words);
+    Some(chosen.editor()).filter(|words| !words.is_empty()).unwrap_or_else(said)
 }
 
 fn set(name: &str) -> Option<PathBuf> {
@@ -101,28 +201,15 @@ fn person() -> Approver {
     Approver { name, grade }
 }
 
-/// What the operator does without, by the names that `byleave doctor` lists.
-fn waived() -> Result<BTreeSet<Guarantee>> {
-    let names = env::var("BYLEAVE_WAIVE").unwrap_or_default();
-    let names = names.split([',', ' ']).filter(|name| !name.is_empty());
-    let wrong = |name: &str| {
-        Complaint::new(format!("BYLEAVE_WAIVE names `{name}`, which is no guarantee"))
-            .hint("`byleave doctor` lists them")
-    };
-    Ok(names.map(|name| Guarantee::named(name).ok_or_else(|| wrong(name))).collect::<Result<_, _>>()?)
-}
-
 fn at_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Where questions go: as it was said, else to who is here, else as it is careful.
-pub(crate) fn asking(typed: Option<Ask>, nobody_here: Ask) -> Ask {
-    typed.unwrap_or_else(|| if at_terminal() { Ask::Terminal } else { nobody_here })
-}
-
 /// A path as text, as the book has it.
 pub(crate) fn text_of(path: &Path) -> Result<String> {
-    let said = || Complaint::new(format!("the path `{}` is not readable as text", path.display()));
+    let said = || {
+        Complaint::new(format!("the path `{}` is not readable as text", path.display()))
+            .hint("the book holds text only: work in a directory whose name is UTF-8")
+    };
     Ok(path.to_str().ok_or_else(said)?.to_owned())
 }

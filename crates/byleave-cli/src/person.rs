@@ -11,9 +11,9 @@ use byleave::core::id::QuestionId;
 use byleave::core::leave::Leave;
 use byleave::core::sheet::Sheet;
 use byleave::gate::{Gate, GivenAnswer};
+use byleave::past::covered;
 use byleave::settings::Settings;
 use byleave_terminal::colour::Palette;
-use byleave_terminal::dialogue::Offered;
 use byleave_terminal::inbox::{Clerk, Item};
 use byleave_terminal::{Backing, Manner, Prompt};
 use tokio::runtime::Handle;
@@ -23,8 +23,9 @@ use crate::ask::waive;
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::ids::short;
+use crate::notify;
 use crate::options::Options;
-use crate::show::in_short;
+use crate::show::{in_short, past_words};
 use crate::taking_back;
 use crate::time::now;
 
@@ -66,13 +67,10 @@ fn at_terminal(options: &Options, house: &House) -> Result<Arc<dyn Approver>> {
 
 /// How this person is asked.
 pub(crate) fn manner(options: &Options) -> Manner {
-    let editor =
-        ["VISUAL", "EDITOR"].iter().find_map(|name| env::var(name).ok().filter(|name| !name.is_empty()));
     Manner {
         palette: if options.is_colourful { Palette::Colours } else { Palette::Plain },
-        patience: 1,
-        notify: env::var("TERM").is_ok_and(|term| term != "linux"),
-        editor,
+        dwell_percent: options.chosen.dwell_percent(),
+        editor: options.editor.clone(),
     }
 }
 
@@ -97,7 +95,7 @@ impl Behind {
     async fn answered(&self, sheet: &Sheet, reply: Reply) -> Result<String> {
         let workspace = self.house.workspace_of(sheet.call).await?;
         // What comes up on the way, after an edit for one, goes where this question was.
-        let gate = self.house.gate(&self.options, &workspace, Ask::Inbox, Settings::default())?;
+        let gate = self.house.gate(&self.options, &workspace, Ask::Inbox, self.options.chosen.gate())?;
         waive(&gate, &self.options).await?;
         let (question, digest) = (sheet.question.id, sheet.question.digest());
         let given = GivenAnswer { question, digest, reply, by: self.options.person.clone() };
@@ -108,12 +106,17 @@ impl Behind {
 }
 
 impl Backing for Behind {
-    fn offers(&self, _sheet: &Sheet) -> Result<Vec<Offered>, String> {
-        Err("no leave can be given for this".into())
+    fn waits(&self, sheet: &Sheet) {
+        // Nobody looks at anything but the question now: what cannot be told elsewhere is not told.
+        notify::told(&self.options.chosen, &sheet.question, &sheet.terms.tool).unwrap_or_default();
     }
 
-    fn past(&self, _leave: &Leave) -> Vec<String> {
-        Vec::new()
+    fn past(&self, leave: &Leave) -> Vec<String> {
+        let found = covered(&*self.house.book, &self.options.tenant, leave, now());
+        match self.handle.block_on(found) {
+            Ok(past) => past_words(&past, leave),
+            Err(fault) => vec![format!("past calls cannot be read: {fault}")],
+        }
     }
 
     fn last_change(&self) -> Option<String> {
@@ -146,7 +149,7 @@ impl Clerk for Behind {
     }
 
     fn sheet(&self, question: QuestionId) -> Result<Sheet, String> {
-        let gate = self.house.gate(&self.options, &self.options.cwd, Ask::Inbox, Settings::default());
+        let gate = self.house.gate(&self.options, &self.options.cwd, Ask::Inbox, self.options.chosen.gate());
         let gate = gate.map_err(|error| error.to_string())?;
         self.handle.block_on(gate.sheet(question)).map_err(|fault| fault.to_string())
     }

@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal as _, Write};
 
 pub(crate) use byleave::core::escape::spelled;
 use byleave::core::escape::{Care, Escaper};
+use byleave_sandbox::streams::output_was_closed;
 use serde_json::Value;
 
 use crate::args::Color;
@@ -30,6 +31,10 @@ pub(crate) struct Screen {
     columns: Option<usize>,
     /// Nobody reads the results any more.
     gone: bool,
+    /// Something was written to standard output.
+    printed: bool,
+    /// Something could not be written there, although somebody listens.
+    lost: bool,
 }
 
 /// What became of a file, as a colour.
@@ -49,9 +54,11 @@ impl Screen {
         Self {
             json,
             out: io::BufWriter::new(io::stdout()),
-            out_styled: colours(color, terminal),
-            err_styled: colours(color, io::stderr().is_terminal()),
+            out_styled: is_styled(color, terminal),
+            err_styled: is_styled(color, io::stderr().is_terminal()),
             columns: size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20),
+            printed: false,
+            lost: false,
             gone: false,
         }
     }
@@ -66,9 +73,25 @@ impl Screen {
         self.out_styled
     }
 
+    /// When to use colour, now that the settings are known.
+    pub(crate) fn color(&mut self, color: Color) {
+        self.out_styled = is_styled(color, io::stdout().is_terminal());
+        self.err_styled = is_styled(color, io::stderr().is_terminal());
+    }
+
     /// Whether results are wanted as JSON.
     pub(crate) const fn json(&self) -> bool {
         self.json
+    }
+
+    /// Whether anything is on standard output already.
+    pub(crate) const fn has_printed(&self) -> bool {
+        self.printed
+    }
+
+    /// Whether results could not be written.
+    pub(crate) const fn has_lost(&self) -> bool {
+        self.lost
     }
 
     /// How wide a terminal that shows the results is.
@@ -124,15 +147,25 @@ impl Screen {
 
     /// A text of ours, as a result.
     pub(crate) fn trusted(&mut self, text: &str) {
-        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
-        self.gone |= written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-        self.tolerate(written);
+        self.printed = true;
+        let written = if output_was_closed() {
+            Err(io::Error::from(rustix::io::Errno::BADF))
+        } else {
+            self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush())
+        };
+        let Err(error) = written else { return };
+        self.gone |= error.kind() == io::ErrorKind::BrokenPipe;
+        // Who no longer listens misses nothing. Anyone else must learn of it, and once is enough.
+        if error.kind() != io::ErrorKind::BrokenPipe && !self.lost {
+            self.lost = true;
+            self.say(&format!("error: cannot write the results: {error}"));
+        }
     }
 
     /// A line of talk; what came from outside must be visible in it already.
     pub(crate) fn say(&mut self, line: &str) {
-        let written = writeln!(io::stderr(), "{line}");
-        self.tolerate(written);
+        // Where else should it be said that this could not be said?
+        writeln!(io::stderr(), "{line}").unwrap_or_default();
     }
 
     /// Talk of several lines, from outside.
@@ -152,24 +185,19 @@ impl Screen {
     pub(crate) fn hint(&mut self, line: &str) {
         self.toned(Tone::Strong, "hint:", &prose(line));
     }
-
-    /// Who no longer listens misses nothing; where else should it be said that writing failed?
-    fn tolerate(&mut self, written: io::Result<()>) {
-        if let Err(error) = written
-            && error.kind() != io::ErrorKind::BrokenPipe
-        {
-            writeln!(io::stderr(), "error: cannot write the results: {error}").unwrap_or_default();
-        }
-    }
 }
 
-/// Whether something is coloured that is written there.
-pub(crate) fn colours(color: Color, is_terminal: bool) -> bool {
-    let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+/// Whether colours go to a stream. What a person says goes before the conventions of the environment.
+pub(crate) fn is_styled(color: Color, terminal: bool) -> bool {
+    let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_forced =
+        || set("CLICOLOR_FORCE") && env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    let is_dumb = || env::var_os("TERM").is_some_and(|term| term == "dumb");
     match color {
         Color::Always => true,
         Color::Never => false,
-        Color::Auto => is_terminal && !plain,
+        Color::Auto if set("NO_COLOR") => false,
+        Color::Auto => is_forced() || terminal && !is_dumb(),
     }
 }
 

@@ -1,11 +1,18 @@
 //! How far a call has come, for people: its output on standard output, everything about it on standard error.
 
+use byleave::core::leave::Leave;
 use byleave::core::refusal::{Code, Refusal};
+use byleave::past::{Covered, Past, Said};
 use byleave::result::{CallResult, Change, Changed, Ending, Standing};
 
+use crate::config::Config;
 use crate::ids::short;
 use crate::json;
 use crate::screen::{Screen, Tone, one_line, prose};
+use crate::time::{now, span};
+
+/// So many past calls are named beside a leave that is considered.
+const PAST_MAX: usize = 3;
 
 /// Shows how far a call has come.
 pub(crate) fn standing(screen: &mut Screen, standing: &Standing) {
@@ -52,6 +59,26 @@ pub(crate) fn in_short(standing: &Standing) -> String {
         Standing::HeldUp { by, .. } => format!("waits for call {} of the same session", short(by)),
         Standing::RunningElsewhere { .. } => "is run by another process".to_owned(),
     }
+}
+
+/// The past calls that a leave would have covered, in a few lines; what was answered with no comes first.
+pub(crate) fn past_words(past: &Past, leave: &Leave) -> Vec<String> {
+    let looked = counted(past.looked as u64, "past call");
+    let newest = if past.more { "the newest " } else { "" };
+    let many = past.covered.len();
+    let mut words = vec![format!("of {newest}{looked} of `{}` it would have covered {many}", leave.tool)];
+    let mut covered: Vec<&Covered> = past.covered.iter().collect();
+    covered.sort_by_key(|one| one.said != Some(Said::No));
+    for one in covered.iter().take(PAST_MAX) {
+        let unasked = if one.leave.is_some() { "by a leave" } else { "nobody was asked" };
+        let said = one.said.map_or(unasked, Said::words);
+        let ago = span(now().saturating_sub(one.at));
+        words.push(format!("{ago} ago, answered {said}: {}", one.summary));
+    }
+    if many > PAST_MAX {
+        words.push(format!("and {} more", many - PAST_MAX));
+    }
+    words
 }
 
 fn settled(screen: &mut Screen, result: &CallResult) {
@@ -103,6 +130,18 @@ fn refused(screen: &mut Screen, word: &str, refusal: &Refusal, result: &CallResu
         (_, code) => format!("docs/refusals/{code}.md says what this means and what to do"),
     };
     screen.hint(&hint);
+}
+
+/// Says what somebody said and a project made stricter.
+pub(crate) fn tightened(screen: &mut Screen, chosen: &Config) {
+    for (said, holds) in chosen.tightened() {
+        let (name, value) = (said.key.name, &holds.value);
+        let line = format!(
+            "`{name}` is {value}, not {} as {} says: {} tightens it",
+            said.value, said.origin, holds.origin
+        );
+        screen.toned(Tone::Careful, "note:", &prose(&line));
+    }
 }
 
 /// So many of something.

@@ -9,7 +9,6 @@ use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::render::summary;
 use byleave::gate::{Gate, GivenAnswer};
 use byleave::result::Standing;
-use byleave::settings::Settings;
 use byleave_copy::State;
 use serde_json::json;
 
@@ -69,7 +68,7 @@ pub(crate) async fn prepared(
     options: &Options,
 ) -> Result<(Gate, Call)> {
     let workspace = house.workspace_of(call).await?;
-    let gate = house.gate(options, &workspace, Ask::Inbox, Settings::default())?;
+    let gate = house.gate(options, &workspace, Ask::Inbox, options.chosen.gate())?;
     let arguments = if force { json!({ "call": call, "force": true }) } else { json!({ "call": call }) };
     let undo = Call {
         id: CallId::new(fresh_id()),

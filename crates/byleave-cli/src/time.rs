@@ -3,8 +3,8 @@
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Millis;
 
-pub(crate) use byleave::core::moment::{span, utc};
 use byleave::core::moment::civil;
+pub(crate) use byleave::core::moment::{span, utc};
 
 use crate::complaint::Complaint;
 

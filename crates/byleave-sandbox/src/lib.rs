@@ -30,6 +30,7 @@ pub mod net;
 pub mod plan;
 mod preset;
 pub mod probe;
+pub mod streams;
 mod sys;
 pub mod told;
 pub mod tripwire;

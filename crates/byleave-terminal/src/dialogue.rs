@@ -13,6 +13,7 @@ use std::time::Duration;
 use byleave::approve::{Gravity, Reply};
 use byleave_core::call::Millis;
 use byleave_core::leave::Leave;
+use byleave_core::offer::Offer;
 use byleave_core::question::QuestionKind;
 use byleave_core::render::{LineRole, RenderLine, Rendering, render};
 use byleave_core::sheet::{Seen, Sheet};
@@ -26,7 +27,7 @@ use crate::keys::Key;
 use crate::view::View;
 
 pub use edit::Edit;
-pub use leave::{LeaveForm, Offered};
+pub use leave::LeaveForm;
 pub use parts::Parts;
 
 /// What a key came to.
@@ -51,14 +52,12 @@ pub enum Step {
 pub struct Setting {
     /// How things are coloured.
     pub palette: Palette,
-    /// How many times longer than usual a question must be looked at.
-    pub patience: u32,
+    /// How long a question must be looked at, in percent of what is usual; never less.
+    pub dwell_percent: u32,
     /// The person can go away from the question and leave it open.
     pub can_go_back: bool,
     /// What an undo would take back, in words, where there is something.
     pub undo: Option<String>,
-    /// The person has an editor.
-    pub has_editor: bool,
     /// What time it is, for leaves that end.
     pub now: Millis,
 }
@@ -74,7 +73,7 @@ pub struct Dialogue {
     stage: Stage,
     /// Something to say about the last key.
     said: Option<String>,
-    offered: Result<Vec<Offered>, String>,
+    offered: Result<Vec<Offer>, String>,
 }
 
 /// What the person is doing.
@@ -112,11 +111,11 @@ impl Dialogue {
     /// About one question or several; several are shown one after the other, whole.
     ///
     /// What leaves could be given is worked out by whoever holds the dialogue.
-    pub fn new(sheets: Vec<Sheet>, offered: Result<Vec<Offered>, String>, setting: Setting) -> Self {
+    pub fn new(sheets: Vec<Sheet>, offered: Result<Vec<Offer>, String>, setting: Setting) -> Self {
         let rendering = together(&sheets);
         let gravity = sheets.iter().map(Gravity::of).max().unwrap_or(Gravity::Final);
         Self {
-            guard: Guard::new(gravity.dwell() * setting.patience.max(1)),
+            guard: Guard::new(gravity.dwell() * setting.dwell_percent.max(100) / 100),
             view: View::new(&rendering),
             is_complete: rendering.complete && !sheets.is_empty(),
             gravity,
@@ -192,8 +191,7 @@ impl Dialogue {
             Stage::Edit(edit) => match edit.key(key) {
                 edit::Came::Nothing => Step::Stay,
                 edit::Came::Back => self.back(),
-                edit::Came::Editor(text) if self.setting.has_editor => Step::Editor(text),
-                edit::Came::Editor(_) => self.say("no editor is set: name one in $EDITOR"),
+                edit::Came::Editor(text) => Step::Editor(text),
                 edit::Came::Value(value) => Step::Reply(Reply::Edit { value, note: None }),
             },
             Stage::Leave(form) => match form.key(key) {

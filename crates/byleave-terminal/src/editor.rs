@@ -3,15 +3,16 @@
 use std::io::{Read as _, Seek as _, Write as _};
 use std::process::Command;
 
-/// Lets the person change a text; the command is read by the shell, as `$EDITOR` is everywhere.
-pub fn edit(command: &str, text: &str) -> Result<String, String> {
+/// Lets the person change a text with this program and its arguments.
+pub fn edit(command: &[String], text: &str) -> Result<String, String> {
+    let (program, rest) = command.split_first().ok_or("no editor is set: name one in $EDITOR")?;
     let broke = |error: std::io::Error| format!("the editor could not be used: {error}");
     let mut file = tempfile::Builder::new().prefix("byleave-").suffix(".json").tempfile().map_err(broke)?;
     file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(broke)?;
     let tty = || std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty").map_err(broke);
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", &format!("{command} \"$1\""), "sh"]).arg(file.path());
-    let ended = shell.stdin(tty()?).stdout(tty()?).stderr(tty()?).status().map_err(broke)?;
+    let mut editor = Command::new(program);
+    editor.args(rest).arg(file.path());
+    let ended = editor.stdin(tty()?).stdout(tty()?).stderr(tty()?).status().map_err(broke)?;
     if !ended.success() {
         return Err(format!("the editor ended with {ended}: nothing was taken from it"));
     }

@@ -12,11 +12,12 @@ use byleave::approve::Reply;
 use byleave_core::call::Millis;
 use byleave_core::id::QuestionId;
 use byleave_core::leave::Leave;
+use byleave_core::offer::Offer;
 use byleave_core::sheet::Sheet;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-use crate::dialogue::{Dialogue, Offered, Setting, Step};
+use crate::dialogue::{Dialogue, Setting, Step};
 use crate::field::Field;
 use crate::keys::Key;
 
@@ -88,7 +89,7 @@ impl Inbox {
     }
 
     /// The questions that were to be read.
-    pub fn open(&mut self, sheets: Vec<Sheet>, offered: Result<Vec<Offered>, String>, now: Millis) {
+    pub fn open(&mut self, sheets: Vec<Sheet>, offered: Result<Vec<Offer>, String>, now: Millis) {
         if !sheets.is_empty() {
             let setting = Setting { now, ..self.setting.clone() };
             self.dialogue = Some(Dialogue::new(sheets, offered, setting));

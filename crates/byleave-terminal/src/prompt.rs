@@ -12,6 +12,7 @@ use byleave::approve::{Approver, ApproverFault, Reply};
 use byleave::pending::Pending;
 use byleave_core::escape::{Care, visible};
 use byleave_core::leave::Leave;
+use byleave_core::offer::{Offer, offers};
 use byleave_core::question::Grade;
 use byleave_core::render::Rendering;
 use byleave_core::sheet::Sheet;
@@ -19,7 +20,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::colour::Palette;
-use crate::dialogue::{Dialogue, Offered, Setting, Step};
+use crate::dialogue::{Dialogue, Setting, Step};
 use crate::editor;
 use crate::floor;
 use crate::tty::{Came, Place, Tty};
@@ -30,8 +31,8 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// What stands behind a prompt: what it cannot know itself. Called on the prompt's own thread, and may block.
 pub trait Backing: Send + Sync + 'static {
-    /// The scopes of leaves that can be given, the narrowest first, or why none can.
-    fn offers(&self, sheet: &Sheet) -> Result<Vec<Offered>, String>;
+    /// A question waits for the person: they may be told of it somewhere else too.
+    fn waits(&self, sheet: &Sheet);
     /// The past calls that a leave would have covered, in words.
     fn past(&self, leave: &Leave) -> Vec<String>;
     /// What an undo would take back, in words; `None` where there is nothing.
@@ -45,12 +46,10 @@ pub trait Backing: Send + Sync + 'static {
 pub struct Manner {
     /// How things are coloured.
     pub palette: Palette,
-    /// How many times longer than usual a question must be looked at.
-    pub patience: u32,
-    /// Whether the desktop is told when a question waits.
-    pub notify: bool,
-    /// The person's editor, as the shell would start it.
-    pub editor: Option<String>,
+    /// How long a question must be looked at, in percent of what is usual; never less.
+    pub dwell_percent: u32,
+    /// The person's editor and its arguments.
+    pub editor: Vec<String>,
 }
 
 /// A person at a terminal, asked one question at a time, in place.
@@ -150,19 +149,14 @@ impl Asking {
     fn converse(&self, tty: &mut Tty) -> Result<Reply, ApproverFault> {
         let setting = Setting {
             palette: self.manner.palette,
-            patience: self.manner.patience,
+            dwell_percent: self.manner.dwell_percent,
             can_go_back: false,
             undo: self.backing.last_change(),
-            has_editor: self.manner.editor.is_some(),
             now: now(),
         };
-        let offers = self.backing.offers(&self.sheet);
-        let mut dialogue = Dialogue::new(vec![self.sheet.clone()], offers, setting);
-        if self.manner.notify {
-            let tool = visible(&self.sheet.terms.tool, Care::Name);
-            tty.call(&format!("Byleave: {tool} asks")).map_err(|error| broke(&error))?;
-        }
+        let mut dialogue = Dialogue::new(vec![self.sheet.clone()], offered(&self.sheet), setting);
         self.draw(tty, &mut dialogue)?;
+        self.backing.waits(&self.sheet);
         // What was typed until the question could be seen was not typed for it.
         tty.drain().map_err(|error| broke(&error))?;
         loop {
@@ -203,8 +197,8 @@ impl Asking {
                 dialogue.tell(self.backing.undo());
             }
             Step::Editor(text) => {
-                let command = self.manner.editor.clone().unwrap_or_default();
-                let edited = tty.lend(|| editor::edit(&command, &text)).map_err(|error| broke(&error))?;
+                let edited =
+                    tty.lend(|| editor::edit(&self.manner.editor, &text)).map_err(|error| broke(&error))?;
                 dialogue.edited(edited);
             }
         }
@@ -236,6 +230,11 @@ impl Asking {
         };
         format!("asked about {tool}: {came}")
     }
+}
+
+/// The leaves that can be given, or why none can.
+pub(crate) fn offered(sheet: &Sheet) -> Result<Vec<Offer>, String> {
+    offers(sheet).map_err(|why| why.to_string())
 }
 
 fn failed(why: &str) -> ApproverFault {

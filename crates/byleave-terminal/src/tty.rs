@@ -194,12 +194,6 @@ impl Tty {
         self.file.flush()
     }
 
-    /// Sounds the bell and asks the desktop to tell the person, where the terminal can do that.
-    pub fn call(&mut self, text: &str) -> io::Result<()> {
-        let text: String = text.chars().filter(|c| !c.is_control()).take(120).collect();
-        self.file.write_all(format!("\x1b]9;{text}\x1b\\\x07").as_bytes())
-    }
-
     /// Gives the terminal to a program, and takes it back.
     pub fn lend<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
         let before = self.before.clone();

@@ -2,6 +2,8 @@
 //!
 //! It knows whether the end was on the screen: until then nothing can be approved.
 
+use std::collections::HashMap;
+
 use byleave_core::render::{LineRole, RenderLine, Rendering};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,8 +14,8 @@ use crate::colour::Palette;
 use crate::keys::Key;
 use crate::syntax::{Colourer, Piece};
 
-/// How far back code is read to colour what is on the screen.
-const COLOUR_BACK: usize = 400;
+/// How many lines of code are coloured in one drawing at most; the rest follows in the next. A grammar takes its time.
+const COLOURED_MAX: usize = 16;
 
 /// The lines of a question on a screen.
 pub struct View {
@@ -25,6 +27,7 @@ pub struct View {
     height: usize,
     has_reached_end: bool,
     is_cut: bool,
+    colours: Colours,
 }
 
 /// Lines that can be put away under the one before them.
@@ -65,6 +68,7 @@ impl View {
             height: 0,
             has_reached_end: false,
             is_cut: false,
+            colours: Colours::default(),
         }
     }
 
@@ -126,19 +130,24 @@ impl View {
         }
     }
 
-    /// Draws what fits, and remembers whether the end was there.
-    pub fn draw(&mut self, area: Rect, buf: &mut Buffer, palette: Palette) {
+    /// Makes itself ready for an area: what is above and below is known from then on.
+    pub fn measure(&mut self, area: Rect) {
         self.height = usize::from(area.height);
         self.lay_out(usize::from(area.width));
         self.clamp();
-        let mut colours = Colours::default();
+    }
+
+    /// Draws what fits, and remembers whether the end was there.
+    pub fn draw(&mut self, area: Rect, buf: &mut Buffer, palette: Palette) {
+        self.measure(area);
+        self.colours.left = COLOURED_MAX;
         for (row, y) in self.rows.iter().skip(self.top).take(self.height).zip(area.y..) {
             let Some(line) = self.lines.get(row.line) else { continue };
             let pieces = match line.role {
-                LineRole::Change => colours.of(&self.lines, &self.folds, row.line, palette),
-                _ => Vec::new(),
+                LineRole::Change => self.colours.of(&self.lines, &self.folds, row.line, palette),
+                _ => &[],
             };
-            draw_row(row, line, &pieces, Rect { y, height: 1, ..area }, buf, palette);
+            draw_row(row, line, pieces, Rect { y, height: 1, ..area }, buf, palette);
         }
         if self.height > 0 && self.below() == 0 {
             self.has_reached_end = true;
@@ -303,35 +312,37 @@ fn sign(line: &RenderLine) -> char {
     body.chars().next().unwrap_or(' ')
 }
 
-/// The colours of the code on the screen, worked out once a drawing.
+/// The colours of the code that was on the screen, each line worked out once.
 #[derive(Default)]
 struct Colours {
-    /// The difference that is being coloured, up to which line, and by whom.
-    at: Option<(usize, usize, Option<Colourer>)>,
-    last: (usize, Vec<Piece>),
+    known: HashMap<usize, Vec<Piece>>,
+    /// The line that would be read next, and by whom.
+    next: Option<(usize, Colourer)>,
+    /// How many lines may still be worked out in this drawing.
+    left: usize,
 }
 
 impl Colours {
-    fn of(&mut self, lines: &[RenderLine], folds: &[Fold], place: usize, palette: Palette) -> Vec<Piece> {
-        if self.last.0 == place {
-            return self.last.1.clone();
+    fn of(&mut self, lines: &[RenderLine], folds: &[Fold], place: usize, palette: Palette) -> &[Piece] {
+        if !self.known.contains_key(&place) && self.left > 0 {
+            self.left -= 1;
+            let pieces = self.read(lines, folds, place, palette);
+            self.known.insert(place, pieces);
         }
+        self.known.get(&place).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Reads on from the line before, or begins anew: what a comment above would have said is then not known.
+    fn read(&mut self, lines: &[RenderLine], folds: &[Fold], place: usize, palette: Palette) -> Vec<Piece> {
         let around =
             |fold: &&Fold| fold.kind == FoldKind::Difference && fold.head < place && place < fold.end;
         let Some(fold) = folds.iter().find(around) else { return Vec::new() };
-        if self.at.as_ref().is_none_or(|(head, next, _)| *head != fold.head || *next > place) {
-            let from = place.saturating_sub(COLOUR_BACK).max(fold.head + 1);
-            let path = lines.get(fold.head).map(|line| path(&line.text)).unwrap_or_default();
-            self.at = Some((fold.head, from, Colourer::of(path)));
-        }
-        let Some((_, next, Some(colourer))) = &mut self.at else { return Vec::new() };
-        let mut pieces = Vec::new();
-        while *next <= place {
-            let Some(line) = lines.get(*next) else { break };
-            *next += 1;
-            pieces = code(colourer, line, palette);
-        }
-        self.last = (place, pieces.clone());
+        let before = self.next.take().filter(|(next, _)| *next == place && place > fold.head + 1);
+        let path = || lines.get(fold.head).map(|line| path(&line.text)).unwrap_or_default();
+        let colourer = before.map(|(_, colourer)| colourer).or_else(|| Colourer::of(path()));
+        let (Some(mut colourer), Some(line)) = (colourer, lines.get(place)) else { return Vec::new() };
+        let pieces = code(&mut colourer, line, palette);
+        self.next = Some((place + 1, colourer));
         pieces
     }
 }

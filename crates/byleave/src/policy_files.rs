@@ -132,7 +132,9 @@ pub fn read_one(
     Ok(Some(read(&rules, places, examples)?))
 }
 
-fn text_of(file: &PolicyFile) -> Result<Option<String>, LoadFault> {
+/// The text of a file that nobody else could have written, or, of a project, that is no link; none where it is not there and
+/// nobody named it. Settings files are read so as well.
+pub fn text_of(file: &PolicyFile) -> Result<Option<String>, LoadFault> {
     let unreadable = |why: String| LoadFault::Unreadable { path: file.path.clone(), why };
     let opened = match open(file) {
         Ok(opened) => opened,

@@ -155,7 +155,8 @@ async fn show(call: &str, contents: Contents, options: &Options, screen: &mut Sc
 
 async fn verify(anchor: Option<PathBuf>, options: &Options, screen: &mut Screen) -> Result<Status> {
     if let Some(path) = anchor.as_ref().filter(|path| !path.exists()) {
-        return Err(Complaint::new(format!("there is no anchor in `{}`", path.display())).into());
+        let missing = Complaint::new(format!("there is no anchor in `{}`", path.display()));
+        return Err(missing.hint("`byleave book anchor > FILE` makes one, to be kept elsewhere").into());
     }
     let house = House::open_to_read(options, anchor)?;
     let found = house.book.verify().await?;
@@ -223,6 +224,10 @@ async fn export(
     options: &Options,
     screen: &mut Screen,
 ) -> Result<Status> {
+    if screen.json() && form == ExportForm::Markdown {
+        let both = Complaint::new("Markdown is no JSON");
+        return Err(both.hint("leave `--json` out, or write `--form json`").into());
+    }
     let house = House::open_to_read(options, None)?;
     let mut chosen = Vec::new();
     for call in calls {
@@ -282,7 +287,10 @@ async fn rebuild(options: &Options, screen: &mut Screen) -> Result<Status> {
 async fn anchor(options: &Options, screen: &mut Screen) -> Result<Status> {
     let house = House::open_to_write(options)?;
     house.book.seal().await?;
-    let empty = || Complaint::new("there is nothing to anchor: the book is empty");
+    let empty = || {
+        Complaint::new("there is nothing to anchor: the book is empty")
+            .hint("anchor it after the first `byleave call`")
+    };
     let anchor = house.book.anchor().await?.ok_or_else(empty)?;
     screen.value(&json!(anchor));
     Ok(Status::Completed)

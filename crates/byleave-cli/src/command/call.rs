@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use byleave::clock::fresh_id;
 use byleave::core::call::Call;
 use byleave::core::id::CallId;
-use byleave::settings::Settings;
+use byleave::result::Standing;
 use serde_json::Value;
 
 use crate::args::{self, Ask};
@@ -15,7 +15,8 @@ use crate::ask::{drive, waive};
 use crate::command::session;
 use crate::complaint::Complaint;
 use crate::house::House;
-use crate::options::{Options, asking};
+use crate::notify;
+use crate::options::Options;
 use crate::person;
 use crate::screen::Screen;
 use crate::show;
@@ -25,6 +26,8 @@ use crate::status::Status;
 const JSON_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let chosen = options.chosen.clone().in_mode(typed.mode).within(typed.timeout_ms);
+    show::tightened(screen, &chosen);
     let call = Call {
         id: typed.id.unwrap_or_else(|| CallId::new(fresh_id())),
         tenant: options.tenant.clone(),
@@ -34,20 +37,21 @@ pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Scree
         arguments: json("--args", &typed.args)?,
         reason: typed.reason,
         cwd: options.cwd.clone(),
-        mode: typed.mode.into(),
+        mode: chosen.mode(),
         dry_run: typed.dry_run,
     };
-    let mut settings = Settings::default();
-    if let Some(timeout_ms) = typed.timeout_ms {
-        settings.limits.timeout_ms = timeout_ms;
-    }
     let house = House::open_or_make(options)?;
-    let gate = person::gate(&house, options, &options.cwd, asking(typed.ask, Ask::None), settings)?;
+    let ask = options.asking(typed.ask, Ask::None);
+    let gate = person::gate(&house, options, &options.cwd, ask, chosen.gate())?;
     waive(&gate, options).await?;
     if let Some(parent) = typed.parent {
         session::beneath(&gate, options, &call, parent).await?;
     }
+    let tool = call.tool.clone();
     let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
+    if let Standing::Waiting { question, .. } = &driven.standing {
+        notify::waits(&chosen, question, &tool, screen);
+    }
     show::standing(screen, &driven.standing);
     Ok(driven.status())
 }
@@ -58,7 +62,11 @@ pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
         _ if typed == "-" => read(io::stdin()).context("cannot read standard input")?,
         Some(path) => {
             let file = File::open(path).and_then(read);
-            file.map_err(|error| Complaint::new(format!("cannot read `{path}`: {error}")))?
+            file.map_err(|error| {
+                Complaint::new(format!("cannot read `{path}`: {error}")).hint(format!(
+                    "`{option} @FILE` names a file that is there, `{option} -` reads standard input"
+                ))
+            })?
         }
         None => typed.to_owned(),
     };

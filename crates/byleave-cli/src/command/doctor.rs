@@ -1,4 +1,7 @@
-//! `byleave doctor`: how commands can be confined on this machine, what that is worth, and how to get more.
+//! `byleave doctor`: how commands can be confined on this machine, what that is worth, and how to get more; and whether all that is
+//! around it is well.
+
+mod around;
 
 use anyhow::Result;
 use byleave_sandbox::guarantee::{Given, Guarantee};
@@ -7,8 +10,9 @@ use byleave_sandbox::launch::RunAs;
 use byleave_sandbox::probe::{Probe, Tried, copies};
 use serde_json::{Map, Value, json};
 
+use self::around::Finding;
 use crate::options::Options;
-use crate::screen::{Screen, Tone, one_line};
+use crate::screen::{Screen, Tone, one_line, prose};
 use crate::show::table;
 use crate::status::Status;
 
@@ -17,15 +21,18 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
     // Copies are the native rung's.
     let native = probe.standing().any(|rung| rung == Rung::Native);
     let copies = native.then(|| copies(&options.state, RunAs::Caller));
+    let findings = around::findings(options);
+    let status = if findings.iter().all(|finding| finding.is_well) { status(&probe) } else { Status::Failed };
     if screen.json() {
         let mut value = value(&probe);
         let why = copies.as_ref().and_then(|had| had.as_ref().err());
         let told = json!({ "had": copies == Some(Ok(())), "why": why });
         if let Some(fields) = value.as_object_mut() {
             fields.insert("copies".to_owned(), told);
+            fields.insert("findings".to_owned(), findings.iter().map(Finding::json).collect());
         }
         screen.value(&value);
-        return Ok(status(&probe));
+        return Ok(status);
     }
     let report = Report::of(&probe);
     screen.title(&report.level);
@@ -41,13 +48,23 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
         screen.line("");
         table(screen, &report.columns, &report.rows);
     }
+    screen.line("");
+    for Finding { about, is_well, what, .. } in &findings {
+        let sign = if *is_well { "ok " } else { "BAD" };
+        screen.line(&format!("{sign} {about:9} {}", prose(what)));
+    }
     for line in &report.lacking {
         screen.toned(Tone::Careful, "note:", line);
     }
     for line in &report.remedies {
         screen.hint(line);
     }
-    Ok(status(&probe))
+    for Finding { about, hint, .. } in &findings {
+        if let Some(hint) = hint {
+            screen.hint(&format!("for {about}: {hint}"));
+        }
+    }
+    Ok(status)
 }
 
 /// Whoever asks by script wants to know whether anything can be confined at all.

@@ -51,10 +51,11 @@ pub(crate) async fn run(typed: &args::Explain, options: &Options, screen: &mut S
     };
     let plan = planned.map_err(|fault| {
         Complaint::new(format!("what it would do cannot be worked out: {fault}; a call like this is refused"))
+            .hint("`byleave tools show TOOL` shows which arguments it takes")
     })?;
     let policy = policy(typed, options)?;
     let request = Request {
-        mode: typed.mode.into(),
+        mode: options.chosen.clone().in_mode(typed.mode).mode(),
         now: now(),
         ..Request::plain(&manifest, &plan, &site.session, &site.agent)
     };
@@ -76,8 +77,7 @@ pub(crate) async fn run(typed: &args::Explain, options: &Options, screen: &mut S
 
 /// The rules to judge under: those in force, or one file alone.
 fn policy(typed: &args::Explain, options: &Options) -> Result<Policy> {
-    let state =
-        settled(&options.state)?.ok_or_else(|| Complaint::new("nobody says where the book is kept"))?;
+    let state = settled(&options.state)?.ok_or_else(Complaint::homeless)?;
     let rules = Rules { options, workspace: &options.cwd, state: &state };
     if !typed.only {
         return Ok(rules.load()?.policy);
@@ -105,7 +105,7 @@ fn subject(typed: &args::Explain, options: &Options) -> Result<Subject> {
         }),
         (None, Some(tool)) => {
             let catalog = tools::catalog(options, &options.cwd, None)?;
-            let entry = catalog.get(tool)?;
+            let entry = catalog.get(tool).map_err(Complaint::from)?;
             let arguments = call::json("--args", &typed.args)?;
             let (tool, manifest) = (Some(Arc::clone(entry.tool())), entry.manifest().clone());
             Ok(Subject { tool, manifest, arguments })

@@ -16,7 +16,6 @@ use byleave::core::offer::offers;
 use byleave::core::question::QuestionKind;
 use byleave::core::render::{LineRole, render};
 use byleave::core::sheet::Seen;
-use byleave::settings::Settings;
 use byleave_terminal::inbox::{self, Clerk, Left};
 use serde_json::{Value, json};
 use tokio::signal::ctrl_c;
@@ -109,7 +108,7 @@ async fn list(which: List, options: &Options, screen: &mut Screen) -> Result<Sta
 async fn show(id: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
     let house = House::open_to_read(options, None)?;
     let question = ids::question(&house, id).await?;
-    let gate = house.gate(options, &options.cwd, Ask::Inbox, Settings::default())?;
+    let gate = house.gate(options, &options.cwd, Ask::Inbox, options.chosen.gate())?;
     let sheet = gate.sheet(question).await.map_err(Complaint::from)?;
     let rendering = render(&sheet);
     if screen.json() {

@@ -21,13 +21,13 @@ use crate::show::{counted, table};
 use crate::status::Status;
 
 pub(crate) async fn run(command: Option<Policy>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let state =
-        settled(&options.state)?.ok_or_else(|| Complaint::new("nobody says where the book is kept"))?;
+    let state = settled(&options.state)?.ok_or_else(Complaint::homeless)?;
     let rules = Rules { options, workspace: &options.cwd, state: &state };
     match command.unwrap_or(Policy::Show) {
         Policy::Show => show(&rules.load()?, screen),
         Policy::Check { file, layer } => return check(&rules, &file, layer, screen),
         Policy::Test => test(&rules.load()?, screen),
+        Policy::Builtin if screen.json() => screen.value(&json!({ "toml": BUILTIN })),
         Policy::Builtin => screen.trusted(BUILTIN),
         Policy::Suggest => return suggest::run(options, &rules, screen).await,
         Policy::Replay { file } => return replay::run(&file, options, &rules, screen).await,

@@ -20,7 +20,6 @@ use byleave::core::rehearsal::Rehearsal;
 use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::Gate;
 use byleave::result::{CallResult, Ending, Standing};
-use byleave::settings::Settings;
 use byleave_sandbox::guarantee::Guarantee;
 use serde_json::json;
 
@@ -38,7 +37,7 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
     let mut options = options.clone();
     options.waived.extend(typed.waive.iter().filter_map(|name| Guarantee::named(name)));
     let options = &options;
-    let mut settings = Settings::default();
+    let mut settings = options.chosen.gate();
     settings.limits.timeout_ms = typed.timeout_ms;
     let house = House::open_or_make(options)?;
     house.mend_copies(options, screen)?;
@@ -114,7 +113,10 @@ fn call(typed: &args::Rehearse, options: &Options) -> Result<Call> {
     };
     let at = |path: &PathBuf| -> Result<String> {
         let whole = Path::new(&options.cwd).join(path);
-        let missing = || Complaint::new(format!("the path `{}` leads nowhere", path.display()));
+        let missing = || {
+            Complaint::new(format!("the path `{}` leads nowhere", path.display()))
+                .hint("name one that is there, or make it first")
+        };
         Ok(settled(&whole)?.filter(|path| Path::new(path).exists()).ok_or_else(missing)?)
     };
     if let Some(own) = typed.write.iter().find(|path| is_of_the_sandbox(&Path::new(&options.cwd).join(path)))

@@ -6,14 +6,13 @@ use anyhow::Result;
 use byleave::core::id::CallId;
 use byleave::ledger::Ledger as _;
 use byleave::result::Standing;
-use byleave::settings::Settings;
 
 use crate::args::{self, Ask};
 use crate::ask::drive;
 use crate::house::House;
 use crate::ids::short;
 use crate::json;
-use crate::options::{Options, asking};
+use crate::options::Options;
 use crate::person;
 use crate::screen::{Screen, one_line};
 use crate::status::Status;
@@ -24,8 +23,8 @@ const AT_ONCE: usize = 1_000;
 pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Screen) -> Result<Status> {
     let house = House::open_to_write(options)?;
     // A question that comes up when nobody is here stays open: a call that was taken is not lost for that.
-    let ask = asking(typed.ask, Ask::Inbox);
-    let gate = person::gate(&house, options, &options.cwd, ask, Settings::default())?;
+    let ask = options.asking(typed.ask, Ask::Inbox);
+    let gate = person::gate(&house, options, &options.cwd, ask, options.chosen.gate())?;
     let mut worst = Status::Completed;
     let mut seen: HashSet<CallId> = HashSet::new();
     let mut values = Vec::new();

@@ -80,7 +80,10 @@ fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
     let mut effects = vec![Effect::Run { program, argv }];
     let at = |path: &PathBuf| -> Result<String> {
         let whole = Path::new(&options.cwd).join(path);
-        let missing = || Complaint::new(format!("the path `{}` leads nowhere", path.display()));
+        let missing = || {
+            Complaint::new(format!("the path `{}` leads nowhere", path.display()))
+                .hint("name one that is there, or make it first")
+        };
         Ok(settled(&whole)?.ok_or_else(missing)?)
     };
     for path in &typed.write {
@@ -89,7 +92,8 @@ fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
     for path in &typed.read {
         let path = at(path)?;
         if !Path::new(&path).exists() {
-            return Err(Complaint::new(format!("there is no `{path}` to be read")).into());
+            let missing = Complaint::new(format!("there is no `{path}` to be read"));
+            return Err(missing.hint("name one that is there, or leave `--read` out").into());
         }
         effects.push(Effect::Read { path });
     }
@@ -135,7 +139,10 @@ fn confinement(
     };
     let mut confinement = granted::confinement(plan, policy, &place)?;
     for name in &typed.env {
-        let unset = |_| Complaint::new(format!("the variable `{name}` is not set here"));
+        let unset = |_| {
+            Complaint::new(format!("the variable `{name}` is not set here"))
+                .hint(format!("set it, or leave `--env {name}` out"))
+        };
         confinement.environment.insert(name.clone(), std::env::var(name).map_err(unset)?);
     }
     if typed.profile == Profile::Agent {

@@ -17,11 +17,12 @@ use crate::command::rehearse::{differences, relative};
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::ids::{self, short};
+use crate::json;
 use crate::options::Options;
 use crate::screen::{Screen, Tone, prose};
 use crate::show;
 use crate::status::Status;
-use crate::taking_back::{prepared, standing};
+use crate::taking_back::{self, prepared};
 use crate::time::{lasting, now};
 use crate::tools::workplace;
 
@@ -30,7 +31,11 @@ pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Scree
     house.mend_copies(options, screen)?;
     let calls = which(&typed, &house, options).await?;
     if calls.is_empty() {
-        screen.say("there is nothing to take back");
+        if screen.json() {
+            screen.value(&json!([]));
+        } else {
+            screen.say("there is nothing to take back");
+        }
         return Ok(Status::Completed);
     }
     let (mut done, mut values) = (0, Vec::new());
@@ -55,6 +60,10 @@ pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Scree
             continue;
         }
         // What is older rests on this one.
+        if screen.json() {
+            values.push(json::standing(&driven.standing));
+            screen.value(&Value::from(std::mem::take(&mut values)));
+        }
         if let Some(error) = result.error() {
             screen.say_lines(&error);
         }
@@ -87,7 +96,7 @@ async fn which(typed: &args::Undo, house: &House, options: &Options) -> Result<V
         since: since.map(|span| now().saturating_sub(span)),
         ..CallFilter::default()
     };
-    let standing = standing(filter, house, options).await?.into_iter().map(|item| item.call);
+    let standing = taking_back::standing(filter, house, options).await?.into_iter().map(|item| item.call);
     Ok(if typed.session.is_some() { standing.collect() } else { standing.take(1).collect() })
 }
 

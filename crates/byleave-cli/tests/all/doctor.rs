@@ -13,7 +13,7 @@ const UID: u32 = 61_002;
 
 fn doctor(world: &World, program: &Path, unprivileged: bool, words: &[&str]) -> Output {
     let mut command = world.command(program);
-    command.arg("doctor").args(words);
+    command.arg("doctor").args(words).env("BYLEAVE_STATE", program.with_file_name("state"));
     if unprivileged && rustix::process::geteuid().as_raw() == 0 {
         command.uid(UID).gid(UID).current_dir("/").env("TMPDIR", "/tmp");
     }
@@ -28,6 +28,12 @@ fn the_doctor_says_what_this_machine_can_confine_with_and_root_is_sent_away() {
     // Where another user can run it.
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let state = place.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o700)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&state, Some(UID), Some(UID)).unwrap();
+    }
     let program = place.path().join("byleave");
     std::fs::copy(env!("CARGO_BIN_EXE_byleave"), &program).unwrap();
     let told = doctor(&world, &program, true, &["--json"]);
@@ -49,4 +55,43 @@ fn the_doctor_says_what_this_machine_can_confine_with_and_root_is_sent_away() {
         assert_eq!(told.status.code(), Some(1), "{text}");
         assert!(text.starts_with("none:") && text.contains("run as another user"), "{text}");
     }
+}
+
+// req: E7, P8
+#[test]
+fn what_is_not_well_is_named_with_what_to_do() {
+    let world = World::new();
+    let well = world.json(&["doctor", "--json"]);
+    let of = |told: &Value, about: &str| {
+        told["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == about).unwrap().clone()
+    };
+    for about in ["settings", "rules", "state", "terminal", "notify"] {
+        assert_eq!(of(&well, about)["well"], true, "{well:#}");
+    }
+    world.quietly(&["call", "echo", "--args", r#"{"text":"x"}"#], "");
+    let book = of(&world.json(&["doctor", "--json"]), "book");
+    assert!(book["well"] == true && book["what"].as_str().unwrap().contains("SQLite 3."), "{book}");
+
+    let own = world.workspace().join(".byleave");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("config.toml"), "mode = \"yolo\"\n").unwrap();
+    std::fs::write(own.join("policy.toml"), "[[rule]]\n").unwrap();
+    std::fs::set_permissions(world.state(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(world.state().join("book.sqlite"), "no book").unwrap();
+    let told = world.quietly(&["doctor", "--json"], "");
+    assert_eq!(told.status.code(), Some(1));
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    for (about, what, hint) in [
+        ("settings", "only tighten", "byleave config edit"),
+        ("rules", "policy.toml", "byleave policy check"),
+        ("state", "open to others (mode 755)", "chmod 700"),
+        ("book", "not a database", "put a copy back"),
+    ] {
+        let finding = of(&told, about);
+        assert_eq!(finding["well"], false, "{finding}");
+        assert!(finding["what"].as_str().unwrap().contains(what), "{finding}");
+        assert!(finding["hint"].as_str().unwrap().contains(hint), "{finding}");
+    }
+    let text = String::from_utf8(world.quietly(&["doctor"], "").stdout).unwrap();
+    assert!(text.contains("BAD settings") && text.contains("ok  notify"), "{text}");
 }

@@ -3,6 +3,8 @@
 
 mod book;
 mod calls;
+mod commands;
+mod config;
 mod desk;
 mod doctor;
 mod explain;
@@ -16,6 +18,7 @@ mod policy;
 mod rehearse;
 mod sandbox;
 mod sessions;
+mod shells;
 mod sitting;
 mod terminal;
 mod tools;

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::desk::Desk;
-use crate::terminal::Sitting;
+use crate::sitting::Sitting;
 use crate::world::World;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;

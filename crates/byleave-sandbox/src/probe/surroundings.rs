@@ -174,7 +174,7 @@ pub fn remedies(rung: Rung, failed: Failed, surroundings: &Surroundings) -> Vec<
 }
 
 const APPARMOR: &str = "AppArmor refuses user namespaces to programs without a profile; load ours: `sudo install -m 644 packaging/apparmor/byleave /etc/apparmor.d/byleave && sudo apparmor_parser -r /etc/apparmor.d/byleave`";
-const BWRAP: &str = "install the system's bubblewrap: `sudo apt install bubblewrap`, or its like";
+const BWRAP: &str = "install the system's bubblewrap: `sudo apt install bubblewrap` (Debian, Ubuntu), `sudo dnf install bubblewrap` (Fedora), or its like";
 
 fn namespaces(rung: Rung, surroundings: &Surroundings) -> Vec<&'static str> {
     let mut told = Vec::new();

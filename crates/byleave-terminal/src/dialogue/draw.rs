@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use byleave::approve::Gravity;
 use byleave_core::escape::{Care, visible};
-use byleave_core::leave::Leave;
-use byleave_core::pattern::Pattern;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
@@ -65,9 +63,8 @@ impl Dialogue {
                 field_rows = field(text.height(wide)).min(4);
             }
             Stage::Edit(edit) => {
-                let editor = if self.setting.has_editor { "  Ctrl-O opens your editor" } else { "" };
-                let keys = format!("Ctrl-D runs it like this, judged again{editor}  Esc goes back");
-                lines.extend(wrapped(&keys, wide, palette.key()));
+                let keys = "Ctrl-D has it like this, judged again; Ctrl-O opens your editor; Esc goes back";
+                lines.extend(wrapped(keys, wide, palette.key()));
                 if let Some(wrong) = &edit.wrong {
                     lines.extend(wrapped(&visible(wrong, Care::Text), wide, palette.grave()));
                 }
@@ -133,33 +130,33 @@ pub(super) fn draw(
 ) -> Option<Position> {
     let palette = dialogue.setting.palette;
     head(dialogue, Rect { height: area.height.min(1), ..area }, buf, left);
-    // Twice: how much is below is known only once the question is drawn.
-    let mut cursor = None;
-    for _ in 0..2 {
-        let foot = dialogue.foot(area.width, now);
-        let room = area.height.saturating_sub(1);
-        let lines = u16::try_from(foot.lines.len()).unwrap_or(u16::MAX);
-        let foot_rows =
-            lines.saturating_add(foot.field_rows).min(room.saturating_sub(BODY_MIN)).max(room.min(2));
-        let body = Rect { y: area.y + 1, height: room - foot_rows, ..area };
-        clear(body, buf);
-        dialogue.view.draw(body, buf, palette);
-        let below = Rect { y: body.y + body.height, height: foot_rows, ..area };
-        clear(below, buf);
-        let line_rows = lines.min(foot_rows.saturating_sub(foot.field_rows.min(1)));
-        for (line, y) in foot.lines.iter().take(usize::from(line_rows)).zip(below.y..) {
-            buf.set_line(below.x, y, line, below.width);
-        }
-        let field = Rect { y: below.y + line_rows, height: foot_rows - line_rows, ..below };
-        cursor = match &mut dialogue.stage {
-            Stage::Feedback(text) | Stage::Words(text) | Stage::Mask(text) => {
-                text.draw(field, buf, Style::new())
-            }
-            Stage::Edit(edit) => edit.field.draw(field, buf, Style::new()),
-            Stage::Reading | Stage::Leave(_) | Stage::Parts(_) => None,
-        };
+    let room = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    // How much is below is known only once the question has its room, and how much room that is depends on what is said below it.
+    let (body, _) = split(&dialogue.foot(area.width, now), room);
+    dialogue.view.measure(body);
+    let foot = dialogue.foot(area.width, now);
+    let (body, below) = split(&foot, room);
+    dialogue.view.draw(body, buf, palette);
+    let lines = u16::try_from(foot.lines.len()).unwrap_or(u16::MAX);
+    let line_rows = lines.min(below.height.saturating_sub(foot.field_rows.min(1)));
+    for (line, y) in foot.lines.iter().take(usize::from(line_rows)).zip(below.y..) {
+        buf.set_line(below.x, y, line, below.width);
     }
-    cursor
+    let field = Rect { y: below.y + line_rows, height: below.height - line_rows, ..below };
+    match &mut dialogue.stage {
+        Stage::Feedback(text) | Stage::Words(text) | Stage::Mask(text) => text.draw(field, buf, Style::new()),
+        Stage::Edit(edit) => edit.field.draw(field, buf, Style::new()),
+        Stage::Reading | Stage::Leave(_) | Stage::Parts(_) => None,
+    }
+}
+
+/// The room for the question, and the room for what stands below it.
+fn split(foot: &Foot, room: Rect) -> (Rect, Rect) {
+    let lines = u16::try_from(foot.lines.len()).unwrap_or(u16::MAX);
+    let wanted = lines.saturating_add(foot.field_rows);
+    let rows = wanted.min(room.height.saturating_sub(BODY_MIN)).max(room.height.min(2));
+    let body = Rect { height: room.height - rows, ..room };
+    (body, Rect { y: body.y + body.height, height: rows, ..room })
 }
 
 /// Who asks, and how long they wait.
@@ -193,16 +190,6 @@ fn head(dialogue: &Dialogue, area: Rect, buf: &mut Buffer, left: Option<Duration
     buf.set_stringn(x, area.y, &time, time.width(), style);
 }
 
-fn clear(area: Rect, buf: &mut Buffer) {
-    for y in area.top()..area.bottom() {
-        for x in area.left()..area.right() {
-            if let Some(cell) = buf.cell_mut(Position::new(x, y)) {
-                cell.reset();
-            }
-        }
-    }
-}
-
 /// The leave being considered: its rows, the rule, and what it would have covered.
 fn leave(form: &LeaveForm, columns: usize, palette: Palette) -> Vec<Line<'static>> {
     let mut lines = wrapped(
@@ -214,11 +201,12 @@ fn leave(form: &LeaveForm, columns: usize, palette: Palette) -> Vec<Line<'static
         let style =
             if place == form.row { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
         let (left, right) = (if at > 0 { "◂" } else { " " }, if at + 1 < count { "▸" } else { " " });
-        let text = format!("{label:>10} {left} {} {right}", visible(&value, Care::Text));
+        // What it covers was made visible where it was put in words.
+        let text = format!("{label:>10} {left} {value} {right}");
         lines.extend(wrapped(&text, columns, style));
     }
-    for text in rule(&form.leave()) {
-        lines.extend(wrapped(&text, columns, palette.faint()));
+    for text in form.leave().rule(form.now()).lines() {
+        lines.extend(wrapped(&format!("  {}", visible(text, Care::Text)), columns, palette.faint()));
     }
     match &form.past {
         None => lines.push(Line::styled("  looking up past calls …", palette.faint())),
@@ -229,16 +217,6 @@ fn leave(form: &LeaveForm, columns: usize, palette: Palette) -> Vec<Line<'static
         }
     }
     lines
-}
-
-/// The leave as the rule that it would write.
-fn rule(leave: &Leave) -> Vec<String> {
-    let scope: Vec<String> = leave.scope.iter().map(pattern).collect();
-    vec![visible(&format!("  rule: allow {} for tool {}", scope.join(", "), leave.tool), Care::Text)]
-}
-
-fn pattern(pattern: &Pattern) -> String {
-    serde_json::to_string(pattern).unwrap_or_default()
 }
 
 fn kept(parts: &Parts, palette: Palette) -> Vec<Line<'static>> {

@@ -1,6 +1,6 @@
 //! Edit: the arguments, or a held result, as text that a person changes. What comes out is judged like a new call.
 
-use byleave::redact::redact;
+use byleave::redact::redacted;
 use byleave_core::escape::spelled;
 use byleave_core::outcome::Output;
 use byleave_core::question::QuestionKind;
@@ -68,26 +68,13 @@ impl Edit {
 
 /// A result with secrets and these words masked.
 pub(super) fn masked(output: &Output, words: &str) -> Result<Value, String> {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    let value = serde_json::to_value(output).map_err(|error| error.to_string())?;
-    let after = mask(&value, &words);
-    if after == value {
+    let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    let redacted = redacted(output, &words);
+    if let Some(missing) = redacted.missing.first() {
+        return Err(format!("`{missing}` is not in the result: nothing was answered"));
+    }
+    if redacted.masked == 0 {
         return Err("nothing in it looks like a secret: name the words to be masked, or edit it".into());
     }
-    Ok(after)
-}
-
-fn mask(value: &Value, words: &[&str]) -> Value {
-    match value {
-        Value::String(text) => {
-            let text =
-                words.iter().fold(redact(text).to_string(), |text, word| text.replace(word, "[masked]"));
-            Value::String(text)
-        }
-        Value::Array(items) => items.iter().map(|item| mask(item, words)).collect(),
-        Value::Object(map) => {
-            Value::Object(map.iter().map(|(name, item)| (name.clone(), mask(item, words))).collect())
-        }
-        other => other.clone(),
-    }
+    serde_json::to_value(&redacted.output).map_err(|error| error.to_string())
 }

@@ -4,7 +4,7 @@ use byleave::clock::fresh_id;
 use byleave_core::call::Millis;
 use byleave_core::id::LeaveId;
 use byleave_core::leave::Leave;
-use byleave_core::pattern::Pattern;
+use byleave_core::offer::Offer;
 use byleave_core::sheet::Sheet;
 
 use crate::keys::Key;
@@ -29,18 +29,9 @@ const COUNTS: [(&str, Option<u32>); 5] = [
     ("any number of times", None),
 ];
 
-/// A scope that can be chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offered {
-    /// In plain words.
-    pub words: String,
-    /// What it covers.
-    pub scope: Vec<Pattern>,
-}
-
 /// A leave being considered.
 pub struct LeaveForm {
-    offers: Vec<Offered>,
+    offers: Vec<Offer>,
     template: Leave,
     now: Millis,
     pub(super) row: usize,
@@ -60,7 +51,7 @@ pub(super) enum Came {
 
 impl LeaveForm {
     /// A form that begins with the narrowest: the first scope, an hour, this session.
-    pub fn new(sheet: &Sheet, offers: Vec<Offered>, now: Millis) -> Option<Self> {
+    pub fn new(sheet: &Sheet, offers: Vec<Offer>, now: Millis) -> Option<Self> {
         let first = offers.first()?;
         let template = Leave {
             id: LeaveId::new(fresh_id()),
@@ -85,6 +76,11 @@ impl LeaveForm {
             session: self.template.session.clone().filter(|_| session == 0),
             ..self.template.clone()
         }
+    }
+
+    /// What time it was when the form was opened.
+    pub(super) const fn now(&self) -> Millis {
+        self.now
     }
 
     /// Label, present choice and how many there are, row by row.

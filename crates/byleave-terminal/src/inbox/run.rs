@@ -18,7 +18,7 @@ use super::{Act, Inbox, Item};
 use crate::dialogue::Setting;
 use crate::editor;
 use crate::floor;
-use crate::prompt::{Backing, Manner};
+use crate::prompt::{Backing, Manner, offered};
 use crate::tty::{Came, Place, Tty};
 use crate::words::now;
 
@@ -66,10 +66,9 @@ pub fn run(path: &Path, manner: &Manner, clerk: &Arc<dyn Clerk>, ends: &AtomicBo
     let mut tty = Tty::open(path, Place::Full)?;
     let setting = Setting {
         palette: manner.palette,
-        patience: manner.patience,
+        dwell_percent: manner.dwell_percent,
         can_go_back: true,
         undo: None,
-        has_editor: manner.editor.is_some(),
         now: now(),
     };
     let mut inbox = Inbox::new(setting);
@@ -158,8 +157,7 @@ impl Shown<'_> {
             Act::Nothing | Act::Quit => {}
             Act::Read(questions) => self.read(&questions)?,
             Act::Editor(text) => {
-                let command = self.manner.editor.clone().unwrap_or_default();
-                let edited = self.tty.lend(|| editor::edit(&command, &text))?;
+                let edited = self.tty.lend(|| editor::edit(&self.manner.editor, &text))?;
                 self.inbox.edited(edited);
             }
             Act::Consider(leave) => self.beside(move |clerk| News::Past(clerk.past(&leave))),
@@ -191,7 +189,7 @@ impl Shown<'_> {
             }
         }
         let offered = match sheets.as_slice() {
-            [sheet] => self.clerk.offers(sheet),
+            [sheet] => offered(sheet),
             _ => Err("a leave is given for one call".to_owned()),
         };
         self.inbox.open(sheets, offered, now());

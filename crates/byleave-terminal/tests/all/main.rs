@@ -1,5 +1,5 @@
 //! Questions at a terminal: who types, and what comes of it.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod frames;
 mod person;

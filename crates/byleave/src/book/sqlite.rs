@@ -95,6 +95,11 @@ struct Store {
 
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_024 - 1);
 
+/// The version of SQLite that is built in.
+pub fn engine() -> &'static str {
+    rusqlite::version()
+}
+
 impl SqliteBook {
     /// Opens the book in a state directory; makes both if they are not there.
     pub fn open(dir: &Path, options: &Options) -> Result<Self, LedgerFault> {

@@ -10,7 +10,6 @@ use byleave::core::render::render;
 use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::{AnswerFault, GivenAnswer};
 use byleave::ledger::Ledger as _;
-use byleave::settings::Settings;
 use serde_json::Value;
 
 use super::{held, leave};
@@ -50,7 +49,7 @@ pub(super) async fn run(
     let call = call.ok_or(AnswerFault::NoSuchQuestion(id)).map_err(Complaint::from)?;
     let workspace = house.workspace_of(call).await?;
     // What comes up on the way, after an edit for one, goes where this question was.
-    let gate = house.gate(options, &workspace, Ask::Inbox, Settings::default())?;
+    let gate = house.gate(options, &workspace, Ask::Inbox, options.chosen.gate())?;
     waive(&gate, options).await?;
     let sheet = gate.sheet(id).await.map_err(Complaint::from)?;
     let given = GivenAnswer {
@@ -88,7 +87,8 @@ pub(super) fn digest_of(question: &Question, typed: Option<&str>) -> Result<Dige
         None => Ok(digest),
         Some(typed) if typed.len() < DIGEST_CHARS_MIN => Err(Complaint::new(format!(
             "`{typed}` is too short: a digest has at least {DIGEST_CHARS_MIN} characters"
-        ))),
+        ))
+        .hint("`byleave inbox show` ends with the digest of what it shows")),
         Some(typed) if digest.to_string().starts_with(&typed.to_ascii_lowercase()) => Ok(digest),
         Some(_) => Err(AnswerFault::Mismatch.into()),
     }
@@ -97,7 +97,8 @@ pub(super) fn digest_of(question: &Question, typed: Option<&str>) -> Result<Dige
 /// The paths that are kept, seen from the directory of the call.
 fn parts(typed: &[PathBuf], sheet: &Sheet) -> Result<Vec<String>> {
     let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else {
-        return Err(Complaint::new("it was not run on a copy, so there are no parts of it to keep").into());
+        let whole = Complaint::new("it was not run on a copy, so there are no parts of it to keep");
+        return Err(whole.hint("answer the whole: yes, no, or edit").into());
     };
     let mut paths = Vec::new();
     for path in typed {

@@ -1,0 +1,142 @@
+//! `byleave config`: the settings, where each comes from, and the person's own file in an editor.
+
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command as Program;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::args::Config;
+use crate::complaint::Complaint;
+use crate::config::{self, ConfigFile, Held, Origin};
+use crate::flaws;
+use crate::options::Options;
+use crate::screen::{Screen, one_line};
+use crate::show::table;
+use crate::status::Status;
+
+pub(crate) fn run(command: Option<Config>, options: &Options, screen: &mut Screen) -> Result<Status> {
+    match command.unwrap_or(Config::Show) {
+        Config::Show => show(options, screen),
+        Config::Edit => return edit(options, screen),
+        Config::Path => paths(options, screen),
+    }
+    Ok(Status::Completed)
+}
+
+fn show(options: &Options, screen: &mut Screen) {
+    if screen.json() {
+        let settings = options.chosen.all().map(held_json).collect::<Vec<_>>();
+        screen.value(&json!({ "settings": settings, "state": options.state }));
+        return;
+    }
+    let row = |held: &Held| {
+        vec![held.key.name.to_owned(), one_line(&held.value.to_string()), one_line(&held.origin.to_string())]
+    };
+    let rows: Vec<Vec<String>> = options.chosen.all().map(row).collect();
+    table(screen, &["SETTING", "VALUE", "FROM"], &rows);
+}
+
+fn held_json(held: &Held) -> serde_json::Value {
+    let (file, line) = match &held.origin {
+        Origin::Own(path, line) | Origin::Project(path, line) => (Some(path), Some(line)),
+        Origin::Default | Origin::Variable(_) | Origin::Flag(_) => (None, None),
+    };
+    let name = match &held.origin {
+        Origin::Variable(name) => Some(name.as_str()),
+        Origin::Flag(name) => Some(*name),
+        _ => None,
+    };
+    json!({
+        "name": held.key.name,
+        "value": held.value.json(),
+        "origin": { "kind": held.origin.word(), "file": file, "line": line, "name": name },
+    })
+}
+
+/// Looks for the files itself: whoever asks may have one that does not load.
+fn paths(options: &Options, screen: &mut Screen) {
+    let word = |file: &ConfigFile| if file.is_project { "project" } else { "user" };
+    let files = options.config_files();
+    if screen.json() {
+        let one = |file: &ConfigFile| json!({ "layer": word(file), "path": file.path, "there": file.path.exists() });
+        screen.value(&files.iter().map(one).collect());
+        return;
+    }
+    let row = |file: &ConfigFile| {
+        let there = if file.path.exists() { "there" } else { "not there" };
+        vec![word(file).to_owned(), there.to_owned(), one_line(&file.path.to_string_lossy())]
+    };
+    table(screen, &["WHOSE", "IS", "FILE"], &files.iter().map(row).collect::<Vec<_>>());
+}
+
+fn edit(options: &Options, screen: &mut Screen) -> Result<Status> {
+    let own = options.config_files().into_iter().find(|file| !file.is_project);
+    let nowhere =
+        || Complaint::new("nobody says where your settings lie").hint("set HOME or XDG_CONFIG_HOME");
+    let path = own.ok_or_else(nowhere)?.path;
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        let no = Complaint::new("there is no terminal for an editor");
+        return Err(no
+            .hint(format!("write `{}` in another way; `byleave config show` checks it", path.display()))
+            .into());
+    }
+    // A link is what people have whose settings are kept elsewhere; it stays one.
+    let path = path.canonicalize().unwrap_or(path);
+    let draft = begin(&path)?;
+    let mut words = options.editor.iter();
+    let program = words.next().map_or("vi", String::as_str);
+    let ended = Program::new(program).args(words).arg(&draft).status().map_err(|error| {
+        Complaint::new(format!("cannot start the editor `{program}`: {error}"))
+            .hint("name another with $VISUAL, $EDITOR or the setting `editor`")
+    })?;
+    if !ended.success() {
+        fs::remove_file(&draft)?;
+        let left = Complaint::new(format!("the editor ended with {ended}: nothing was changed"));
+        return Err(left.hint("leave it in the usual way to have the file taken").into());
+    }
+    take(&path, &draft, screen)
+}
+
+/// The file that is edited: what was not taken last time, what is there, or the template.
+fn begin(path: &Path) -> Result<PathBuf> {
+    let draft = path.with_extension("toml.edited");
+    if draft.exists() {
+        return Ok(draft);
+    }
+    if let Some(directory) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
+    let text = if path.exists() { fs::read_to_string(path)? } else { config::template() };
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    Ok(draft)
+}
+
+/// Puts what was written in the place of the old file, if it loads.
+fn take(path: &Path, draft: &Path, screen: &mut Screen) -> Result<Status> {
+    let text = fs::read_to_string(draft)?;
+    if let Err(fault) = config::check(path, &text) {
+        flaws::tell_config(screen, &fault);
+        screen.hint(&format!(
+            "what was there before stays; what you wrote is in `{}`, and `byleave config edit` opens it again",
+            draft.display()
+        ));
+        if screen.json() {
+            screen.value(&json!({ "file": path, "taken": false, "kept": draft }));
+        }
+        return Ok(Status::Unusable);
+    }
+    let is_changed = fs::read_to_string(path).map_or(true, |old| old != text);
+    fs::rename(draft, path)?;
+    if screen.json() {
+        screen.value(&json!({ "file": path, "taken": true, "changed": is_changed }));
+    } else {
+        let what = if is_changed { "taken" } else { "as it was" };
+        screen.line(&one_line(&format!("`{}` is {what}", path.display())));
+    }
+    Ok(Status::Completed)
+}

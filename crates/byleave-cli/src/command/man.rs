@@ -1,0 +1,79 @@
+//! `byleave man`: manual pages, one for every command, from the same description of the commands that reads them.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use clap::{Command, CommandFactory as _};
+use clap_mangen::Man as Page;
+use serde_json::json;
+
+use crate::args::{Args, Man};
+use crate::complaint::Complaint;
+use crate::screen::{Screen, one_line};
+use crate::show::counted;
+use crate::status::Status;
+
+/// A page, and the words that its command is called by.
+struct Written {
+    words: Vec<String>,
+    text: String,
+}
+
+impl Written {
+    fn file(&self) -> String {
+        let mut name = "byleave".to_owned();
+        for word in &self.words {
+            name.push('-');
+            name.push_str(word);
+        }
+        name.push_str(".1");
+        name
+    }
+}
+
+pub(crate) fn run(typed: &Man, screen: &mut Screen) -> Result<Status> {
+    let mut root = Args::command();
+    root.build();
+    let mut pages = Vec::new();
+    write(&root, &[], &mut pages)?;
+    if let Some(dir) = &typed.dir {
+        put(dir, &pages)?;
+    }
+    if screen.json() {
+        let page = |page: &Written| json!({ "command": page.words, "file": page.file(), "text": page.text });
+        screen.value(&pages.iter().map(page).collect());
+    } else if let Some(dir) = &typed.dir {
+        let many = counted(pages.len() as u64, "page");
+        screen.line(&one_line(&format!("{many} written to `{}`", dir.display())));
+    } else if let Some(main) = pages.first() {
+        screen.trusted(&main.text);
+    }
+    Ok(Status::Completed)
+}
+
+fn write(command: &Command, above: &[String], pages: &mut Vec<Written>) -> Result<()> {
+    let mut text = Vec::new();
+    let page = command.clone().version(env!("CARGO_PKG_VERSION"));
+    let whole = concat!("byleave ", env!("CARGO_PKG_VERSION"));
+    Page::new(page).source(whole).manual("Byleave").render(&mut text)?;
+    pages.push(Written { words: above.to_vec(), text: String::from_utf8(text)? });
+    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
+    {
+        let words = above.iter().cloned().chain([inner.get_name().to_owned()]).collect::<Vec<_>>();
+        write(inner, &words, pages)?;
+    }
+    Ok(())
+}
+
+fn put(dir: &Path, pages: &[Written]) -> Result<()> {
+    let wrong = |error: std::io::Error| {
+        Complaint::new(format!("cannot write the pages to `{}`: {error}", dir.display()))
+            .hint("name a directory that you may write, as in `--dir ~/.local/share/man/man1`")
+    };
+    fs::create_dir_all(dir).map_err(wrong)?;
+    for page in pages {
+        fs::write(dir.join(page.file()), &page.text).map_err(wrong)?;
+    }
+    Ok(())
+}

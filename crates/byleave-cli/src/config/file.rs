@@ -1,0 +1,150 @@
+//! A file of settings: TOML, every key looked at. One that is not right in full stops the program; nothing goes on with less.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use byleave::core::policy::{Flaw, Layer};
+use byleave::policy_files::{self, LoadFault, PolicyFile};
+use toml::de::DeTable;
+
+use super::key::{KEYS, Key, Project, nearest};
+use super::value::Value;
+use crate::complaint::Complaint;
+
+/// A file of settings cannot be used: everything that is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use settings file `{file}`: {}", first(flaws))]
+pub(crate) struct ConfigFault {
+    /// The file.
+    pub(crate) file: String,
+    /// Its text, so that the places can be shown.
+    pub(crate) text: String,
+    /// What is wrong; never empty.
+    pub(crate) flaws: Vec<Flaw>,
+}
+
+/// A file of settings that may be there.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigFile {
+    /// It came with the work.
+    pub(crate) is_project: bool,
+    /// Where it would be.
+    pub(crate) path: PathBuf,
+}
+
+/// What a file says of one setting, and on which line.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) key: &'static Key,
+    pub(super) value: Value,
+    pub(super) line: usize,
+}
+
+/// Reads a file, if it is there.
+pub(super) fn read(file: &ConfigFile, defaults: &[Said]) -> anyhow::Result<Option<Vec<Said>>> {
+    let Some(text) = text_of(file)? else { return Ok(None) };
+    Ok(Some(parse(&file.path, &text, file.is_project.then_some(defaults))?))
+}
+
+/// Reads a text. What a project says must not be looser than the defaults.
+pub(super) fn parse(path: &Path, text: &str, project: Option<&[Said]>) -> Result<Vec<Said>, ConfigFault> {
+    let mut reader = Reader { text, flaws: Vec::new() };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut all = Vec::new();
+    for error in &errors {
+        let what = error.message().trim().replace('\n', ", ");
+        reader.flaw(error.span().unwrap_or_default(), what, "write it as TOML says: https://toml.io".into());
+    }
+    if errors.is_empty() {
+        for (name, value) in table.get_ref() {
+            let Some(key) = KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) else {
+                reader.unknown(name.get_ref(), name.span());
+                continue;
+            };
+            match Value::of_toml(key.kind, value) {
+                Err((what, todo)) => reader.flaw(value.span(), format!("`{}`: {what}", key.name), todo),
+                Ok(value) => {
+                    if let Some(todo) = project.and_then(|defaults| loosens(key, &value, defaults)) {
+                        let what = format!(
+                            "`{} = {value}`: configuration that arrives with the work may only tighten",
+                            key.name
+                        );
+                        reader.flaw(name.span(), what, todo);
+                        continue;
+                    }
+                    all.push(Said { key, value, line: place(text, name.span().start).0 });
+                }
+            }
+        }
+    }
+    if reader.flaws.is_empty() {
+        return Ok(all);
+    }
+    reader.flaws.sort_by_key(|flaw| flaw.span.start);
+    Err(ConfigFault { file: path.to_string_lossy().into_owned(), text: text.to_owned(), flaws: reader.flaws })
+}
+
+/// What to do about a setting of a project that is looser than what everybody has.
+fn loosens(key: &Key, value: &Value, defaults: &[Said]) -> Option<String> {
+    let default = defaults.iter().find(|said| said.key.name == key.name).map(|said| &said.value);
+    let own = "put it into your own file (`byleave config edit`)";
+    match key.project {
+        Project::Free => None,
+        Project::Never => Some(format!("{own}: a project may not set it at all")),
+        Project::Earlier | Project::Lower | Project::Raise => {
+            let default = default?;
+            let is_fine = value == default || key.is_tighter(value, default);
+            (!is_fine).then(|| format!("{own}, or make it as strict as the default: `{default}`"))
+        }
+    }
+}
+
+/// The text of a file that nobody else could have written, or, of a project, that is no link to somewhere else.
+fn text_of(file: &ConfigFile) -> Result<Option<String>, Complaint> {
+    let layer = if file.is_project { Layer::Project } else { Layer::User };
+    let of = PolicyFile { layer, path: file.path.clone(), named: false };
+    policy_files::text_of(&of).map_err(|fault| match fault {
+        LoadFault::Unreadable { path, why } => {
+            Complaint::new(format!("cannot read settings file `{}`: {why}", path.display()))
+                .hint("make it readable, or move it away; nothing runs without it")
+        }
+        LoadFault::Untrusted { path, why } => {
+            Complaint::new(format!("cannot trust settings file `{}`: {why}", path.display()))
+        }
+        other => Complaint::new(other.to_string()),
+    })
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    flaws: Vec<Flaw>,
+}
+
+impl Reader<'_> {
+    fn unknown(&mut self, name: &str, span: Range<usize>) {
+        let todo = match nearest(name, KEYS.iter().map(|key| key.name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")),
+        };
+        self.flaw(span, format!("there is no setting `{}`", name.escape_debug()), todo);
+    }
+
+    fn flaw(&mut self, span: Range<usize>, what: String, todo: String) {
+        let (line, column) = place(self.text, span.start);
+        self.flaws.push(Flaw { span, line, column, what, todo });
+    }
+}
+
+fn first(flaws: &[Flaw]) -> String {
+    let told =
+        |flaw: &Flaw| format!("line {}, column {}: {}; {}", flaw.line, flaw.column, flaw.what, flaw.todo);
+    flaws.first().map(told).unwrap_or_default()
+}
+
+/// Line and column, from one.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count().saturating_add(1);
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count());
+    (line, column.saturating_add(1))
+}

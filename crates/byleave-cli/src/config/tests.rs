@@ -1,0 +1,133 @@
+use std::fs;
+
+use super::*;
+
+fn load(own: &str, project: &str, variables: &[(&str, &str)]) -> Result<Config> {
+    let dir = tempfile::tempdir().unwrap();
+    let files = [(false, own), (true, project)].map(|(is_project, text)| {
+        let path = dir.path().join(if is_project { "project.toml" } else { "own.toml" });
+        fs::write(&path, text).unwrap();
+        ConfigFile { is_project, path }
+    });
+    let of =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+    Config::load(files.into(), of)
+}
+
+fn held(config: &Config, name: &str) -> (String, &'static str) {
+    let held = config.held(name).unwrap();
+    (held.value.to_string(), held.origin.word())
+}
+
+#[test]
+fn the_defaults_are_all_there_and_are_the_library_s_own() {
+    let config = Config::defaults().unwrap();
+    let names: Vec<&str> = config.all().map(|held| held.key.name).collect();
+    assert_eq!(names, KEYS.iter().map(|key| key.name).collect::<Vec<_>>());
+    assert_eq!(format!("{:?}", config.gate()), format!("{:?}", Settings::default()));
+    assert_eq!(config.mode(), Mode::default());
+    // The file is also the template, and says nothing by itself.
+    check(Path::new("template"), &template()).unwrap();
+    assert!(file::parse(Path::new("template"), &template(), None).unwrap().is_empty());
+}
+
+#[test]
+fn what_counts_is_the_nearest_that_was_said() {
+    let own = "color = \"never\"\nmode = \"confirm-all\"\nstate = \"/own\"\n";
+    let config = load(own, "", &[("BYLEAVE_STATE", "/variable"), ("BYLEAVE_ALLOW_DELETE", "1")]).unwrap();
+    let config = config.typed("color", "--color", Some(Value::Text("always".into())));
+    assert_eq!(held(&config, "color"), ("\"always\"".into(), "flag"));
+    assert_eq!(held(&config, "state"), ("\"/variable\"".into(), "variable"));
+    assert_eq!(held(&config, "allow_delete"), ("true".into(), "variable"));
+    assert_eq!(held(&config, "mode"), ("\"confirm-all\"".into(), "user"));
+    assert_eq!(held(&config, "editor"), ("\"\"".into(), "default"));
+    let Origin::Own(path, line) = &config.held("mode").unwrap().origin else { panic!("{config:?}") };
+    assert!(path.ends_with("own.toml"));
+    assert_eq!(*line, 2);
+}
+
+// req: P8
+#[test]
+fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
+    let project =
+        "mode = \"confirm-all\"\ncall_timeout = \"10s\"\nallow_delete = false\ndwell_percent = 150\n";
+    let own = "mode = \"yolo\"\nallow_delete = true\ncall_timeout = \"60s\"\n";
+    let config = load(own, project, &[]).unwrap();
+    let config = config.typed("mode", "--mode", Some(Value::Text("confirm-dangerous".into())));
+    assert_eq!(held(&config, "mode"), ("\"confirm-all\"".into(), "project"));
+    assert_eq!(held(&config, "call_timeout"), ("\"10s\"".into(), "project"));
+    assert_eq!(held(&config, "allow_delete"), ("false".into(), "project"));
+    assert_eq!(held(&config, "dwell_percent"), ("150".into(), "project"));
+    assert_eq!(config.tightened().count(), 1);
+    // Who is stricter than the project stays so.
+    let config = load("mode = \"read-only\"\n", "mode = \"confirm-all\"\n", &[]).unwrap();
+    assert_eq!(held(&config, "mode"), ("\"read-only\"".into(), "user"));
+    // What only shows is the project's to set, but not to overrule.
+    assert_eq!(held(&load("", "color = \"always\"", &[]).unwrap(), "color").1, "project");
+    assert_eq!(held(&load("color = \"never\"", "color = \"always\"", &[]).unwrap(), "color").1, "user");
+
+    let loose = [
+        "mode = \"yolo\"",
+        "mode = \"confirm-dangerous\"",
+        "ask = \"inbox\"",
+        "ask = \"terminal\"",
+        "unattended = \"allow-with-warning\"",
+        "question_expiry = \"2d\"",
+        "approver_timeout = \"2d\"",
+        "questions_per_minute = 121",
+        "call_timeout = \"31s\"",
+        "output_bytes = 102401",
+        "kept_bytes = 4194305",
+        "allow_delete = true",
+        "waive = []",
+        "waive = [\"network-confined\"]",
+        "notify = \"command\"",
+        "notify_command = [\"touch\", \"x\"]",
+        "editor = \"sh -c true\"",
+        "state = \"/tmp\"",
+    ];
+    for line in loose {
+        // Not even where the person has loosened it already.
+        let fault =
+            load("mode = \"yolo\"\nallow_delete = true\n", &format!("# one\n{line}\n"), &[]).unwrap_err();
+        let fault = fault.downcast_ref::<ConfigFault>().unwrap_or_else(|| panic!("{line}: {fault}"));
+        assert_eq!((fault.flaws[0].line, fault.flaws[0].column), (2, 1), "{line}");
+        assert!(fault.to_string().contains("may only tighten"), "{fault}");
+    }
+    // Every setting is tried above, or may be loosened by nobody.
+    for key in KEYS {
+        let tried = loose.iter().any(|line| line.starts_with(key.name));
+        assert!(tried || matches!(key.name, "color" | "dwell_percent"), "{}", key.name);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_what_is_meant() {
+    let wrong = [
+        ("mdoe = \"yolo\"", "did you mean `mode`?"),
+        ("mode = \"yollo\"", "did you mean `yolo`?"),
+        ("mode = 3", "not a text"),
+        ("call_timeout = \"601s\"", "from `1s` to `10m`"),
+        ("call_timeout = 30", "not a text"),
+        ("dwell_percent = 99", "from 100"),
+        ("questions_per_minute = 0", "from 1"),
+        ("questions_per_minute = -1", "from 1"),
+        ("allow_delete = \"yes\"", "without quotes"),
+        ("waive = [\"network-confine\"]", "did you mean `network-confined`?"),
+        ("waive = \"network-confined\"", "not a list"),
+        ("[mode]\nx = 1", "not a text"),
+        ("zzzz = 1", "there are mode"),
+        ("mode = ", "TOML"),
+        ("mode = \"yolo\"\nmode = \"yolo\"", "TOML"),
+    ];
+    for (text, told) in wrong {
+        let fault = load(text, "", &[]).unwrap_err().to_string();
+        assert!(fault.contains(told) && fault.contains("line "), "{text}: {fault}");
+    }
+    for (name, text) in
+        [("BYLEAVE_ALLOW_DELETE", "perhaps"), ("BYLEAVE_WAIVE", "nothing"), ("BYLEAVE_MODE", "x")]
+    {
+        let fault = load("", "", &[(name, text)]).unwrap_err().to_string();
+        assert!(fault.contains(name), "{fault}");
+    }
+}

@@ -1,0 +1,173 @@
+//! Values of settings, as files and variables write them.
+
+use std::fmt;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::key::nearest;
+use crate::time::lasting;
+
+/// What a setting may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number, from the one to the other.
+    Number(u64, u64),
+    /// A span of time in milliseconds, from the one to the other.
+    Span(u64, u64),
+    /// Yes or no.
+    Flag,
+    /// Some words, and what is wrong with one of them.
+    Words(Option<fn(&str) -> Option<String>>),
+    /// Any text.
+    Text,
+}
+
+/// The value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Text(String),
+    Number(u64),
+    /// In milliseconds.
+    Span(u64),
+    Flag(bool),
+    Words(Vec<String>),
+}
+
+/// What is wrong with a value, and what to do.
+pub(super) type Wrong = (String, String);
+
+impl fmt::Display for Value {
+    /// As a file has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Span(ms) => write!(f, "\"{}\"", span(*ms)),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Words(words) => write!(f, "{words:?}"),
+        }
+    }
+}
+
+impl Value {
+    /// As JSON; spans are in milliseconds.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => text.as_str().into(),
+            Self::Number(number) | Self::Span(number) => (*number).into(),
+            Self::Flag(flag) => (*flag).into(),
+            Self::Words(words) => words.clone().into(),
+        }
+    }
+
+    /// The value that a file has.
+    pub(super) fn of_toml(kind: Kind, found: &Spanned<DeValue<'_>>) -> Result<Self, Wrong> {
+        let value = found.get_ref();
+        let wrong =
+            |wanted: &str, todo: &str| (format!("this is {}, not {wanted}", kind_of(value)), todo.to_owned());
+        match kind {
+            Kind::Number(..) => {
+                let number = value.as_integer().map(ToString::to_string);
+                let number = number.ok_or_else(|| wrong("a number", "write it without quotes"))?;
+                Self::of_text(kind, &number)
+            }
+            Kind::Flag => {
+                let flag = value.as_bool();
+                let todo = "write `true` or `false`, without quotes";
+                Ok(Self::Flag(flag.ok_or_else(|| wrong("yes or no", todo))?))
+            }
+            Kind::Words(check) => {
+                let todo = "write a list of texts, as in `[\"one\", \"two\"]`";
+                let items = value.as_array().ok_or_else(|| wrong("a list", todo))?;
+                let words = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
+                checked(words.collect::<Option<_>>().ok_or_else(|| wrong("a list of texts", todo))?, check)
+            }
+            Kind::Choice(_) | Kind::Span(..) | Kind::Text => {
+                Self::of_text(kind, value.as_str().ok_or_else(|| wrong("a text", "put it in quotes"))?)
+            }
+        }
+    }
+
+    /// The value that a variable or a flag has.
+    pub(super) fn of_text(kind: Kind, text: &str) -> Result<Self, Wrong> {
+        match kind {
+            Kind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
+            Kind::Choice(words) => {
+                let near = nearest(text, words.iter().copied());
+                let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+                let all: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+                Err((format!("it cannot be `{text}`"), format!("{near}there are {}", all.join(", "))))
+            }
+            Kind::Number(least, most) => {
+                let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+                let todo = || format!("write a number from {least} to {most}");
+                Ok(Self::Number(number.ok_or_else(|| (format!("it cannot be `{text}`"), todo()))?))
+            }
+            Kind::Span(least, most) => {
+                let ms = lasting(text).ok().filter(|ms| (least..=most).contains(ms));
+                let todo = || {
+                    let (least, most) = (span(least), span(most));
+                    format!("write a number and s, m, h, d or w, from `{least}` to `{most}`")
+                };
+                Ok(Self::Span(ms.ok_or_else(|| (format!("it cannot be `{text}`"), todo()))?))
+            }
+            Kind::Flag => match text {
+                "1" | "true" | "yes" => Ok(Self::Flag(true)),
+                "" | "0" | "false" | "no" => Ok(Self::Flag(false)),
+                _ => Err((format!("it cannot be `{text}`"), "write 1 or 0".to_owned())),
+            },
+            Kind::Words(check) => {
+                let words = text.split([',', ' ']).filter(|word| !word.is_empty());
+                checked(words.map(str::to_owned).collect(), check)
+            }
+            Kind::Text => Ok(Self::Text(text.to_owned())),
+        }
+    }
+}
+
+fn checked(words: Vec<String>, check: Option<fn(&str) -> Option<String>>) -> Result<Value, Wrong> {
+    for word in &words {
+        if let Some(todo) = check.and_then(|check| check(word)) {
+            return Err((format!("it cannot name `{word}`"), todo));
+        }
+    }
+    Ok(Value::Words(words))
+}
+
+/// A span as it is written, in the largest unit that says it exactly.
+fn span(ms: u64) -> String {
+    let units = [(7 * 86_400_000, 'w'), (86_400_000, 'd'), (3_600_000, 'h'), (60_000, 'm')];
+    // A day is commonly written in hours.
+    let fits = |(each, _): &&(u64, char)| ms.is_multiple_of(*each) && ms > *each;
+    let (each, unit) = units.iter().find(fits).unwrap_or(&(1_000, 's'));
+    format!("{}{unit}", ms / each)
+}
+
+/// What a value is, in words.
+const fn kind_of(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "yes or no",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_written_as_it_is_read() {
+        for text in ["30s", "90s", "24h", "2d", "52w", "10m", "3d"] {
+            assert_eq!(span(lasting(text).unwrap()), text);
+        }
+        assert_eq!(span(lasting("60s").unwrap()), "60s");
+        assert_eq!(span(lasting("1d").unwrap()), "24h");
+    }
+}

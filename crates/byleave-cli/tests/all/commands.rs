@@ -1,0 +1,327 @@
+//! Every command of the program, in every odd place that it may be started from: it ends, with the documented code, and with
+//! `--json` standard output is JSON and nothing else.
+//!
+//! The commands are the program's own list (`byleave man --json`), so that a new one without a row here fails.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::world::World;
+
+const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
+/// As `byleave --help` lists them, and 125 for what could not be confined.
+const DOCUMENTED: [i32; 8] = [0, 1, 2, 3, 4, 5, 125, 130];
+const PATIENCE_S: &str = "30";
+
+/// How a command is started, with which exit codes it may end, by its words.
+///
+/// `QUESTION`, `CALL`, `LEAVE` and `WROTE` stand for ids, the last for that of a call that changed a file.
+const ROWS: &[(&str, &[&str], &[i32])] = &[
+    ("call", &["append_line", "--args", NOTE], &[3]),
+    // As root nothing is confined; otherwise it waits, or there is nothing to confine with.
+    ("rehearse", &["--", "touch x"], &[4, 125]),
+    // Not for the first time in this workspace.
+    ("undo", &["WROTE", "--force"], &[0]),
+    ("diff", &["WROTE"], &[0]),
+    ("explain", &["--command", "git status"], &[0]),
+    ("tools", &[], &[0]),
+    ("tools list", &[], &[0]),
+    ("tools show", &["echo"], &[0]),
+    ("tools schema", &["--form", "mcp"], &[0]),
+    ("tools search", &["append"], &[0]),
+    ("inbox", &[], &[0]),
+    ("inbox list", &[], &[0]),
+    ("inbox show", &["QUESTION"], &[0]),
+    ("inbox answer", &["QUESTION"], &[2]),
+    ("inbox answer yes", &["QUESTION"], &[0]),
+    ("inbox answer no", &["QUESTION"], &[3]),
+    ("inbox answer part", &["QUESTION", "x"], &[2]),
+    ("inbox answer edit", &["QUESTION", "--args", NOTE], &[0, 4]),
+    ("inbox answer leave", &["QUESTION", "--scope", "write:/**"], &[0]),
+    ("inbox answer abort", &["QUESTION"], &[130]),
+    ("leaves", &[], &[0]),
+    ("leaves list", &[], &[0]),
+    ("leaves revoke", &["LEAVE"], &[0]),
+    ("session", &[], &[2]),
+    ("session open", &["s"], &[0]),
+    ("session show", &["s"], &[0]),
+    ("policy", &[], &[0]),
+    ("policy show", &[], &[0]),
+    ("policy check", &["own.toml"], &[0]),
+    ("policy test", &[], &[0]),
+    ("policy builtin", &[], &[0]),
+    ("policy replay", &["own.toml"], &[0]),
+    ("policy suggest", &[], &[0]),
+    ("resume", &[], &[0]),
+    ("halt", &["--why", "lunch"], &[0]),
+    ("sandbox", &[], &[2]),
+    // Not as root; elsewhere as the command says.
+    ("sandbox exec", &["--", "true"], &[0, 125]),
+    ("book", &[], &[0]),
+    ("book log", &[], &[0]),
+    ("book show", &["CALL"], &[0]),
+    ("book verify", &[], &[0]),
+    ("book forget", &["CALL"], &[0]),
+    ("book export", &["--form", "json"], &[0]),
+    ("book acts", &[], &[0]),
+    ("book rebuild", &[], &[0]),
+    ("book anchor", &[], &[0]),
+    ("config", &[], &[0]),
+    ("config show", &[], &[0]),
+    ("config edit", &[], &[2]),
+    ("config path", &[], &[0]),
+    ("doctor", &[], &[0, 1]),
+    ("completions", &["bash"], &[0]),
+    ("man", &[], &[0]),
+];
+
+/// Where a command is started from, as a shell says it. `"$@"` is the command.
+const PLACES: &[(&str, &str)] = &[
+    ("standard input closed", r#"exec "$@" <&-"#),
+    ("standard input empty", r#"exec "$@" </dev/null"#),
+    ("standard input open, and nobody writes", r#"exec "$@""#),
+    ("standard output piped", r#"set -o pipefail; "$@" </dev/null | cat"#),
+    ("standard output piped to nobody", r#""$@" </dev/null | true; exit "${PIPESTATUS[0]}""#),
+    ("standard error piped", r#"set -o pipefail; { "$@" </dev/null 2>&1 >&3 | cat >&2; } 3>&1"#),
+    ("no terminal of its own", r#"exec setsid --wait "$@" </dev/null"#),
+    ("standard output closed", r#"exec "$@" </dev/null >&-"#),
+    ("all three closed, input, error and output closed", r#"exec "$@" <&- >&- 2>&-"#),
+];
+
+/// A book with something of everything in it; every command gets a copy.
+struct Shelf {
+    world: World,
+    copies: tempfile::TempDir,
+    ids: Vec<(&'static str, String)>,
+}
+
+impl Shelf {
+    fn new() -> Self {
+        let world = World::new();
+        fs::write(
+            world.workspace().join("own.toml"),
+            "[[rule]]\nid = \"x\"\nverdict = \"deny\"\nread = [\"/x\"]\n",
+        )
+        .unwrap();
+        let done = |words: &[&str], code: i32| {
+            let told = world.quietly(words, "");
+            assert_eq!(told.status.code(), Some(code), "{words:?}: {told:?}");
+        };
+        let wrote = r#"{"path":"written.txt","content":"x"}"#;
+        done(&["call", "write_file", "--mode", "yolo", "--args", wrote, "--session", "a"], 0);
+        let wrote = world.call();
+        done(&["call", "append_line", "--args", NOTE, "--ask", "inbox", "--session", "b"], 4);
+        let question = world.question();
+        done(&["inbox", "answer", &question, "leave", "--scope", "write:/nowhere/**"], 0);
+        let leave = world.json(&["leaves", "--json"])[0]["leave"].as_str().unwrap().to_owned();
+        done(&["call", "append_line", "--args", NOTE, "--ask", "inbox", "--session", "c"], 4);
+        let ids =
+            vec![("QUESTION", world.question()), ("CALL", world.call()), ("LEAVE", leave), ("WROTE", wrote)];
+        Self { world, copies: tempfile::tempdir().unwrap(), ids }
+    }
+
+    /// What a row says, with the ids put in; `answer` takes its question before the answer.
+    fn words(&self, row: &(&str, &[&str], &[i32])) -> Vec<String> {
+        let id = |word: &&str| {
+            let found = self.ids.iter().find(|(name, _)| name == word);
+            found.map_or_else(|| (*word).to_owned(), |(_, id)| id.clone())
+        };
+        let args: Vec<String> = row.1.iter().map(id).collect();
+        match row.0.strip_prefix("inbox answer ") {
+            Some(answer) => {
+                let mut words = vec!["inbox".into(), "answer".into(), args[0].clone(), answer.into()];
+                words.extend_from_slice(&args[1..]);
+                words
+            }
+            None => row.0.split(' ').map(str::to_owned).chain(args).collect(),
+        }
+    }
+
+    /// The program with these words, started by a shell that says where from, on a copy of the book.
+    fn start(&self, number: usize, script: &str, words: &[String]) -> Command {
+        let state = self.copies.path().join(number.to_string());
+        let copied = Command::new("cp").arg("-a").args([self.world.state(), state.clone()]).status().unwrap();
+        assert!(copied.success());
+        let mut command = self.world.command(Path::new("timeout"));
+        command
+            .args([PATIENCE_S, "bash", "-c", script, "bash", env!("CARGO_BIN_EXE_byleave")])
+            .args(words)
+            .env("BYLEAVE_STATE", state)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+}
+
+fn run(mut command: Command) -> Output {
+    // Its other end stays open until it has ended.
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let held = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(held);
+    output
+}
+
+/// Every command that the program has, by its words.
+fn commands(world: &World) -> BTreeSet<String> {
+    let pages = world.json(&["man", "--json"]);
+    let words = |page: &Value| {
+        let words = page["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+        words.collect::<Vec<_>>().join(" ")
+    };
+    pages.as_array().unwrap().iter().map(words).filter(|words| !words.is_empty()).collect()
+}
+
+#[test]
+fn every_command_has_a_row() {
+    let rows: BTreeSet<String> = ROWS.iter().map(|(words, ..)| (*words).to_owned()).collect();
+    assert_eq!(rows, commands(&World::new()), "a command without a row, or a row without a command");
+}
+
+// req: R7
+#[test]
+fn every_command_ends_wherever_it_is_started_from() {
+    let shelf = Shelf::new();
+    let mut wrong = Vec::new();
+    for (number, row) in ROWS.iter().enumerate() {
+        let mut prints = false;
+        for (at, (place, script)) in PLACES.iter().enumerate() {
+            let told = run(shelf.start(number * PLACES.len() + at, script, &shelf.words(row)));
+            let code = told.status.code().unwrap();
+            prints |= !told.stdout.is_empty();
+            if place.contains("output closed") && prints && row.0 != "sandbox exec" {
+                // Whoever closes it does not hear what it says, and must learn of that.
+                assert_eq!(code, 2, "{}, {place}", row.0);
+                continue;
+            }
+            if !row.2.contains(&code) || !DOCUMENTED.contains(&code) {
+                wrong.push(format!("{}, {place}: {code}: {}", row.0, String::from_utf8_lossy(&told.stderr)));
+            }
+            if row.0 == "call" && !place.contains("all three") {
+                let said = String::from_utf8_lossy(&told.stderr).into_owned();
+                assert!(said.contains("--ask inbox") && said.contains("(no-approver)"), "{place}: {said}");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn with_json_standard_output_is_json_and_nothing_else() {
+    let shelf = Shelf::new();
+    let mut wrong = Vec::new();
+    let check = |what: String, told: &Output, wrong: &mut Vec<String>| -> Value {
+        serde_json::from_slice(&told.stdout).unwrap_or_else(|error| {
+            let (out, err) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+            wrong.push(format!("{what}: {error}: {out}\n{err}"));
+            Value::Null
+        })
+    };
+    for (number, row) in ROWS.iter().enumerate() {
+        let mut words = shelf.words(row);
+        words.insert(0, "--json".into());
+        let told = run(shelf.start(3 * number, r#"exec "$@" </dev/null"#, &words));
+        let code = told.status.code().unwrap();
+        if !row.2.contains(&code) {
+            wrong.push(format!("{}: {code}", row.0));
+        }
+        // What it runs has standard output to itself.
+        if row.0 != "sandbox exec" || code != 0 {
+            let value = check(row.0.to_owned(), &told, &mut wrong);
+            if code == 2 {
+                wrong.extend(unhelpful(row.0, &value));
+            }
+        }
+
+        // Typed wrongly.
+        let mut words: Vec<String> = row.0.split(' ').map(str::to_owned).collect();
+        words.extend(["--json".into(), "--nonesuch".into()]);
+        let told = run(shelf.start(3 * number + 1, r#"exec "$@" </dev/null"#, &words));
+        assert_eq!(told.status.code(), Some(2), "{}", row.0);
+        let value = check(format!("{} --nonesuch", row.0), &told, &mut wrong);
+        assert!(value["error"]["what"].as_str().is_some_and(|what| what.contains("--nonesuch")), "{value}");
+
+        // Without a book.
+        let mut words = shelf.words(row);
+        let empty: PathBuf = shelf.copies.path().join(format!("empty{number}"));
+        let state = ["--state".to_owned(), empty.to_str().unwrap().to_owned(), "--json".to_owned()];
+        words.splice(0..0, state);
+        let told = run(shelf.start(3 * number + 2, r#"exec "$@" </dev/null"#, &words));
+        let code = told.status.code().unwrap();
+        assert!(DOCUMENTED.contains(&code), "{}: {code}", row.0);
+        if row.0 != "sandbox exec" || code != 0 {
+            let value = check(format!("{} without a book", row.0), &told, &mut wrong);
+            if code == 2 {
+                wrong.extend(unhelpful(row.0, &value));
+            }
+        }
+    }
+    // One value a line.
+    let told = shelf.world.quietly(&["explain", "--batch", "--json"], "{\"id\":1}\nnonsense\n");
+    let lines = String::from_utf8(told.stdout).unwrap();
+    assert!(
+        lines.lines().count() == 2 && lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok())
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is missing in an error: its code, or what to do.
+fn unhelpful(command: &str, value: &Value) -> Option<String> {
+    let error = &value["error"];
+    let what = error["what"].as_str().unwrap_or_default();
+    let says = error["hint"].is_string() || what.contains("--help") || what.contains("Usage:");
+    (error["exit"] != 2 || what.is_empty() || !says).then(|| format!("{command}: does not help: {value}"))
+}
+
+#[test]
+fn what_cannot_be_written_is_said() {
+    let shelf = Shelf::new();
+    for (number, row) in ROWS.iter().enumerate() {
+        let words = shelf.words(row);
+        let heard = run(shelf.start(2 * number, r#"exec "$@" </dev/null"#, &words));
+        if heard.stdout.is_empty() || row.0 == "sandbox exec" {
+            continue;
+        }
+        let told = run(shelf.start(2 * number + 1, r#"exec "$@" </dev/null >/dev/full"#, &words));
+        let said = String::from_utf8_lossy(&told.stderr);
+        assert_eq!(told.status.code(), Some(2), "{}: {said}", row.0);
+        assert_eq!(said.matches("cannot write the results: No space left").count(), 1, "{}: {said}", row.0);
+    }
+    for words in [&["--version"][..], &["--help"], &["call", "--help"]] {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let told =
+            run(shelf.start(9_000 + words.len() * 10 + words[0].len(), r#"exec "$@" >/dev/full"#, &words));
+        assert_eq!(told.status.code(), Some(2), "{words:?}");
+    }
+}
+
+/// Options, variables, and whether there are colours then.
+type Colours = (&'static [&'static str], &'static [(&'static str, &'static str)], bool);
+
+#[test]
+fn colour_is_used_where_it_was_asked_for_and_nowhere_else() {
+    let world = World::new();
+    let cases: &[Colours] = &[
+        (&["--color", "always"], &[], true),
+        (&["--color", "always"], &[("NO_COLOR", "1"), ("TERM", "dumb")], true),
+        (&["--color", "never"], &[("CLICOLOR_FORCE", "1")], false),
+        (&[], &[], false),
+        (&[], &[("CLICOLOR_FORCE", "1")], true),
+        (&[], &[("CLICOLOR_FORCE", "0")], false),
+        (&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false),
+        (&[], &[("BYLEAVE_COLOR", "always")], true),
+        (&["--color", "never"], &[("BYLEAVE_COLOR", "always")], false),
+    ];
+    for (options, variables, wanted) in cases {
+        for words in [&["tools"][..], &["config"], &["policy"], &["book", "log"], &["doctor"]] {
+            let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
+            let told = command.args(words).args(*options).envs(variables.iter().copied()).output().unwrap();
+            let coloured = [&told.stdout, &told.stderr].iter().any(|text| text.contains(&0x1b));
+            assert_eq!(coloured, *wanted, "{words:?} {options:?} {variables:?}");
+        }
+    }
+}
