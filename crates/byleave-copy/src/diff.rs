@@ -2,7 +2,7 @@
 
 /// Texts longer than this are not compared.
 pub(crate) const BYTES_MAX: u64 = 400 * 1024;
-const LINES_MAX: usize = 2000;
+const LINES_MAX: usize = 8000;
 
 /// A unified diff without its heading; nothing where one of them is no text, or is long.
 pub(crate) fn unified(before: &[u8], after: &[u8]) -> Option<String> {

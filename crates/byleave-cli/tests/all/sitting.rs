@@ -33,9 +33,14 @@ pub(crate) struct Sitting {
 impl Sitting {
     /// Starts the program with these words.
     pub(crate) fn new(world: &World, words: &[&str]) -> Self {
+        Self::with(world, words, &[])
+    }
+
+    /// The same, with these variables.
+    pub(crate) fn with(world: &World, words: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = world.command(Path::new("setsid"));
         command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_byleave")]).args(words);
-        command.env("TERM", "xterm-256color");
+        command.env("TERM", "xterm-256color").envs(variables.iter().copied());
         Self::before(command)
     }
 
@@ -46,7 +51,7 @@ impl Sitting {
 
     /// The same, at a terminal of this size.
     pub(crate) fn sized(mut command: Command, columns: u16, rows: u16) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
@@ -141,11 +146,6 @@ impl Sitting {
         clock.replace_all(&lines.collect::<Vec<_>>().join("\n"), "[clock]").into_owned()
     }
 
-    /// What is on the screen now, with its colours.
-    pub(crate) fn painted(&self) -> String {
-        self.screen.screen().contents_formatted()
-    }
-
     pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
@@ -158,9 +158,11 @@ impl Sitting {
         self.screen.set_size(size(rows), size(columns));
     }
 
-    /// Hangs up: the terminal is gone.
-    pub(crate) fn hang_up(self) -> Child {
-        self.child
+    /// Hangs up: the terminal is gone. Returns how the program ended.
+    pub(crate) fn hang_up(mut self) -> Option<i32> {
+        drop(self.keyboard);
+        drop(self.drawn);
+        self.child.wait().unwrap().code()
     }
 
     /// The exit code, and everything that was on the screen.

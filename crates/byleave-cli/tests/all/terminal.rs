@@ -1,5 +1,6 @@
 //! Questions at a real terminal, drawn in place.
 
+use crate::desk::Desk;
 use crate::sitting::Sitting;
 use crate::world::World;
 
@@ -158,4 +159,151 @@ fn what_was_typed_ahead_and_what_is_pasted_is_no_answer() {
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(3), "{seen}");
     assert!(!world.workspace().join("notes.txt").exists());
+}
+
+// req: R5, R8
+#[test]
+fn what_cannot_be_taken_back_needs_the_words() {
+    let world = World::bare();
+    let args = r#"{"command":"git push --force origin main"}"#;
+    let call = || Sitting::new(&world, &["call", "bash", "--args", args]);
+    let mut sitting = call();
+    sitting.await_ready();
+    sitting.press("\u{1b}[F");
+    sitting.await_screen("the end", |screen| !screen.contains("below"));
+    sitting.choose("y", "yes");
+    sitting.await_shown("type “for good”");
+    let shown = sitting.shown(&world);
+    let foot: Vec<&str> = shown.lines().rev().take(2).collect();
+    insta::assert_snapshot!("words", foot.into_iter().rev().collect::<Vec<_>>().join("\n"));
+    // Neither what is pasted nor other words.
+    sitting.press("\u{1b}[200~for good\u{1b}[201~");
+    sitting.await_shown("what is pasted is no answer");
+    sitting.press("for bad\r");
+    sitting.await_shown("those were not the words");
+    sitting.choose("y", "yes");
+    sitting.await_shown("type “for good”");
+    sitting.press("for good\r");
+    let (_, seen) = sitting.end();
+    assert!(seen.contains("asked about bash: yes"), "{seen}");
+    let lines = world.json(&["book", "show", &world.call(), "--json"])["lines"].to_string();
+    assert!(lines.contains("\"grade\":\"terminal\""), "{lines}");
+}
+
+// req: R5
+#[test]
+fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
+    let world = World::new();
+    for line in ["zero", "one"] {
+        let mut sitting = Sitting::new(
+            &world,
+            &["call", "append_line", "--args", &format!(r#"{{"path":"notes.txt","line":"{line}"}}"#)],
+        );
+        sitting.choose("y", "yes");
+        assert_eq!(sitting.end().0, Some(0));
+    }
+    let mut sitting = asks(&world);
+    sitting.choose("l", "leave");
+    sitting.await_shown("would have covered 2");
+    insta::assert_snapshot!("leave", sitting.shown(&world));
+    // A wider scope, a shorter time; then it is given.
+    sitting.press("\u{1b}[C");
+    sitting.await_shown("would have covered 2");
+    sitting.press("\u{1b}[B\u{1b}[D");
+    sitting.await_shown("15 minutes");
+    sitting.press("\r");
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(0), "{seen}");
+    let leaves = world.json(&["leaves", "--json"]);
+    assert_eq!(leaves.as_array().unwrap().len(), 1, "{leaves}");
+    // The next call within it asks nobody.
+    let output = world.quietly(&["call", "append_line", "--args", r#"{"path":"notes.txt","line":"x"}"#], "");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+// req: R5
+#[test]
+fn a_question_that_grows_too_old_leaves_the_screen() {
+    let world = World::new();
+    let args = r#"{"path":"notes.txt","line":"first"}"#;
+    let short = [("BYLEAVE_QUESTION_EXPIRY", "3s")];
+    let mut sitting = Sitting::with(&world, &["call", "append_line", "--args", args], &short);
+    sitting.await_ready();
+    sitting.await_shown("s left");
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(3), "{seen}");
+    assert!(seen.contains("not answered"), "{seen}");
+    assert!(!world.workspace().join("notes.txt").exists());
+}
+
+// req: R5
+#[test]
+fn arguments_are_changed_in_the_persons_own_editor() {
+    let world = World::new();
+    let args = r#"{"path":"notes.txt","line":"first"}"#;
+    let editor = [("EDITOR", "sed -i s/first/second/")];
+    let mut sitting = Sitting::with(&world, &["call", "append_line", "--args", args], &editor);
+    sitting.choose("e", "edit");
+    sitting.await_shown("Ctrl-O");
+    sitting.press("\u{f}");
+    sitting.await_shown("second");
+    sitting.press("\u{4}");
+    assert_eq!(sitting.end().0, Some(0));
+    assert_eq!(world.file("notes.txt"), "second\n");
+}
+
+// req: R5
+#[test]
+fn an_edit_is_judged_again() {
+    let world = World::new();
+    let mut sitting = asks(&world);
+    sitting.choose("e", "edit");
+    sitting.await_shown("Ctrl-D");
+    let end = "\u{1b}[B\u{1b}[B\u{1b}[F\u{7f}".to_owned() + &"\u{7f}".repeat(9);
+    sitting.press(&format!("{end}.env\""));
+    sitting.await_shown("\".env\"");
+    sitting.press("\u{4}");
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(3), "what the rules deny stays denied: {seen}");
+    assert!(!world.workspace().join(".env").exists());
+}
+
+// req: R3
+#[test]
+fn a_terminal_that_hangs_up_answers_nothing() {
+    let world = World::new();
+    let mut sitting = asks(&world);
+    sitting.await_ready();
+    sitting.press("y");
+    sitting.await_shown("yes: ");
+    sitting.hang_up();
+    assert!(!world.workspace().join("notes.txt").exists());
+}
+
+// req: R5
+#[test]
+fn a_difference_of_5000_lines_is_scrolled_and_folded() {
+    let desk = Desk::new();
+    let script = "i=0; while [ $i -lt 5000 ]; do echo \"let v_$i = $i;\"; i=$((i+1)); done > long.rs";
+    let mut command = desk.world.command(std::path::Path::new("setsid"));
+    command.args(["--ctty", "--wait"]).arg(&desk.program);
+    command.args(["call", "bash", "--mode", "confirm-all", "--args"]);
+    command.arg(serde_json::json!({ "command": script }).to_string());
+    command.env("TERM", "xterm-256color").env("BYLEAVE_WAIVE", "memory-limited");
+    let mut sitting = Sitting::before(desk.by_another(command));
+    sitting.await_ready();
+    sitting.await_shown("v_3");
+    insta::assert_snapshot!("long_difference", sitting.shown(&desk.world));
+    sitting.press("y");
+    sitting.await_shown("scroll to the end first");
+    // All differences put away: the rest fits.
+    sitting.press("\t");
+    sitting.await_shown("put away");
+    assert!(sitting.screen().contains("it printed"), "{}", sitting.screen());
+    sitting.press("\t\u{1b}[F");
+    sitting.await_screen("the end", |screen| !screen.contains("below"));
+    sitting.choose("y", "yes");
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(0), "{seen}");
+    assert_eq!(desk.world.file("long.rs").lines().count(), 5000);
 }

@@ -264,7 +264,15 @@ fn flow(pieces: Vec<Vec<Span<'static>>>, columns: usize) -> Vec<Line<'static>> {
 
 /// A text of ours on as many lines as it takes.
 fn wrapped(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
-    broken(text, columns).into_iter().map(|line| Line::styled(line, style)).collect()
+    // What goes on keeps its distance from the edge, and a little more.
+    let (body, deep) = (text.trim_start(), text.len() - text.trim_start().len());
+    let hanging = if deep == 0 { 0 } else { deep + 2 };
+    let lines = broken(body, columns.saturating_sub(hanging.max(deep)));
+    let indented = |(place, line): (usize, String)| {
+        let indent = if place == 0 { deep } else { hanging };
+        Line::styled(format!("{:indent$}{line}", ""), style)
+    };
+    lines.into_iter().enumerate().map(indented).collect()
 }
 
 fn rows(count: usize) -> String {

@@ -17,7 +17,7 @@ pub(crate) struct Person {
 
 impl Person {
     pub(crate) fn sit_down(columns: u16, rows: u16) -> Self {
-        let end = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let end = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&end).unwrap();
         unlockpt(&end).unwrap();
         let name = ptsname(&end, Vec::new()).unwrap();

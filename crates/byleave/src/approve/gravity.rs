@@ -15,7 +15,7 @@ pub enum Gravity {
     Ordinary,
     /// Destroys, leaves the sandbox, or was not understood.
     Grave,
-    /// Cannot be taken back.
+    /// Cannot be taken back, or could do great harm and nobody knows that it can.
     Final,
 }
 
@@ -33,7 +33,9 @@ impl Gravity {
             let reasons = sheet.ruling.reasons.iter();
             reasons.filter(|reason| reason.verdict == Verdict::Ask).any(|reason| reason.cause == Some(cause))
         };
-        if sheet.plan.irreversible || asks_for(Cause::Irreversible) {
+        let stands = matches!(&sheet.seen, Some(Seen::Ran { rehearsal, .. }) if rehearsal.stands());
+        // What could do great harm and was not seen to be only what can be undone counts as if it could not.
+        if sheet.plan.irreversible || asks_for(Cause::Irreversible) || asks_for(Cause::Dangerous) && !stands {
             return Self::Final;
         }
         let loud = |effect: &Effect| {
