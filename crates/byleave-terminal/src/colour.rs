@@ -55,7 +55,7 @@ impl Palette {
     pub fn line(self, role: LineRole) -> Style {
         match role {
             LineRole::Title => Style::new().add_modifier(Modifier::BOLD),
-            LineRole::Heading => self.of(Color::Blue).add_modifier(Modifier::BOLD),
+            LineRole::Heading => self.of(Color::LightBlue).add_modifier(Modifier::BOLD),
             LineRole::Warning => self.careful(),
             LineRole::Model => self.of(Color::Magenta),
             LineRole::Challenge => self.of(Color::Yellow),

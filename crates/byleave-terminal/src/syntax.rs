@@ -87,7 +87,7 @@ impl Colourer {
             Some(Kind::Comment) => palette.of(Color::DarkGray).add_modifier(Modifier::ITALIC),
             Some(Kind::Text) => palette.of(Color::Yellow),
             Some(Kind::Constant) => palette.of(Color::Magenta),
-            Some(Kind::Keyword) => palette.of(Color::Blue),
+            Some(Kind::Keyword) => palette.of(Color::LightBlue),
             Some(Kind::Name) => palette.of(Color::Cyan),
         }
     }
@@ -111,7 +111,7 @@ mod tests {
         let mut rust = Colourer::of("/w/src/main.rs").unwrap();
         let pieces = rust.line("let x = \"a\"; // b", Palette::Colours);
         let at = |place: usize| pieces.iter().find(|(end, _)| place < *end).unwrap().1.fg;
-        assert_eq!(at(0), Some(Color::Blue));
+        assert_eq!(at(0), Some(Color::LightBlue));
         assert_eq!(at(9), Some(Color::Yellow));
         assert_eq!(at(16), Some(Color::DarkGray));
         assert!(Colourer::of("/w/notes").is_none());

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use byleave::approve::Reply;
+use byleave::approve::{Gravity, Reply};
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId};
@@ -21,6 +21,7 @@ use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::Gate;
 use byleave::result::{CallResult, Ending, Standing};
 use byleave_sandbox::guarantee::Guarantee;
+use rustix::termios::{QueueSelector, tcflush};
 use serde_json::json;
 
 use crate::args::{self, Ask};
@@ -185,6 +186,9 @@ fn choose(
     if typed.later || screen.json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
     }
+    // What was typed while it ran was not typed for what is shown now.
+    std::thread::sleep(Gravity::Ordinary.dwell());
+    tcflush(io::stdin(), QueueSelector::IFlush)?;
     let keep = if rehearsal.stands() { "[y] keep this" } else { "[y] run it again with these hosts" };
     loop {
         let some =

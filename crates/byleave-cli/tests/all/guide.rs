@@ -43,7 +43,7 @@ const MAKEFILE: &str = "install:
 \tinstall -D -m 644 tool.1 $(PREFIX)/share/man/man1/tool.1
 ";
 
-fn docs() -> PathBuf {
+pub(crate) fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide")
 }
 
@@ -134,7 +134,7 @@ fn between(page: &str, name: &str, shown: &str) -> String {
 }
 
 #[track_caller]
-fn put(path: &Path, text: &str, write: bool) {
+pub(crate) fn put(path: &Path, text: &str, write: bool) {
     if write {
         fs::write(path, text).unwrap();
         return;

@@ -14,6 +14,7 @@ mod inbox_screen;
 mod killed;
 mod learn;
 mod leaves;
+mod pictures;
 mod policy;
 mod rehearse;
 mod sandbox;

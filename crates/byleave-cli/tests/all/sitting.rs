@@ -146,6 +146,15 @@ impl Sitting {
         clock.replace_all(&lines.collect::<Vec<_>>().join("\n"), "[clock]").into_owned()
     }
 
+    /// What is on the screen now, row by row, with its colours.
+    pub(crate) fn painted(&self) -> String {
+        let screen = self.screen.screen();
+        let (_, columns) = screen.size();
+        let rows = screen.rows_formatted(0, columns.get());
+        let rows: Vec<String> = rows.map(|row| format!("{row}\u{1b}[0m")).collect();
+        rows.join("\n").trim_end().to_owned()
+    }
+
     pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }

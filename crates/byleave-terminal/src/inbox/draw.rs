@@ -84,15 +84,15 @@ fn draw_item(item: &Item, is_marked: bool, area: Rect, buf: &mut Buffer, palette
         QuestionKind::Checkpoint => ("!", palette.grave()),
         QuestionKind::Release => ("⇧", palette.careful()),
     };
-    let mark = if is_marked { "✔" } else { " " };
+    let (mark, mark_style) = if is_marked { ("✔", palette.good()) } else { (" ", Style::new()) };
     let (is_narrow, is_wide) = (area.width < 60, area.width >= 110);
     let mut x = area.x;
     let mut put = |text: &str, wide: usize, style: Style| {
         let room = usize::from((area.x + area.width).saturating_sub(x));
-        buf.set_stringn(x, area.y, fit(text, wide), room.min(wide), style);
+        buf.set_stringn(x, area.y, fit(text, room.min(wide)), room.min(wide), style);
         x = x.saturating_add(u16::try_from(wide + 1).unwrap_or(u16::MAX));
     };
-    put(mark, 1, palette.good());
+    put(mark, 1, mark_style);
     put(kind, 1, kind_style);
     put(&item.tool, if is_wide { 16 } else { 11 }, Style::new().add_modifier(Modifier::BOLD));
     if !is_narrow {
