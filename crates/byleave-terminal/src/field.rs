@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_character_can_be_fixed_in_place() {
         let mut field = Field::long("{\n  \"path\": \"/w/a\"\n}");
-        field.go(2, 14);
+        field.go(2, 12);
         let text = typed(&mut field, &[Key::Delete, Key::Char('b')]);
         assert_eq!(text, "{\n  \"path\": \"bw/a\"\n}");
         let text = typed(

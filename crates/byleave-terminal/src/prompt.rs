@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use byleave::approve::{Approver, ApproverFault, Reply};
 use byleave::pending::Pending;
@@ -57,8 +57,8 @@ pub struct Prompt {
     path: PathBuf,
     manner: Manner,
     backing: Arc<dyn Backing>,
-    /// Taken by who asks.
-    turn: Arc<Mutex<()>>,
+    /// Taken by who asks. When something was last typed at a question that was not answered is known to the next.
+    turn: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Prompt {
@@ -74,7 +74,7 @@ impl Prompt {
         if !rustix::termios::isatty(&file) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a terminal"));
         }
-        Ok(Self { name: name.into(), path, manner, backing, turn: Arc::new(Mutex::new(())) })
+        Ok(Self { name: name.into(), path, manner, backing, turn: Arc::default() })
     }
 }
 
@@ -106,8 +106,8 @@ impl Approver for Prompt {
             // If nobody waits any more, the thread must let go of the terminal, or it would take the next answer.
             let _withdraw = Withdraw(Arc::clone(&asking.withdrawn));
             let asked = tokio::task::spawn_blocking(move || {
-                let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-                asking.hold()
+                let mut turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+                asking.hold(&mut turn)
             });
             asked.await.unwrap_or_else(|_| Err(failed("the prompt broke")))
         })
@@ -132,20 +132,22 @@ struct Asking {
 }
 
 impl Asking {
-    fn hold(&self) -> Result<Reply, ApproverFault> {
+    fn hold(&self, wrote: &mut Option<Instant>) -> Result<Reply, ApproverFault> {
         // Another question may have had the terminal until now.
         if self.withdrawn.load(Ordering::Relaxed) {
             return Err(failed("the question was withdrawn"));
         }
         let _floor = floor::take();
         let mut tty = Tty::open(&self.path, Place::Inline).map_err(|error| broke(&error))?;
-        let held = self.converse(&mut tty);
+        let held = self.converse(&mut tty, wrote);
         let last = self.last_words(&held);
         tty.leave(&[last]).map_err(|error| broke(&error))?;
         held
     }
 
-    fn converse(&self, tty: &mut Tty) -> Result<Reply, ApproverFault> {
+    fn converse(&self, tty: &mut Tty, wrote: &mut Option<Instant>) -> Result<Reply, ApproverFault> {
+        // What was typed until now was not typed for this question.
+        let ahead = tty.ahead().map_err(|error| broke(&error))?;
         let setting = Setting {
             palette: self.manner.palette,
             patience: self.manner.patience,
@@ -160,9 +162,24 @@ impl Asking {
             let tool = visible(&self.sheet.terms.tool, Care::Name);
             tty.call(&format!("Byleave: {tool} asks")).map_err(|error| broke(&error))?;
         }
+        if let Some(ago) = wrote.map(|wrote| wrote.elapsed()) {
+            dialogue.amid(tty.now(), ago);
+        }
+        dialogue.ahead(tty.now(), &ahead);
         self.draw(tty, &mut dialogue)?;
-        // What was typed until the question could be seen was not typed for it.
-        tty.drain().map_err(|error| broke(&error))?;
+        // Nor was what was typed until it could be seen.
+        let ahead = tty.ahead().map_err(|error| broke(&error))?;
+        dialogue.ahead(tty.now(), &ahead);
+        let held = self.listen(tty, &mut dialogue);
+        // Who has answered is here, and reads.
+        *wrote = match &held {
+            Ok(_) => None,
+            Err(_) => dialogue.wrote(tty.now()).and_then(|ago| Instant::now().checked_sub(ago)).or(*wrote),
+        };
+        held
+    }
+
+    fn listen(&self, tty: &mut Tty, dialogue: &mut Dialogue) -> Result<Reply, ApproverFault> {
         loop {
             if self.withdrawn.load(Ordering::Relaxed) {
                 return Err(failed("the question was withdrawn"));
@@ -176,11 +193,11 @@ impl Asking {
             };
             for key in keys {
                 let step = dialogue.key(tty.now(), &key);
-                if let Some(reply) = self.step(tty, &mut dialogue, step)? {
+                if let Some(reply) = self.step(tty, dialogue, step)? {
                     return Ok(reply);
                 }
             }
-            self.draw(tty, &mut dialogue)?;
+            self.draw(tty, dialogue)?;
         }
     }
 

@@ -1,0 +1,70 @@
+//! Questions of every gravity.
+
+use byleave_core::call::{Millis, Mode};
+use byleave_core::digest::Digest;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::entry::{Limits, Terms};
+use byleave_core::id::{AgentId, CallId, QuestionId, SessionId};
+use byleave_core::question::{Question, QuestionKind};
+use byleave_core::ruling::{Ruling, Verdict};
+use byleave_core::sheet::Sheet;
+use serde_json::json;
+use uuid::Uuid;
+
+/// One question of each gravity, and one about a result.
+pub(crate) fn all() -> [Sheet; 5] {
+    let ordinary = sheet(QuestionKind::Approval, vec![Effect::Write { path: "/ws/a".into() }]);
+    let grave = sheet(QuestionKind::Approval, vec![Effect::Delete { path: "/ws/a".into() }]);
+    let mut is_final = ordinary.clone();
+    is_final.plan.irreversible = true;
+    let mut release = sheet(QuestionKind::Release, Vec::new());
+    release.output = Some(byleave_core::outcome::Output::text("a result"));
+    [ordinary, grave, is_final, sheet(QuestionKind::Checkpoint, Vec::new()), release]
+}
+
+fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> Sheet {
+    Sheet {
+        question: Question {
+            id: QuestionId::new(Uuid::from_u128(7)),
+            kind,
+            binding: Digest::of(b"plan"),
+            expires_at: Millis::MAX,
+        },
+        call: CallId::new(Uuid::from_u128(1)),
+        session: SessionId::new("work").unwrap(),
+        agent: AgentId::new("coder").unwrap(),
+        lineage: Vec::new(),
+        cwd: "/ws".into(),
+        mode: Mode::ConfirmSensitive,
+        terms: Terms {
+            tool: "write_file".into(),
+            manifest: Digest::of(b"manifest"),
+            operation: "write".into(),
+            read_only: false,
+            destructive: false,
+            concurrency_safe: false,
+            repeatable: false,
+            checkpoint: kind == QuestionKind::Checkpoint,
+            rehearsal: None,
+            challenge: None,
+            limits: Limits::default(),
+        },
+        draft: 1,
+        arguments: json!({"path": "/ws/a", "content": "x"}),
+        first_arguments: None,
+        reason: None,
+        plan: Plan { effects, ..Plan::default() },
+        ruling: Ruling {
+            verdict: Verdict::Ask,
+            reasons: Vec::new(),
+            policy: Digest::of(b"policy"),
+            leave: None,
+            guarantees: Vec::new(),
+            cached: false,
+        },
+        notes: Vec::new(),
+        challenge: None,
+        seen: None,
+        output: None,
+    }
+}
