@@ -167,9 +167,6 @@ impl Asking {
         }
         dialogue.ahead(tty.now(), &ahead);
         self.draw(tty, &mut dialogue)?;
-        // Nor was what was typed until it could be seen.
-        let ahead = tty.ahead().map_err(|error| broke(&error))?;
-        dialogue.ahead(tty.now(), &ahead);
         let held = self.listen(tty, &mut dialogue);
         // Who has answered is here, and reads.
         *wrote = match &held {

@@ -35,7 +35,8 @@ fn ten_thousand_keys_at_a_real_terminal_answer_nothing() {
         std::thread::spawn(move || {
             let (mut dice, mut text) = (Dice(5), Vec::new());
             while typed.load(Ordering::SeqCst) < KEYSTROKES {
-                let typist = dice.of(&[Typist::Fast, Typist::Prose, Typist::Random, Typist::Paste, Typist::Reports]);
+                let typist =
+                    dice.of(&[Typist::Fast, Typist::Prose, Typist::Random, Typist::Paste, Typist::Reports]);
                 let (_, keys) = typist.next(&mut dice, &mut text);
                 keyboard.write_all(&keys).unwrap();
                 typed.fetch_add(1, Ordering::SeqCst);

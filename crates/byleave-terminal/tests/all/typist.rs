@@ -67,7 +67,15 @@ impl Typist {
             Self::Fast => (dice.ms(5, 60), letter(dice, text)),
             Self::Paste => {
                 let pasted = dice.of(&[
-                    "y\r", "y", "yes\r", "n\r", "a\ra\ra\r", "for good\r", "y\rfor good\r", "git status\ny\n", "y\ny\ny\ny\n",
+                    "y\r",
+                    "y",
+                    "yes\r",
+                    "n\r",
+                    "a\ra\ra\r",
+                    "for good\r",
+                    "y\rfor good\r",
+                    "git status\ny\n",
+                    "y\ny\ny\ny\n",
                 ]);
                 let bytes = match dice.one_in(3) {
                     true => pasted.as_bytes().to_vec(),
@@ -78,9 +86,23 @@ impl Typist {
             }
             Self::Reports => {
                 let report = dice.of(&[
-                    "\x1b[I", "\x1b[O", "\x1b[<0;10;5M", "\x1b[<0;10;5m", "\x1b[<35;1;1M", "\x1b[M !!", "\x1b[12;40R",
-                    "\x1b[?62;22c", "\x1b]11;rgb:0000/0000/0000\x1b\\", "\x1b]10;rgb:ffff/ffff/ffff\x07", "\x1b[?1;2c",
-                    "\x1bP1+r436f=323536\x1b\\", "\x1b[121;1:3u", "\x1b[13;1:3u", "\x1b[8;24;80t", "\x1b[Z", "\x1b[?2026;2$y",
+                    "\x1b[I",
+                    "\x1b[O",
+                    "\x1b[<0;10;5M",
+                    "\x1b[<0;10;5m",
+                    "\x1b[<35;1;1M",
+                    "\x1b[M !!",
+                    "\x1b[12;40R",
+                    "\x1b[?62;22c",
+                    "\x1b]11;rgb:0000/0000/0000\x1b\\",
+                    "\x1b]10;rgb:ffff/ffff/ffff\x07",
+                    "\x1b[?1;2c",
+                    "\x1bP1+r436f=323536\x1b\\",
+                    "\x1b[121;1:3u",
+                    "\x1b[13;1:3u",
+                    "\x1b[8;24;80t",
+                    "\x1b[Z",
+                    "\x1b[?2026;2$y",
                 ]);
                 (dice.ms(1, 4_000), report.as_bytes().to_vec())
             }
