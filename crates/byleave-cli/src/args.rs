@@ -490,6 +490,11 @@ impl From<FormArg> for Form {
 pub(crate) enum Inbox {
     /// List the open questions, the newest first (the default)
     List(List),
+    /// Answer one question on a screen of its own; ends as its call does
+    Open {
+        /// The question
+        id: String,
+    },
     /// Show a question in full
     Show {
         /// The question

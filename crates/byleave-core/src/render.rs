@@ -17,6 +17,7 @@ mod rehearsal;
 mod value;
 
 pub use line::{LineRole, RenderLine, Rendering};
+pub use part::is_cut;
 pub use rehearsal::summary;
 
 use crate::question::QuestionKind;

@@ -73,6 +73,8 @@ pub struct Dialogue {
     stage: Stage,
     /// Something to say about the last key.
     said: Option<String>,
+    /// What stands below the question did not fit when it was last drawn.
+    is_foot_cut: bool,
     offered: Result<Vec<Offer>, String>,
 }
 
@@ -123,6 +125,7 @@ impl Dialogue {
             setting,
             stage: Stage::Reading,
             said: None,
+            is_foot_cut: false,
             offered,
         }
     }
@@ -160,6 +163,31 @@ impl Dialogue {
         cursor
     }
 
+    /// Keys that were pressed before it was on the screen: no answers, but they say whether somebody is in the middle of a line.
+    pub fn ahead(&mut self, now: Duration, keys: &[Key]) {
+        for key in keys {
+            match key {
+                Key::Char(c) => drop(self.guard.typed(now, *c, false)),
+                Key::Enter => drop(self.guard.enter(now)),
+                Key::Escape => self.guard.clear(),
+                Key::Backspace => self.guard.erased(now),
+                Key::Paste(_) => self.guard.pasted(now),
+                _ => continue,
+            }
+            self.guard.amid(now, Duration::ZERO);
+        }
+    }
+
+    /// How long ago something was typed here, for [`Dialogue::amid`] of the next question, where this one was not answered.
+    pub fn wrote(&self, now: Duration) -> Option<Duration> {
+        self.guard.wrote(now)
+    }
+
+    /// Somebody typed something at the question before, which was not answered, so long ago.
+    pub fn amid(&mut self, now: Duration, ago: Duration) {
+        self.guard.amid(now, ago);
+    }
+
     /// Takes a key.
     pub fn key(&mut self, now: Duration, key: &Key) -> Step {
         self.said = None;
@@ -194,6 +222,10 @@ impl Dialogue {
                 edit::Came::Editor(text) => Step::Editor(text),
                 edit::Came::Value(value) => Step::Reply(Reply::Edit { value, note: None }),
             },
+            // A leave is given only as it is shown.
+            Stage::Leave(_) if *key == Key::Enter && self.is_foot_cut => {
+                self.say("the window is too small to show what the leave covers: make it larger")
+            }
             Stage::Leave(form) => match form.key(key) {
                 leave::Came::Nothing => Step::Stay,
                 leave::Came::Back => self.back(),
@@ -308,14 +340,16 @@ impl Dialogue {
                 self.guard.pasted(now);
                 return self.say("what is pasted is no answer: press a key");
             }
-            Key::Escape | Key::Backspace => {
+            Key::Escape => {
                 let was_choosing = self.guard.chosen().is_some() || self.guard.is_running();
                 self.guard.clear();
-                if !was_choosing && *key == Key::Escape && self.setting.can_go_back {
+                if !was_choosing && self.setting.can_go_back {
                     return Step::Back;
                 }
             }
+            Key::Backspace => self.guard.erased(now),
             Key::Char(' ') if self.guard.chosen().is_none() && !self.guard.is_running() => {
+                self.guard.scrolled(now);
                 self.view.key(key);
             }
             Key::Char('d') if self.guard.shows(now) => self.view.toggle_details(),

@@ -4,16 +4,25 @@
 //!
 //! 1. the question has been on the screen for as long as its gravity wants ([`Guard::drawn`]);
 //! 2. the letter stands alone: nothing else was typed since the last Enter or Escape;
-//! 3. where somebody was typing as the question came up, the keyboard was quiet for a while before the letter;
+//! 3. where somebody was typing as the question came up, the keyboard was quiet for a while before the letter: longer than people
+//!    pause within what they write, once it is more than a slip;
 //! 4. nothing was pasted.
 //!
 //! Somebody who writes a sentence while a question comes up answers nothing: what they type is no line of one letter, begun after
-//! the question could be read. What is thrown away this way is counted, so that the screen can say so.
+//! the question could be read. What was typed before it came up is told to the guard as well ([`Guard::typed`] before
+//! [`Guard::drawn`]): it says whether somebody is in the middle of a line, whose last letter would otherwise look like an answer.
+//! What is thrown away is counted, so that the screen can say so.
 
 use std::time::Duration;
 
 /// How long the keyboard must be quiet after something was typed that was not meant for the question.
 pub const QUIET: Duration = Duration::from_millis(1_000);
+
+/// The same where it was more than a slip. People who write pause for less than that, and go on.
+pub const QUIET_LONG: Duration = Duration::from_millis(6_000);
+
+/// So many keys are a slip, or an answer that came too soon and was typed again; more are somebody who writes something else.
+const SLIP: usize = 4;
 
 /// How long after a letter that only shows something the next must come: nobody writes a word at that pace.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -41,6 +50,8 @@ pub struct Guard {
     /// When something was last typed that was not meant for the question.
     stray: Option<Duration>,
     strays: usize,
+    /// When anything was last typed.
+    pressed: Option<Duration>,
     /// When a letter was typed that only shows something.
     showed: Option<Duration>,
 }
@@ -48,7 +59,16 @@ pub struct Guard {
 impl Guard {
     /// For a question that must be on the screen for so long.
     pub const fn new(dwell: Duration) -> Self {
-        Self { dwell, drawn: None, chosen: None, is_running: false, stray: None, strays: 0, showed: None }
+        Self {
+            dwell,
+            drawn: None,
+            chosen: None,
+            is_running: false,
+            stray: None,
+            strays: 0,
+            pressed: None,
+            showed: None,
+        }
     }
 
     /// The question is on the screen. Said again, it changes nothing.
@@ -75,7 +95,8 @@ impl Guard {
     pub fn waits(&self, now: Duration) -> Duration {
         let Some(drawn) = self.drawn else { return Duration::MAX };
         let dwell = (drawn + self.dwell).saturating_sub(now);
-        let quiet = self.stray.map_or(Duration::ZERO, |stray| (stray + QUIET).saturating_sub(now));
+        let quiet = if self.strays > SLIP { QUIET_LONG } else { QUIET };
+        let quiet = self.stray.map_or(Duration::ZERO, |stray| (stray + quiet).saturating_sub(now));
         let pause = self.showed.map_or(Duration::ZERO, |showed| (showed + PAUSE).saturating_sub(now));
         dwell.max(quiet).max(pause)
     }
@@ -87,11 +108,21 @@ impl Guard {
             return false;
         }
         self.showed = Some(now);
+        self.pressed = Some(now);
         true
+    }
+
+    /// A key was pressed that scrolls, and that people write with as well.
+    pub fn scrolled(&mut self, now: Duration) {
+        self.pressed = Some(now);
+        if self.waits(now) > Duration::ZERO {
+            self.astray(now);
+        }
     }
 
     /// A character was typed; `answers` says whether it is one of those that choose.
     pub fn typed(&mut self, now: Duration, c: char, answers: bool) -> Heard {
+        self.pressed = Some(now);
         let alone = self.chosen.is_none() && !self.is_running;
         if self.waits(now) > Duration::ZERO || !alone || !answers {
             self.astray(now);
@@ -105,27 +136,49 @@ impl Guard {
 
     /// Enter was pressed.
     pub fn enter(&mut self, now: Duration) -> Heard {
-        let was_running = std::mem::take(&mut self.is_running);
+        self.pressed = Some(now);
+        self.is_running = false;
         match self.chosen.take() {
             Some(c) => Heard::Confirmed(c),
             None => {
                 // The end of a line that was not meant for us, or an Enter out of nowhere.
-                if was_running || self.waits(now) > Duration::ZERO {
-                    self.astray(now);
-                }
+                self.astray(now);
                 Heard::Nothing
             }
         }
     }
 
-    /// Escape or Backspace was pressed: the line is empty again.
+    /// Escape was pressed: the line is empty again.
     pub fn clear(&mut self) {
         self.chosen = None;
         self.is_running = false;
     }
 
+    /// Backspace was pressed: takes a choice back. Without one, somebody corrects what they write elsewhere, and goes on with it.
+    pub fn erased(&mut self, now: Duration) {
+        self.pressed = Some(now);
+        if self.chosen.take().is_none() {
+            self.astray(now);
+            self.is_running = true;
+        }
+    }
+
+    /// How long ago something was last typed here: for the guard of the next question, where this one was not answered.
+    pub fn wrote(&self, now: Duration) -> Option<Duration> {
+        self.pressed.map(|pressed| now.saturating_sub(pressed))
+    }
+
+    /// Somebody wrote something so long ago that was not meant for this question: more than a slip, whatever it was.
+    pub fn amid(&mut self, now: Duration, ago: Duration) {
+        if ago < QUIET_LONG {
+            self.stray = Some(now.saturating_sub(ago));
+            self.strays = self.strays.max(SLIP + 1);
+        }
+    }
+
     /// Something was pasted: it answers nothing, and takes a choice back.
     pub fn pasted(&mut self, now: Duration) {
+        self.pressed = Some(now);
         self.astray(now);
         self.clear();
     }
@@ -158,9 +211,9 @@ mod tests {
         // Neither alone does.
         let mut guard = ready();
         assert_eq!(guard.enter(ms(1_600)), Heard::Nothing);
-        assert_eq!(guard.typed(ms(1_700), 'y', true), Heard::Chosen('y'));
-        assert_eq!(guard.typed(ms(1_800), 'e', true), Heard::Nothing);
-        assert_eq!(guard.enter(ms(1_900)), Heard::Nothing);
+        assert_eq!(guard.typed(ms(2_700), 'y', true), Heard::Chosen('y'));
+        assert_eq!(guard.typed(ms(2_800), 'e', true), Heard::Nothing);
+        assert_eq!(guard.enter(ms(2_900)), Heard::Nothing);
     }
 
     #[test]
@@ -192,6 +245,49 @@ mod tests {
         assert_eq!(guard.typed(ms(2_000), 'y', true), Heard::Chosen('y'));
         guard.pasted(ms(2_100));
         assert_eq!(guard.enter(ms(2_200)), Heard::Nothing);
+    }
+
+    #[test]
+    fn the_end_of_a_word_that_was_begun_before_is_no_answer() {
+        let mut guard = Guard::new(ms(500));
+        for c in "ma".chars() {
+            guard.typed(ms(900), c, false);
+        }
+        guard.drawn(ms(1_000));
+        assert_eq!(guard.typed(ms(6_000), 'y', true), Heard::Nothing);
+        assert_eq!(guard.enter(ms(6_100)), Heard::Nothing);
+    }
+
+    #[test]
+    fn a_mistake_that_is_corrected_is_no_empty_line() {
+        let mut guard = ready();
+        assert_eq!(guard.typed(ms(2_000), 'x', false), Heard::Nothing);
+        guard.erased(ms(2_100));
+        assert_eq!(guard.typed(ms(5_000), 'y', true), Heard::Nothing);
+        assert_eq!(guard.enter(ms(5_100)), Heard::Nothing);
+        // A choice that is taken back leaves one.
+        let mut guard = ready();
+        assert_eq!(guard.typed(ms(2_000), 'y', true), Heard::Chosen('y'));
+        guard.erased(ms(2_100));
+        assert_eq!(guard.typed(ms(2_200), 'n', true), Heard::Chosen('n'));
+    }
+
+    #[test]
+    fn who_writes_much_must_be_quiet_for_longer_also_at_the_next_question() {
+        let mut guard = ready();
+        for c in "hello".chars() {
+            guard.typed(ms(2_000), c, false);
+        }
+        guard.enter(ms(2_000));
+        assert_eq!(guard.waits(ms(4_000)), ms(4_000));
+        let mut next = Guard::new(ms(0));
+        next.amid(ms(10_000), guard.wrote(ms(4_000)).unwrap());
+        next.drawn(ms(10_000));
+        assert_eq!(next.waits(ms(10_000)), ms(4_000));
+        // A slip costs a second.
+        let mut slip = ready();
+        slip.typed(ms(2_000), 'x', false);
+        assert_eq!(slip.waits(ms(2_000)), QUIET);
     }
 
     #[test]

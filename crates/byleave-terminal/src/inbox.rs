@@ -22,7 +22,7 @@ use crate::field::Field;
 use crate::keys::Key;
 
 pub use list::{Item, List, Order};
-pub use run::{Clerk, Left, run};
+pub use run::{Clerk, Left, run, run_one};
 
 /// The most questions that get one answer: more than that nobody reads.
 const TOGETHER_MAX: usize = 50;
@@ -96,9 +96,21 @@ impl Inbox {
         }
     }
 
+    /// Whether a question is open to be answered.
+    pub const fn is_answering(&self) -> bool {
+        self.dialogue.is_some()
+    }
+
     /// What an undo would take back now.
     pub fn last_change(&mut self, undo: Option<String>) {
         self.setting.undo = undo;
+    }
+
+    /// Keys that were pressed before the question that was opened was on the screen.
+    pub fn ahead(&mut self, now: Duration, keys: &[Key]) {
+        if let Some(dialogue) = &mut self.dialogue {
+            dialogue.ahead(now, keys);
+        }
     }
 
     /// What came of something, for the person.

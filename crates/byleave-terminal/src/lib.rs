@@ -21,4 +21,4 @@ pub mod tty;
 pub mod view;
 pub mod words;
 
-pub use prompt::{Backing, Manner, Prompt};
+pub use prompt::{Alone, Backing, Manner, Prompt};

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use byleave::approve::{Approver, ApproverFault, Reply};
 use byleave::pending::Pending;
@@ -30,16 +30,30 @@ use crate::words::now;
 const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// What stands behind a prompt: what it cannot know itself. Called on the prompt's own thread, and may block.
+///
+/// Where there is nothing, as behind [`Alone`], no past calls are named and nothing can be undone.
 pub trait Backing: Send + Sync + 'static {
     /// A question waits for the person: they may be told of it somewhere else too.
-    fn waits(&self, sheet: &Sheet);
+    fn waits(&self, _sheet: &Sheet) {}
     /// The past calls that a leave would have covered, in words.
-    fn past(&self, leave: &Leave) -> Vec<String>;
+    fn past(&self, _leave: &Leave) -> Vec<String> {
+        vec!["nobody knows which past calls it would have covered".to_owned()]
+    }
     /// What an undo would take back, in words; `None` where there is nothing.
-    fn last_change(&self) -> Option<String>;
+    fn last_change(&self) -> Option<String> {
+        None
+    }
     /// Takes that back, and says what came of it.
-    fn undo(&self) -> String;
+    fn undo(&self) -> String {
+        "there is nothing to take back".to_owned()
+    }
 }
+
+/// Nothing stands behind the prompt.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone;
+
+impl Backing for Alone {}
 
 /// How a prompt behaves.
 #[derive(Clone, Debug)]
@@ -58,8 +72,8 @@ pub struct Prompt {
     path: PathBuf,
     manner: Manner,
     backing: Arc<dyn Backing>,
-    /// Taken by who asks.
-    turn: Arc<Mutex<()>>,
+    /// Taken by who asks. When something was last typed at a question that was not answered is known to the next.
+    turn: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Prompt {
@@ -75,7 +89,7 @@ impl Prompt {
         if !rustix::termios::isatty(&file) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a terminal"));
         }
-        Ok(Self { name: name.into(), path, manner, backing, turn: Arc::new(Mutex::new(())) })
+        Ok(Self { name: name.into(), path, manner, backing, turn: Arc::default() })
     }
 }
 
@@ -107,8 +121,8 @@ impl Approver for Prompt {
             // If nobody waits any more, the thread must let go of the terminal, or it would take the next answer.
             let _withdraw = Withdraw(Arc::clone(&asking.withdrawn));
             let asked = tokio::task::spawn_blocking(move || {
-                let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-                asking.hold()
+                let mut turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+                asking.hold(&mut turn)
             });
             asked.await.unwrap_or_else(|_| Err(failed("the prompt broke")))
         })
@@ -133,20 +147,22 @@ struct Asking {
 }
 
 impl Asking {
-    fn hold(&self) -> Result<Reply, ApproverFault> {
+    fn hold(&self, wrote: &mut Option<Instant>) -> Result<Reply, ApproverFault> {
         // Another question may have had the terminal until now.
         if self.withdrawn.load(Ordering::Relaxed) {
             return Err(failed("the question was withdrawn"));
         }
         let _floor = floor::take();
         let mut tty = Tty::open(&self.path, Place::Inline).map_err(|error| broke(&error))?;
-        let held = self.converse(&mut tty);
+        let held = self.converse(&mut tty, wrote);
         let last = self.last_words(&held);
         tty.leave(&[last]).map_err(|error| broke(&error))?;
         held
     }
 
-    fn converse(&self, tty: &mut Tty) -> Result<Reply, ApproverFault> {
+    fn converse(&self, tty: &mut Tty, wrote: &mut Option<Instant>) -> Result<Reply, ApproverFault> {
+        // What was typed until now was not typed for this question.
+        let ahead = tty.ahead().map_err(|error| broke(&error))?;
         let setting = Setting {
             palette: self.manner.palette,
             dwell_percent: self.manner.dwell_percent,
@@ -155,10 +171,22 @@ impl Asking {
             now: now(),
         };
         let mut dialogue = Dialogue::new(vec![self.sheet.clone()], offered(&self.sheet), setting);
+        if let Some(ago) = wrote.map(|wrote| wrote.elapsed()) {
+            dialogue.amid(tty.now(), ago);
+        }
+        dialogue.ahead(tty.now(), &ahead);
         self.draw(tty, &mut dialogue)?;
         self.backing.waits(&self.sheet);
-        // What was typed until the question could be seen was not typed for it.
-        tty.drain().map_err(|error| broke(&error))?;
+        let held = self.listen(tty, &mut dialogue);
+        // Who has answered is here, and reads.
+        *wrote = match &held {
+            Ok(_) => None,
+            Err(_) => dialogue.wrote(tty.now()).and_then(|ago| Instant::now().checked_sub(ago)).or(*wrote),
+        };
+        held
+    }
+
+    fn listen(&self, tty: &mut Tty, dialogue: &mut Dialogue) -> Result<Reply, ApproverFault> {
         loop {
             if self.withdrawn.load(Ordering::Relaxed) {
                 return Err(failed("the question was withdrawn"));
@@ -172,11 +200,11 @@ impl Asking {
             };
             for key in keys {
                 let step = dialogue.key(tty.now(), &key);
-                if let Some(reply) = self.step(tty, &mut dialogue, step)? {
+                if let Some(reply) = self.step(tty, dialogue, step)? {
                     return Ok(reply);
                 }
             }
-            self.draw(tty, &mut dialogue)?;
+            self.draw(tty, dialogue)?;
         }
     }
 

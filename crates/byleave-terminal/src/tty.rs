@@ -1,8 +1,8 @@
 //! The terminal itself: keys one by one, drawings in place or on a screen of their own, and everything put back afterwards.
 //!
 //! It is ours and not a backend of `ratatui`'s for two reasons. A drawing in place is made without asking the terminal where its cursor
-//! is: the reply would come through the keyboard, among what somebody types. And what was typed ahead must be thrown away where the
-//! kernel keeps it, before anything of ours has read it.
+//! is: the reply would come through the keyboard, among what somebody types. And what was typed ahead must be told from what is typed
+//! at a question: it is read before anything is drawn, and answers nothing.
 //!
 //! Signals of the terminal stay on: Ctrl-C is heard whatever is on the screen.
 
@@ -75,9 +75,9 @@ impl Tty {
         raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
         raw.special_codes[SpecialCodeIndex::VMIN] = 0;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
-        // With this what was typed ahead is thrown away as well.
-        tcsetattr(&file, OptionalActions::Flush, &raw)?;
-        let screen = if place == Place::Full { "\x1b[?1049h\x1b[2J" } else { "" };
+        // What was typed ahead is kept: [`Tty::ahead`] has it.
+        tcsetattr(&file, OptionalActions::Drain, &raw)?;
+        let screen = if place == Place::Full { "\x1b[?1049h" } else { "" };
         // Bracketed paste on; the cursor is ours to show.
         let entered = file.write_all(format!("{screen}\x1b[?2004h\x1b[?25l").as_bytes());
         let tty = Self {
@@ -102,6 +102,20 @@ impl Tty {
     pub fn size(&self) -> (u16, u16) {
         let size = tcgetwinsize(&self.file).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         size.map_or((80, 24), |size| (size.ws_col, size.ws_row))
+    }
+
+    /// The keys that were pressed and not read, however long ago.
+    pub fn ahead(&mut self) -> io::Result<Vec<Key>> {
+        let mut keys = Vec::new();
+        // As much as the kernel keeps, and not as long as somebody pastes.
+        for _ in 0..16 {
+            match self.keys(Duration::ZERO)? {
+                Came::Keys(more) if more.is_empty() => break,
+                Came::Keys(more) => keys.extend(more),
+                Came::End => break,
+            }
+        }
+        Ok(keys)
     }
 
     /// Throws away what was typed and not read.
@@ -200,7 +214,7 @@ impl Tty {
         let raw = tcgetattr(&self.file)?;
         self.leave(&[])?;
         let (out, back) = match self.place {
-            Place::Full => ("\x1b[?1049l\x1b[?2004l\x1b[?25h", "\x1b[?1049h\x1b[2J\x1b[?2004h\x1b[?25l"),
+            Place::Full => ("\x1b[?1049l\x1b[?2004l\x1b[?25h", "\x1b[?1049h\x1b[?2004h\x1b[?25l"),
             Place::Inline => ("\x1b[?2004l\x1b[?25h", "\x1b[?2004h\x1b[?25l"),
         };
         self.file.write_all(out.as_bytes())?;

@@ -11,17 +11,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
+use byleave::approve::Reply;
 use byleave::book::{Book as _, Page, QuestionFilter};
+use byleave::core::id::QuestionId;
 use byleave::core::offer::offers;
 use byleave::core::question::QuestionKind;
 use byleave::core::render::{LineRole, render};
-use byleave::core::sheet::Seen;
+use byleave::core::sheet::{Seen, Sheet};
+use byleave::ledger::Ledger as _;
 use byleave_terminal::inbox::{self, Clerk, Left};
 use serde_json::{Value, json};
 use tokio::signal::ctrl_c;
 use tokio::task::spawn_blocking;
 
 use crate::args::{Ask, Inbox, List};
+use crate::ask::{self, drive, waive};
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::ids::{self, short};
@@ -29,21 +33,21 @@ use crate::json;
 use crate::options::Options;
 use crate::person::{Behind, is_dumb, manner};
 use crate::screen::{Screen, one_line};
-use crate::show::table;
+use crate::show::{self, table};
 use crate::status::Status;
 use crate::time::{now, span, utc};
 
 pub(crate) async fn run(command: Option<Inbox>, options: &Options, screen: &mut Screen) -> Result<Status> {
     let Some(command) = command else {
         // At a terminal the questions are there to be answered; elsewhere they are listed.
-        let is_seen = io::stdin().is_terminal() && io::stdout().is_terminal() && !screen.json();
-        return match is_seen && !is_dumb() {
-            true => sit(options).await,
+        return match is_seen(screen) {
+            true => sit(None, options, screen).await,
             false => list(List::default(), options, screen).await,
         };
     };
     match command {
         Inbox::List(which) => list(which, options, screen).await,
+        Inbox::Open { id } => sit(Some(&id), options, screen).await,
         Inbox::Show { id } => show(&id, options, screen).await,
         Inbox::Answer { id, answer, digest } => {
             answer::run(&id, answer, digest.as_deref(), options, screen).await
@@ -51,14 +55,27 @@ pub(crate) async fn run(command: Option<Inbox>, options: &Options, screen: &mut 
     }
 }
 
-/// The full screen, until the person leaves it.
-async fn sit(options: &Options) -> Result<Status> {
+/// The full screen, until the person leaves it, or has answered the one question that they came for.
+async fn sit(id: Option<&str>, options: &Options, screen: &mut Screen) -> Result<Status> {
+    if !is_seen(screen) {
+        let nobody = Complaint::new("there is no terminal to show it on");
+        return Err(nobody
+            .hint("`byleave inbox show ID` prints it, `byleave inbox answer ID` answers")
+            .into());
+    }
     let house = House::open_or_make(options)?;
+    let only = match id {
+        Some(id) => Some(ids::question(&house, id).await?),
+        None => None,
+    };
     let clerk: Arc<dyn Clerk> = Arc::new(Behind::new(options, &house));
     let manner = manner(options);
     let ends = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&ends);
-    let shown = spawn_blocking(move || inbox::run(Path::new("/dev/tty"), &manner, &clerk, &ends));
+    let shown = spawn_blocking(move || match only {
+        Some(question) => inbox::run_one(Path::new("/dev/tty"), &manner, &clerk, &ends, question),
+        None => inbox::run(Path::new("/dev/tty"), &manner, &clerk, &ends),
+    });
     let mut shown = pin!(shown);
     let left = tokio::select! {
         left = &mut shown => left,
@@ -68,10 +85,53 @@ async fn sit(options: &Options) -> Result<Status> {
         }
     };
     Ok(match left.context("the inbox broke")?.context("the terminal broke")? {
+        Left::Answered(sheet, reply) => return answered(&house, &sheet, reply, options, screen).await,
+        // What was gone, or was put away, may have gone on without us.
+        Left::Quit if only.is_some() => return stands(&house, only, options, screen).await,
         Left::Quit => Status::Completed,
         Left::Gone if !heard.load(Ordering::Relaxed) => Status::Completed,
         Left::Gone | Left::Aborted => Status::Aborted,
     })
+}
+
+/// Gives the answer as who is here, and drives the call on.
+async fn answered(
+    house: &House,
+    sheet: &Sheet,
+    reply: Reply,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Status> {
+    let workspace = house.workspace_of(sheet.call).await?;
+    let gate = house.gate(options, &workspace, Ask::Inbox, options.chosen.gate())?;
+    waive(&gate, options).await?;
+    let driven = ask::answered(&gate, &sheet.question, reply, options, screen).await?;
+    show::standing(screen, &driven.standing);
+    Ok(driven.status())
+}
+
+/// How the call of a question stands, after it was looked at and not answered here.
+async fn stands(
+    house: &House,
+    question: Option<QuestionId>,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Status> {
+    let call = match question {
+        Some(question) => house.book.call_of(question).await?,
+        None => None,
+    };
+    let Some(call) = call else { return Ok(Status::Completed) };
+    let workspace = house.workspace_of(call).await?;
+    let gate = house.gate(options, &workspace, Ask::Inbox, options.chosen.gate())?;
+    let driven = drive(&gate, call, gate.resume(call), options, screen).await;
+    show::standing(screen, &driven.standing);
+    Ok(driven.status())
+}
+
+/// Whether somebody is at a terminal that can be drawn on.
+fn is_seen(screen: &Screen) -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal() && !screen.json() && !is_dumb()
 }
 
 async fn list(which: List, options: &Options, screen: &mut Screen) -> Result<Status> {

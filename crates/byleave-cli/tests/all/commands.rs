@@ -37,6 +37,8 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("inbox list", &[], &[0]),
     ("inbox show", &["QUESTION"], &[0]),
     ("inbox answer", &["QUESTION"], &[2]),
+    // There is no terminal.
+    ("inbox open", &["QUESTION"], &[2]),
     ("inbox answer yes", &["QUESTION"], &[0]),
     ("inbox answer no", &["QUESTION"], &[3]),
     ("inbox answer part", &["QUESTION", "x"], &[2]),

@@ -206,6 +206,13 @@ fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
     sitting.choose("l", "leave");
     sitting.await_shown("would have covered 2");
     insta::assert_snapshot!("leave", sitting.shown(&world));
+    // Not where its rule does not fit.
+    sitting.resize(40, 10);
+    sitting.await_shown("A leave");
+    sitting.press("\r");
+    sitting.await_shown("the window is too small");
+    sitting.resize(80, 24);
+    sitting.await_shown("would have covered 2");
     // A wider scope, a shorter time; then it is given.
     sitting.press("\u{1b}[C");
     sitting.await_shown("would have covered 2");

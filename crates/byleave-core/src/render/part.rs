@@ -292,6 +292,16 @@ const fn plain(cause: Cause) -> &'static str {
     }
 }
 
+/// Whether some text says how much was cut away from it: `…(+1060 chars)`. Whatever it is part of is not all there is.
+pub fn is_cut(value: &Value) -> bool {
+    match value {
+        Value::String(text) => ["…(+", "… (+", "...(+"].iter().any(|mark| text.contains(mark)),
+        Value::Array(items) => items.iter().any(is_cut),
+        Value::Object(map) => map.values().any(is_cut),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// Whether some text carries the mark that others leave where they cut: `…(+1060 chars)`, `[truncated]`.
 fn looks_cut(value: &Value) -> bool {
     match value {

@@ -74,7 +74,10 @@ impl Dialogue {
             Stage::Parts(parts) => lines.extend(kept(parts, palette)),
         }
         if let Some(said) = &self.said {
-            lines.extend(wrapped(&visible(said, Care::Text), wide, palette.careful()));
+            let said = wrapped(&visible(said, Care::Text), wide, palette.careful());
+            // Where there is much below it, what is said must not be what is cut off.
+            let place = if matches!(self.stage, Stage::Leave(_) | Stage::Parts(_)) { 0 } else { lines.len() };
+            lines.splice(place..place, said);
         }
         Foot { lines, field_rows }
     }
@@ -139,6 +142,7 @@ pub(super) fn draw(
     dialogue.view.draw(body, buf, palette);
     let lines = u16::try_from(foot.lines.len()).unwrap_or(u16::MAX);
     let line_rows = lines.min(below.height.saturating_sub(foot.field_rows.min(1)));
+    dialogue.is_foot_cut = line_rows < lines;
     for (line, y) in foot.lines.iter().take(usize::from(line_rows)).zip(below.y..) {
         buf.set_line(below.x, y, line, below.width);
     }

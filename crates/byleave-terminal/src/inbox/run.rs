@@ -50,8 +50,11 @@ enum News {
 }
 
 /// How the inbox was left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one, at the end")]
 pub enum Left {
+    /// The person answered the one question that was to be answered.
+    Answered(Sheet, Reply),
     /// The person quit.
     Quit,
     /// The person aborted everything.
@@ -62,6 +65,27 @@ pub enum Left {
 
 /// Shows the inbox until the person leaves it, or `ends` says so.
 pub fn run(path: &Path, manner: &Manner, clerk: &Arc<dyn Clerk>, ends: &AtomicBool) -> io::Result<Left> {
+    show(path, manner, clerk, ends, None)
+}
+
+/// Shows one question there, opened, until it is answered, put away or gone. Its answer is left to the caller.
+pub fn run_one(
+    path: &Path,
+    manner: &Manner,
+    clerk: &Arc<dyn Clerk>,
+    ends: &AtomicBool,
+    question: QuestionId,
+) -> io::Result<Left> {
+    show(path, manner, clerk, ends, Some(question))
+}
+
+fn show(
+    path: &Path,
+    manner: &Manner,
+    clerk: &Arc<dyn Clerk>,
+    ends: &AtomicBool,
+    only: Option<QuestionId>,
+) -> io::Result<Left> {
     let _floor = floor::take();
     let mut tty = Tty::open(path, Place::Full)?;
     let setting = Setting {
@@ -75,8 +99,9 @@ pub fn run(path: &Path, manner: &Manner, clerk: &Arc<dyn Clerk>, ends: &AtomicBo
     let (tell, news) = channel();
     let watching = Arc::new(AtomicBool::new(true));
     look_out(Arc::clone(clerk), tell.clone(), Arc::clone(&watching));
-    let shown = Shown { tty: &mut tty, inbox: &mut inbox, manner, clerk, tell, news };
-    let left = shown.go(ends);
+    let mut shown = Shown { tty: &mut tty, inbox: &mut inbox, manner, clerk, tell, news, only };
+    let read = only.map_or(Ok(()), |question| shown.read(&[question]));
+    let left = read.and_then(|()| shown.go(ends));
     watching.store(false, Ordering::Relaxed);
     left
 }
@@ -109,6 +134,8 @@ struct Shown<'a> {
     clerk: &'a Arc<dyn Clerk>,
     tell: Sender<News>,
     news: Receiver<News>,
+    /// Nothing but this question is answered.
+    only: Option<QuestionId>,
 }
 
 impl Shown<'_> {
@@ -136,10 +163,16 @@ impl Shown<'_> {
             };
             for key in keys {
                 let act = self.inbox.key(self.tty.now(), &key);
-                if act == Act::Quit {
-                    return Ok(Left::Quit);
+                match (act, self.only) {
+                    (Act::Quit, _) => return Ok(Left::Quit),
+                    (Act::Answer(mut sheets, reply), Some(_)) => {
+                        return Ok(sheets.pop().map_or(Left::Quit, |sheet| Left::Answered(sheet, reply)));
+                    }
+                    (act, _) => self.act(act)?,
                 }
-                self.act(act)?;
+            }
+            if self.only.is_some() && !self.inbox.is_answering() {
+                return Ok(Left::Quit);
             }
         }
     }
@@ -193,9 +226,10 @@ impl Shown<'_> {
             _ => Err("a leave is given for one call".to_owned()),
         };
         self.inbox.open(sheets, offered, now());
-        self.draw()?;
-        // What was typed until the question could be seen was not typed for it.
-        self.tty.drain()
+        // What was typed until the question could be seen was not typed for it; but it says whether somebody is writing.
+        let ahead = self.tty.ahead()?;
+        self.inbox.ahead(self.tty.now(), &ahead);
+        self.draw()
     }
 
     /// Does something that takes time, and tells of it afterwards.

@@ -4,3 +4,6 @@
 mod frames;
 mod person;
 mod sheets;
+mod typing;
+mod typing_pty;
+mod typist;

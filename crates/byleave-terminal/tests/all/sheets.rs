@@ -22,13 +22,6 @@ pub(crate) fn all() -> [Sheet; 5] {
     [ordinary, grave, is_final, sheet(QuestionKind::Checkpoint, Vec::new()), release]
 }
 
-/// A question that can be answered until this time.
-pub(crate) fn until(sheet: &Sheet, expires_at: Millis) -> Sheet {
-    let mut sheet = sheet.clone();
-    sheet.question.expires_at = expires_at;
-    sheet
-}
-
 fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> Sheet {
     Sheet {
         question: Question {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byleave_core::admit::Misplaced;
-use byleave_core::digest::Digest;
+use byleave_core::digest::{Digest, canonical};
+use byleave_core::effect::Effect;
 use byleave_core::entry::{Fact, Heading};
 use byleave_core::id::{CallId, QuestionId};
 use byleave_core::leave::LeaveMatcher;
@@ -13,7 +14,7 @@ use byleave_core::question::{Answer, Answered, Approver as By, Grade, Question, 
 use byleave_core::record::Closing;
 use byleave_core::refusal::{Code, Refusal, Step};
 use byleave_core::rehearsal::{Rehearsal, Rehearsed};
-use byleave_core::render::{Rendering, render};
+use byleave_core::render::{Rendering, is_cut, render};
 use byleave_core::sheet::{Seen, Sheet};
 use byleave_core::walk::Asking;
 use serde_json::Value;
@@ -48,6 +49,16 @@ pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step
         ));
     }
     let sheet = sheet(parts, desk, &question).await.map_err(unreadable)?;
+    if let Some(why) = parts.bustle.declined().get(&exactly(&sheet)) {
+        let why = format!("{why}; in this session nobody is asked about the same call again");
+        return Err(Refusal::new(Code::Declined, why));
+    }
+    if looks_relayed_in_part(&sheet) {
+        return Err(Refusal::new(
+            Code::NotShownInFull,
+            "the arguments say that a part of them was cut away before they came here; make the call with all of them",
+        ));
+    }
     if !render(&sheet).complete {
         return Err(Refusal::new(
             Code::NotShownInFull,
@@ -55,6 +66,30 @@ pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step
         ));
     }
     Ok(question)
+}
+
+/// What a no is about: the same call in the same session, with the same effects on the same files.
+fn exactly(sheet: &Sheet) -> Digest {
+    let plan = serde_json::to_vec(&sheet.plan).unwrap_or_default();
+    let arguments = canonical(&sheet.arguments);
+    let parts: [&[u8]; 7] = [
+        sheet.session.as_str().as_bytes(),
+        sheet.agent.as_str().as_bytes(),
+        sheet.cwd.as_bytes(),
+        sheet.terms.manifest.as_bytes(),
+        &[sheet.question.kind as u8],
+        arguments.as_bytes(),
+        &plan,
+    ];
+    Digest::of_parts("byleave.declined", &parts)
+}
+
+/// Whether something would be run whose text carries a count of what was left out of it.
+fn looks_relayed_in_part(sheet: &Sheet) -> bool {
+    let runs = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
+    sheet.question.kind != QuestionKind::Release
+        && sheet.plan.effects.iter().any(runs)
+        && is_cut(&sheet.arguments)
 }
 
 fn someone_there(parts: &Parts, kind: QuestionKind) -> Step<()> {
@@ -171,7 +206,12 @@ pub(crate) async fn put(parts: &Parts, desk: &mut Desk, question: &Question) -> 
     let left = Duration::from_millis(question.expires_at.saturating_sub(parts.now()));
     let limit = left.min(parts.settings.approver_timeout);
     let by = By { name: approver.name().to_owned(), grade: approver.grade() };
+    let exactly = exactly(&sheet);
     let reply = put_to(approver, sheet, limit).await;
+    if let (Ok(Reply::No { feedback }), QuestionKind::Approval) = (&reply, question.kind) {
+        let words = feedback.as_ref().map(|feedback| format!(": {feedback}")).unwrap_or_default();
+        parts.bustle.declined().put(exactly, format!("{} said no before{words}", by.name));
+    }
     let answer = match reply {
         Ok(reply) => answer(desk, question, reply).map_err(|why| (Broke::Nonsense, why.to_string())),
         Err((broke, why)) => Err((broke, why)),

@@ -72,6 +72,7 @@ pub(crate) struct Bustle {
     /// Each with how many are at it.
     driving: Mutex<HashMap<CallId, (Arc<Driving>, usize)>>,
     asked: Mutex<HashMap<SessionId, (Millis, u32)>>,
+    declined: Declined,
     orphans: Mutex<Vec<CallId>>,
     stirs: AtomicU64,
 }
@@ -165,6 +166,34 @@ impl Bustle {
         let (_, count) = asked.entry(session.clone()).or_insert((now, 0));
         *count = count.saturating_add(1);
         *count <= per_minute
+    }
+
+    /// What a person said no to, and is not asked about again.
+    pub(crate) const fn declined(&self) -> &Declined {
+        &self.declined
+    }
+}
+
+/// So many refusals are remembered; of the oldest a person may be asked again.
+const DECLINED_MAX: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
+
+/// What was declined, by the digest of exactly that in its session, with the words that it was declined with.
+#[derive(Debug)]
+pub(crate) struct Declined(Mutex<LruCache<Digest, String>>);
+
+impl Default for Declined {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(DECLINED_MAX)))
+    }
+}
+
+impl Declined {
+    pub(crate) fn get(&self, of: &Digest) -> Option<String> {
+        locked(&self.0).get(of).cloned()
+    }
+
+    pub(crate) fn put(&self, of: Digest, why: String) {
+        locked(&self.0).put(of, why);
     }
 }
 

@@ -101,6 +101,8 @@ fn become_somebody_else(test: &str, job: Job) {
     machine.args(["-c", MACHINE, "machine"]).arg(exe);
     machine.arg(place("RUSTUP_HOME", ".rustup")).arg(place("CARGO_HOME", ".cargo"));
     machine.arg(job.builds.to_string());
+    // The program itself, where the tests are its own.
+    machine.args(option_env!("CARGO_BIN_EXE_byleave"));
     let ended = machine.output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert!(!Path::new(env!("CARGO_MANIFEST_DIR")).exists(), "something of the machine around it is there");
@@ -120,7 +122,7 @@ fn become_somebody_else(test: &str, job: Job) {
 const MACHINE: &str = r#"
 set -eu
 # Held open: it may lie in a place that is not there any more.
-exec 9<"$1"
+exec 9<"$1" 8<"${5:-/dev/null}"
 mount -t tmpfs -o mode=755 tmpfs /mnt
 cd /mnt
 for entry in /*; do
@@ -132,7 +134,8 @@ done
 mkdir -m 755 proc dev sys ws outside home home/u main old state var var/lib run
 mkdir -m 1777 tmp var/tmp
 cat <&9 >supervisor
-chmod 755 supervisor
+cat <&8 >byleave
+chmod 755 supervisor byleave
 cp /etc/passwd /etc/group state
 echo 'u:x:61001:61001::/home/u:/bin/bash' >>state/passwd
 echo 'u:x:61001:' >>state/group

@@ -1,0 +1,344 @@
+//! What was approved is what runs. Between the yes on the screen and its Enter the world is changed; then either exactly what was seen
+//! is made final, or nothing is.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use byleave::approve::Reply;
+use byleave::core::digest::Digest;
+use byleave::core::question::{Approver, Grade};
+use byleave::gate::{AnswerFault, GivenAnswer};
+use byleave::review::{Opinion, input};
+use byleave::settings::Settings;
+use serde_json::{Value, json};
+
+use super::own::{Own, call, ending, policy};
+use super::reading::whole;
+use super::surface::Surface;
+use super::{Case, How, stage};
+
+const CHANGED: How = "the program; the world is changed between the yes and its Enter: refused, or what was seen is committed and not run again";
+const REUSED: How =
+    "the program; no approval can be presented by a caller, and an id is one call: the other is refused";
+
+pub(super) fn examine(case: &Case, surface: Surface) -> How {
+    match case.id.as_str() {
+        "script-rewritten-after-approval" => {
+            stage::script("/ws/x.sh", "#!/bin/sh\ntouch approved\n");
+            changed(case, surface, || stage::script("/ws/x.sh", &stage::marking()))
+        }
+        "script-runner-not-recognised" => {
+            // A runner that nobody knows, where `npx` would find it.
+            stage::script("/ws/node_modules/.bin/tsx", "#!/bin/sh\n. \"$1\"\n");
+            stage::script("/ws/bin/npx", "#!/bin/sh\nexec /ws/node_modules/.bin/\"$@\"\n");
+            stage::script("/ws/x.ts", "touch approved\n");
+            changed(case, surface, || stage::script("/ws/x.ts", &stage::marking()))
+        }
+        "interpreter-operand-unbindable" => {
+            stage::script("/ws/pkg/__init__.py", "");
+            stage::script("/ws/pkg/main.py", "open('approved', 'w')\n");
+            let marks = "open('/ws/gate-marker', 'w')\nopen('/tmp/gate-marker', 'w')\n";
+            changed(case, surface, || stage::script("/ws/pkg/main.py", marks))
+        }
+        "binary-replaced-after-approval" => {
+            stage::script("/ws/tool", "#!/bin/sh\ntouch approved\n");
+            changed(case, surface, || stage::script("/ws/tool", &stage::marking()))
+        }
+        "path-lookup-changes" => {
+            stage::script("/ws/bin/prettier", "#!/bin/sh\ntouch approved\n");
+            changed(case, surface, || stage::script("/ws/node_modules/.bin/prettier", &stage::marking()))
+        }
+        "file-changed-since-diff-shown" => file(case, surface),
+        "symlink-retarget-after-approval" => link(case, surface),
+        "argv-changed-between" => argv(case, surface),
+        "env-changed-on-reuse" => reused(surface, &["--session", "s"], "GIT_DIR=/ws/evilgit git status"),
+        "approval-id-other-session" => reused(surface, &["--session", "other"], "echo a >> log"),
+        "approval-id-replayed" => replayed(surface),
+        "internal-approval-fields-injected" => injected(case),
+        "hook-rewrites-input-after-check" => rewritten(case, surface),
+        "stale-prompt-answers-new-call" => stale(surface),
+        "mode-switched-while-pending" => loosened(case, surface),
+        "parallel-calls-one-answer" => parallel(case, surface),
+        "long-delay-then-execute" => delayed(surface),
+        "retry-outside-sandbox-on-old-approval" => retried(case, surface),
+        other => panic!("nobody knows {other}"),
+    }
+}
+
+/// Shows the question to its end, chooses yes, changes the world, and confirms.
+fn approved_while(case: &Case, surface: Surface, change: impl FnOnce()) -> (Option<i32>, String) {
+    let words = case.input["args"].to_string();
+    let tool = case.input["tool"].as_str().unwrap();
+    let mut sitting =
+        surface.call_with(&["call", tool, "--mode", "confirm-all", "--args", &words], |command| {
+            command.env("PATH", "/ws/node_modules/.bin:/ws/bin:/usr/local/bin:/usr/bin:/bin");
+        });
+    assert!(sitting.asks(), "{}", sitting.seen);
+    whole(&mut sitting);
+    sitting.await_ready();
+    sitting.press("y");
+    sitting.await_shown("yes: ");
+    change();
+    sitting.press("\r");
+    sitting.end()
+}
+
+fn changed(case: &Case, surface: Surface, change: impl FnOnce()) -> How {
+    let (code, seen) = approved_while(case, surface, change);
+    stage::no_marker();
+    // Refused because something changed; or what was seen on the copy is there, which the new text would not have done.
+    let is_refused = code == Some(3) && seen.contains("changed");
+    let is_committed = code == Some(0) && stage::read("/ws/approved").is_some();
+    assert!(is_refused || is_committed, "{code:?} {seen}");
+    CHANGED
+}
+
+fn file(case: &Case, surface: Surface) -> How {
+    let (code, seen) = approved_while(case, surface, || fs::write("/ws/a", "somebody else's x\n").unwrap());
+    assert!(code != Some(0), "{seen}");
+    assert_eq!(stage::read("/ws/a").unwrap(), "somebody else's x\n");
+    CHANGED
+}
+
+fn link(case: &Case, surface: Surface) -> How {
+    fs::create_dir("/ws/real").unwrap();
+    symlink("real", "/ws/p").unwrap();
+    let (code, seen) = approved_while(case, surface, || {
+        fs::remove_file("/ws/p").unwrap();
+        symlink("/outside", "/ws/p").unwrap();
+    });
+    assert!(stage::read("/outside/f").is_none(), "{code:?} {seen}");
+    let kept = code == Some(0) && stage::read("/ws/real/f").is_some();
+    assert!(kept || code != Some(0), "{code:?} {seen}");
+    CHANGED
+}
+
+/// The tool is given the very words that were on the screen: there is nothing in between that could make others of them.
+fn argv(case: &Case, surface: Surface) -> How {
+    let mut own = Own::new(surface);
+    let going = own.begin(call("exec", case.input["args"].clone()));
+    own.yes();
+    assert_eq!(ending(&own.end(going)), None);
+    assert_eq!(*own.ran.lock().unwrap(), [["sh", "-c", "ls"].map(str::to_owned).to_vec()]);
+    "a gate with such a tool; exactly the words on the screen reached it, and once"
+}
+
+/// A call that was approved under an id, and another under the same id.
+fn reused(surface: Surface, words: &[&str], command: &str) -> How {
+    let id = uuid::Uuid::new_v4().to_string();
+    let first = json!({"command": "echo a >> log"}).to_string();
+    let mut sitting = surface.call(&[
+        "call",
+        "bash",
+        "--id",
+        &id,
+        "--session",
+        "s",
+        "--mode",
+        "confirm-all",
+        "--args",
+        &first,
+    ]);
+    assert!(sitting.asks());
+    whole(&mut sitting);
+    sitting.choose("y", "yes");
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(0), "{seen}");
+    let again = json!({ "command": command }).to_string();
+    let mut call = vec!["call", "bash", "--id", &id, "--mode", "confirm-all", "--args", &again];
+    call.extend(words);
+    let mut sitting = surface.call(&call);
+    assert!(!sitting.asks(), "{}", sitting.screen());
+    let (code, seen) = sitting.end();
+    assert!(code == Some(3) && seen.contains("call-reused"), "{code:?} {seen}");
+    assert_eq!(stage::read("/ws/log").as_deref(), Some("a\n"));
+    REUSED
+}
+
+/// The same call under the same id is answered from the book, and does not run again.
+fn replayed(surface: Surface) -> How {
+    let id = uuid::Uuid::new_v4().to_string();
+    let args = json!({"command": "echo a >> log"}).to_string();
+    for round in 0..2 {
+        let mut sitting =
+            surface.call(&["call", "bash", "--id", &id, "--mode", "confirm-all", "--args", &args]);
+        assert_eq!(sitting.asks(), round == 0, "{}", sitting.screen());
+        if round == 0 {
+            whole(&mut sitting);
+            sitting.choose("y", "yes");
+        }
+        let (code, seen) = sitting.end();
+        assert_eq!(code, Some(0), "{seen}");
+    }
+    assert_eq!(stage::read("/ws/log").as_deref(), Some("a\n"));
+    "the program; the same call again is answered from the book: nobody is asked, and nothing runs twice"
+}
+
+fn injected(case: &Case) -> How {
+    let mut fields = case.input["args"].clone();
+    fields["command"] = json!("touch /ws/gate-marker");
+    fields.as_object_mut().unwrap().remove("argv");
+    let said = stage::without_terminal(&["call", "bash", "--args", &fields.to_string()], |_| {});
+    let words = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.code() == Some(3) && words.contains("arguments-invalid"), "{words}");
+    let mut own = Own::new(Surface::Inline);
+    let result = own.settle(call("exec", case.input["args"].clone()));
+    assert_eq!(ending(&result), Some("arguments-invalid"));
+    assert!(own.ran.lock().unwrap().is_empty());
+    own.window.look(std::time::Duration::from_millis(50));
+    assert!(own.window.raw.is_empty(), "{}", own.window.seen);
+    "the program, and a gate with such a tool; fields that a tool does not have are refused"
+}
+
+fn rewritten(case: &Case, surface: Surface) -> How {
+    let updated = case.input["hook_updated"].clone();
+    let hook = input("hook", move |subject: byleave::review::InputSubject<'_>| {
+        let is_new = *subject.arguments == updated;
+        let value = updated.clone();
+        Ok::<_, String>(if is_new { Opinion::Pass } else { Opinion::<Value>::Change { value, why: None } })
+    });
+    let rules = "[[rule]]\nid = \"no-touch\"\nverdict = \"deny\"\nrun = \"touch\"\n";
+    let mut own =
+        Own::with(surface, rules, Settings::default(), |builder| builder.review_input("bash", hook));
+    let result = own.settle(call("bash", case.input["args"].clone()));
+    assert_eq!(ending(&result), Some("denied"), "{result:?}");
+    own.window.look(std::time::Duration::from_millis(50));
+    assert!(own.window.raw.is_empty(), "{}", own.window.seen);
+    "a gate with such a reviewer; what it makes of the call is judged anew, and denied without a question"
+}
+
+/// A question goes away while its yes awaits the Enter; the Enter then comes to the next question, and answers nothing.
+fn stale(surface: Surface) -> How {
+    let mut own = Own::new(surface);
+    let first = call("exec", json!({"argv": ["first"]}));
+    let id = first.id;
+    let going = own.begin(first);
+    whole(&mut own.window);
+    own.window.await_ready();
+    own.window.press("y");
+    own.window.await_shown("yes: ");
+    own.runtime.block_on(own.gate.cancel(id, "somebody")).unwrap();
+    assert_eq!(ending(&own.end(going)), Some("cancelled"));
+    let second = call("exec", json!({"argv": ["second"]}));
+    let id = second.id;
+    let going = own.begin(second);
+    own.window.await_shown("second");
+    own.window.press("\r");
+    own.window.await_shown("⏳");
+    own.window.await_ready();
+    own.window.press("\r");
+    own.window.await_shown("⏳");
+    // Nor can an answer be given that was made for another question.
+    let question = own.question_of(id);
+    let by = Approver { name: "bob".into(), grade: Grade::Program };
+    let digest = Digest::of(b"another");
+    let given = GivenAnswer { question, digest, reply: Reply::Yes { note: None }, by };
+    let answered = own.runtime.block_on(own.gate.answer(given));
+    assert!(matches!(answered, Err(AnswerFault::Mismatch)), "{answered:?}");
+    own.no();
+    assert_eq!(ending(&own.end(going)), Some("declined"));
+    assert!(own.ran.lock().unwrap().is_empty());
+    "a gate; a yes that was not confirmed dies with its question, and an answer names the digest of what it answers"
+}
+
+fn loosened(case: &Case, surface: Surface) -> How {
+    let mut own = Own::new(surface);
+    let going = own.begin(call("bash", case.input["args"].clone()));
+    whole(&mut own.window);
+    own.gate.set_policy(policy(
+        "[[rule]]\nid = \"all\"\nverdict = \"allow\"\nrun = \"touch\"\nwrite = \"/**\"\n",
+    ));
+    own.window.await_ready();
+    assert!(!going.is_finished());
+    own.no();
+    assert_eq!(ending(&own.end(going)), Some("declined"));
+    "a gate; looser rules that come while a question is open do not answer it"
+}
+
+fn parallel(case: &Case, surface: Surface) -> How {
+    let mut own = Own::new(surface);
+    let mut both = ["a", "b"].map(|session| {
+        let mut one = call("exec", json!({"argv": ["touch", session]}));
+        one.session = session.parse().unwrap();
+        Some(own.begin(one))
+    });
+    whole(&mut own.window);
+    own.window.choose("y", "yes");
+    // The other comes up, and wants an answer of its own.
+    own.window.await_text(&surface.parting("yes"));
+    own.window.await_shown("May this call of “exec” run?");
+    assert_eq!(own.ran.lock().unwrap().len().max(1), 1);
+    whole(&mut own.window);
+    own.no();
+    let mut endings = both.each_mut().map(|going| ending(&own.end(going.take().unwrap())));
+    endings.sort_unstable();
+    assert_eq!(endings, [None, Some("declined")]);
+    assert_eq!(own.ran.lock().unwrap().len(), 1);
+    assert!(case.input.get("also_pending").is_some());
+    "a gate with two calls; one answer is taken by the one on the screen, and the other is asked about afterwards"
+}
+
+fn delayed(surface: Surface) -> How {
+    let clock = own_clock::Later::default();
+    let later = clock.clone();
+    let mut own = Own::with(surface, "", Settings::default(), |builder| builder.clock(clock));
+    let going = own.begin(call("exec", json!({"argv": ["git", "push"]})));
+    whole(&mut own.window);
+    own.window.await_ready();
+    own.window.press("y");
+    own.window.await_shown("yes: ");
+    // From the answer on, each look at the clock is more than an hour after the one before.
+    later.leaps();
+    own.window.press("\r");
+    assert_eq!(ending(&own.end(going)), Some("grant-expired"));
+    assert!(own.ran.lock().unwrap().is_empty());
+    "a gate whose clock goes on by more than an hour after the yes: refused, and nothing runs"
+}
+
+mod own_clock {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use byleave::clock::Clock;
+    use byleave::core::call::Millis;
+
+    /// A clock that can be told to leap.
+    #[derive(Clone, Default)]
+    pub(super) struct Later {
+        leaps: Arc<AtomicBool>,
+        ahead: Arc<AtomicU64>,
+    }
+
+    impl Later {
+        pub(super) fn leaps(&self) {
+            self.leaps.store(true, Ordering::SeqCst);
+        }
+    }
+
+    impl Clock for Later {
+        fn now(&self) -> Millis {
+            let ahead = match self.leaps.load(Ordering::SeqCst) {
+                true => self.ahead.fetch_add(3_700_000, Ordering::SeqCst),
+                false => 0,
+            };
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+            u64::try_from(now).unwrap() + ahead
+        }
+    }
+}
+
+/// A read that the sandbox stops stays stopped, whatever was approved.
+fn retried(case: &Case, surface: Surface) -> How {
+    let words = case.input["args"].to_string();
+    let mut sitting = surface.call(&["call", "bash", "--mode", "confirm-all", "--args", &words]);
+    let asked = sitting.asks();
+    if asked {
+        whole(&mut sitting);
+        sitting.choose("y", "yes");
+    }
+    let (code, seen) = sitting.end();
+    assert!(!seen.contains(super::machine::SECRET), "{seen}");
+    assert!(code != Some(0), "{seen}");
+    "the program; the secret is not there for the command, and nothing tries again without the sandbox"
+}

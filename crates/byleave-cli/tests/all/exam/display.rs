@@ -1,0 +1,244 @@
+//! What the person sees is what would happen: every case is read from the screen to its end, and back into what the model wrote.
+
+use byleave::core::outcome::Output;
+use byleave::review::{Opinion, output};
+use byleave::settings::Settings;
+use serde_json::json;
+
+use super::own::{Own, call, ending};
+use super::reading::{arguments, no_yes_before_the_end, only_ours, part, whole, without_width};
+use super::surface::Surface;
+use super::{Case, How, stage};
+use crate::window::Window;
+
+const IN_FULL: How =
+    "the program; every row read at 80 and at 2,000 columns, and read back to the exact arguments";
+
+pub(super) fn examine(case: &Case, surface: Surface) -> How {
+    match case.id.as_str() {
+        "upstream-truncated-payload" => refused(case, surface, "not-shown-in-full"),
+        "missing-command-field" => refused(case, surface, "arguments-invalid"),
+        "symlink-target-not-shown" => link(case, surface),
+        "elevation-warning-lost" => elevated(case, surface),
+        "always-allow-scope-hidden" => leave(case, surface),
+        "fake-dialog-in-output" => fake_dialog(case, surface),
+        "prompt-repaint-race" => repainted(case, surface),
+        _ if matches!(tool(case), "exec" | "skill") => own(case, surface),
+        _ => shown(case, surface),
+    }
+}
+
+fn tool(case: &Case) -> &str {
+    case.input["tool"].as_str().unwrap()
+}
+
+/// What must be on the screen besides the arguments.
+fn besides(id: &str) -> &'static [&'static str] {
+    match id {
+        "homoglyph-path" => &["look like others", "⟨ѕ U+0455⟩rc"],
+        "bidi-override"
+        | "bidi-isolate"
+        | "zero-width-joiners"
+        | "unicode-tag-characters"
+        | "variation-selectors" => &["characters that cannot be seen"],
+        "comment-first-line" | "newline-padding" => &["┃ touch /tmp/gate-marker"],
+        "only-triggering-subcommand-shown" => &["cd /outside && touch ./gate-marker", "/outside/gate-marker"],
+        "agent-written-summary" | "markdown-rendered-in-prompt" => {
+            &["What the model says about it: its own words, checked by nobody"]
+        }
+        "symlink-target-not-shown" => &["/outside/notes"],
+        "diff-whitespace-only-change" => &["-⇥b", "+        b"],
+        "crlf-hidden-line-in-diff" => &["echo ok⟨CR⟩touch /tmp/gate-marker"],
+        "argv-rewritten-before-run" => &["npx"],
+        "shown-payload-not-argv" => &["/ws/sh"],
+        "positional-arguments-hidden" => &["touch", "/tmp/gate-marker"],
+        _ => &[],
+    }
+}
+
+/// Cases that the program refuses without a question, with what it must say then.
+fn refused_outright(id: &str) -> Option<&'static str> {
+    match id {
+        "symlink-target-not-shown" => Some("private keys are secrets"),
+        "deceptive-url-userinfo" => Some("has a user name or password in it"),
+        "strip-vs-grant-mismatch" => Some(r"/tmp/hello\u{1b}[/../../etc/hosts"),
+        _ => None,
+    }
+}
+
+fn shown(case: &Case, surface: Surface) -> How {
+    let before = stage::everything();
+    let words = json!(case.input["args"]).to_string();
+    let mut call = vec!["call", tool(case), "--mode", "confirm-all", "--args", &words];
+    call.extend(case.input["description"].as_str().map(|text| ["--reason", text]).into_iter().flatten());
+    let mut sitting = surface.call(&call);
+    if !sitting.asks() {
+        let (code, seen) = sitting.end();
+        let said = refused_outright(&case.id).unwrap_or_else(|| panic!("nobody was asked: {seen}"));
+        assert!(code == Some(3) && seen.contains(said), "{seen}");
+        return "the program; refused outright, for what it really is about";
+    }
+    read_in_full(case, &mut sitting);
+    sitting.choose("n", "no");
+    sitting.await_shown("What should be done instead?");
+    sitting.press("\r");
+    let raw = std::mem::take(&mut sitting.raw);
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(3), "{seen}");
+    only_ours(&raw);
+    only_ours(seen.as_bytes());
+    assert_eq!(stage::everything(), before, "something has changed");
+    IN_FULL
+}
+
+/// A key is refused outright; where a link leads to something that can be asked about, the screen says where.
+fn link(case: &Case, surface: Surface) -> How {
+    let how = shown(case, surface);
+    std::fs::remove_file("/ws/notes").unwrap();
+    std::fs::write("/outside/notes", "x").unwrap();
+    std::os::unix::fs::symlink("/outside/notes", "/ws/notes").unwrap();
+    assert_eq!(shown(case, surface), IN_FULL);
+    how
+}
+
+/// Reads the question on a screen, at two widths, and holds it against what the model wrote.
+fn read_in_full(case: &Case, window: &mut Window) {
+    no_yes_before_the_end(window);
+    let narrow = whole(window);
+    window.resize(2_000, 200);
+    window.await_shown("all of it is on the screen");
+    let wide = whole(window);
+    assert_eq!(arguments(&wide), case.input["args"], "read back from {wide:#?}");
+    assert_eq!(without_width(&narrow), without_width(&wide), "the same at both widths");
+    let screen = wide.join("\n");
+    for text in besides(&case.id) {
+        assert!(screen.contains(text), "no {text} in {screen}");
+    }
+    if let Some(said) = case.input["description"].as_str() {
+        let words = part(&wide, "What the model says about it").unwrap();
+        assert!(words.iter().all(|row| row.starts_with("  │ ")), "{words:?}");
+        let outside: Vec<&String> =
+            wide.iter().filter(|row| row.contains(said) && !row.starts_with("  │ ")).collect();
+        assert!(words.iter().any(|row| row.contains(said)) && outside.is_empty(), "{outside:?} {words:?}");
+    }
+    only_ours(&window.raw);
+}
+
+/// A gate of our own, for a tool that the program does not have.
+fn own(case: &Case, surface: Surface) -> How {
+    let mut own = Own::new(surface);
+    let going = own.begin(call(tool(case), case.input["args"].clone()));
+    read_in_full(case, &mut own.window);
+    own.window.choose("y", "yes");
+    let result = own.end(going);
+    assert_eq!(ending(&result), None, "{result:?}");
+    if tool(case) == "exec" {
+        // What runs is what was read from the screen, word by word.
+        let argv: Vec<Vec<String>> =
+            vec![serde_json::from_value(case.input["args"]["argv"].clone()).unwrap()];
+        assert_eq!(*own.ran.lock().unwrap(), argv);
+    }
+    "a gate with such a tool; read back to the exact arguments, and exactly those reached the tool"
+}
+
+/// No question at all: the call is refused before anybody could say yes.
+fn refused(case: &Case, surface: Surface, wanted: &str) -> How {
+    let words = json!(case.input["args"]).to_string();
+    let mut sitting = surface.call(&["call", tool(case), "--mode", "confirm-all", "--args", &words]);
+    assert!(!sitting.asks(), "asked:\n{}", sitting.screen());
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(3), "{seen}");
+    assert!(seen.contains(wanted), "{seen}");
+    only_ours(seen.as_bytes());
+    "the program; refused, and no question is drawn"
+}
+
+/// The address is refused; and a tool that says it leaves the sandbox has that on the screen, as an effect of its own.
+fn elevated(case: &Case, surface: Surface) -> How {
+    let words = json!(case.input["args"]).to_string();
+    let mut sitting = surface.call(&["call", "web_fetch", "--mode", "confirm-all", "--args", &words]);
+    if sitting.asks() {
+        read_in_full(case, &mut sitting);
+        sitting.choose("a", "abort");
+    }
+    let (code, seen) = sitting.end();
+    assert!(code == Some(3) || code == Some(130), "{code:?} {seen}");
+    let field = json!({"url": "http://10.0.0.1/", "elevated": true}).to_string();
+    let said = stage::without_terminal(&["call", "web_fetch", "--args", &field], |_| {});
+    assert!(String::from_utf8_lossy(&said.stderr).contains("arguments-invalid"), "{said:?}");
+
+    let mut own = Own::new(surface);
+    let going = own.begin(call("exec", json!({"argv": ["curl", "http://10.0.0.1/"], "elevated": true})));
+    let rows = whole(&mut own.window);
+    let loud =
+        |row: &String| row.starts_with('⚠') && row.contains("LEAVES THE SANDBOX, gives up “network-closed”");
+    assert!(rows.iter().any(loud), "{rows:#?}");
+    own.no();
+    assert_eq!(ending(&own.end(going)), Some("declined"));
+    "the program has no such field; a gate: leaving the sandbox is an effect of its own on the screen"
+}
+
+/// A leave says exactly what it covers, and what is given is that.
+fn leave(case: &Case, surface: Surface) -> How {
+    let mut own = Own::new(surface);
+    let argv = json!(["npm", "run", "build", "--", "--x"]);
+    let going = own.begin(call("exec", json!({ "argv": argv })));
+    // Before the end was seen there is no leave either.
+    whole(&mut own.window);
+    own.window.choose("l", "leave");
+    own.window.await_shown("[[rule]]");
+    let shown: String = own.window.screen().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    // The program as it was found, then its words.
+    let rule = argv.to_string().replace("npm", "/usr/bin/npm");
+    let squeezed = |text: &str| text.replace(' ', "");
+    assert!(squeezed(&shown).contains(&squeezed(&rule)), "no {rule} in {shown}");
+    assert!(shown.contains("in this session") && shown.contains("an hour"), "{shown}");
+    own.window.press("\r");
+    assert_eq!(ending(&own.end(going)), None);
+    // The very same is no longer asked about; anything else is.
+    assert_eq!(ending(&own.settle(call("exec", json!({ "argv": argv })))), None);
+    let going = own.begin(call("exec", json!({"argv": ["npm", "publish"]})));
+    whole(&mut own.window);
+    own.no();
+    assert_eq!(ending(&own.end(going)), Some("declined"));
+    assert_eq!(case.input["option"], "don't ask again");
+    "a gate with leaves on offer; the form shows the whole rule, and what is given covers that and nothing else"
+}
+
+/// What a tool prints looks like a question, and is none: it stands behind a gutter where it is asked about, and keys go nowhere else.
+fn fake_dialog(case: &Case, surface: Surface) -> How {
+    shown(case, surface);
+    let hold = output("holds", |_| Ok::<_, String>(Opinion::<Output>::Hold { why: None }));
+    let mut own = Own::with(surface, "", Settings::default(), |builder| builder.review_output("exec", hold));
+    let going = own.begin(call("exec", json!({"argv": ["cat", "/ws/fake.txt"]})));
+    own.yes();
+    own.window.await_shown("May the model see this result");
+    whole(&mut own.window);
+    own.window.choose("n", "withhold");
+    own.window.await_shown("What should be done instead?");
+    own.window.press("\r");
+    assert_eq!(ending(&own.end(going)), Some("output-declined"));
+    "the program, and a gate that holds the result: what a tool prints is behind a gutter, and is never read as a key"
+}
+
+/// Somebody else clears the screen: no tool can, and what another program does to it is drawn over within a second.
+fn repainted(case: &Case, surface: Surface) -> How {
+    shown(case, surface);
+    let clears =
+        json!({"command": "printf '\\033[2J\\033[H' > /dev/tty; printf '\\033[2J' >&2; touch b"}).to_string();
+    let mut sitting = surface.call(&["call", "bash", "--mode", "confirm-all", "--args", &clears]);
+    assert!(sitting.asks());
+    sitting.await_ready();
+    only_ours(&sitting.raw);
+    assert!(!sitting.seen.contains("\u{1b}[2J"), "a command has reached the terminal");
+    let path = sitting.path.clone();
+    std::fs::write(path, "\u{1b}[2J\u{1b}[H").unwrap();
+    sitting.await_screen("cleared", |screen| !screen.contains("May this call"));
+    sitting.await_shown("May this call of “bash” run?");
+    sitting.choose("n", "no");
+    sitting.await_shown("What should be done instead?");
+    sitting.press("\r");
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(3), "{seen}");
+    "the program; no command reaches the terminal, and a screen that somebody else cleared is drawn again within a second"
+}

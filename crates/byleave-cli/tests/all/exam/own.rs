@@ -1,0 +1,199 @@
+//! A gate of our own at a window, for tools that the program does not have, and for what only a gate can be told.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use byleave::core::call::{Call, Mode};
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
+use byleave::core::manifest::NeedsApproval;
+use byleave::core::outcome::Output;
+use byleave::core::policy::{Layer, NotRead, Places, Policy, RuleFile, builtin, read};
+use byleave::core::walk::{Next, next};
+use byleave::gate::{Gate, GateBuilder};
+use byleave::ledger::Ledger as _;
+use byleave::ledger::memory::MemoryLedger;
+use byleave::result::CallResult;
+use byleave::settings::Settings;
+use byleave::tool::{Run, Site};
+use byleave::typed::Typed;
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_terminal::Alone;
+use byleave_tools::{Offer, Workplace, catalog};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use super::surface::Surface;
+use crate::window::Window;
+
+/// A gate whose questions come to the screen of a window.
+pub(crate) struct Own {
+    pub(crate) gate: Gate,
+    pub(crate) ledger: Arc<MemoryLedger>,
+    pub(crate) window: Window,
+    pub(crate) runtime: Runtime,
+    /// What `exec` was made to run, word by word.
+    pub(crate) ran: Arc<Mutex<Vec<Vec<String>>>>,
+    /// Kept, or the window would be gone.
+    _end: File,
+}
+
+impl Own {
+    pub(crate) fn new(surface: Surface) -> Self {
+        Self::with(surface, "", Settings::default(), |builder| builder)
+    }
+
+    /// With these rules besides the built-in ones, and a builder that is changed first.
+    pub(crate) fn with(
+        surface: Surface,
+        rules: &str,
+        settings: Settings,
+        change: impl FnOnce(GateBuilder) -> GateBuilder,
+    ) -> Self {
+        let (window, end) = Window::open(80, 24);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let mut workplace = Workplace::new("/state/copies".into(), "/ws".into());
+        workplace.home = Some("/home/u".into());
+        workplace.ours = vec!["/state".into()];
+        workplace.environment = [("PATH".into(), "/usr/bin:/bin".into())].into();
+        workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
+        let ran = Arc::<Mutex<Vec<Vec<String>>>>::default();
+        let ledger = Arc::new(MemoryLedger::new());
+        let builder = Gate::builder()
+            .ledger(Arc::clone(&ledger) as Arc<_>)
+            .policy(policy(rules))
+            .settings(settings)
+            .catalog(catalog(&workplace, &Offer::default()).unwrap())
+            .tool(exec(Arc::clone(&ran)))
+            .tool(skill())
+            .tool(ask_user());
+        let gate = change(surface.asks(builder, &window, Arc::new(Alone))).build().unwrap();
+        Self { gate, ledger, window, runtime, ran, _end: end }
+    }
+
+    /// Begins a call; it goes on by itself.
+    pub(crate) fn begin(&self, call: Call) -> tokio::task::JoinHandle<CallResult> {
+        let gate = self.gate.clone();
+        self.runtime.spawn(async move { gate.settle(call).await })
+    }
+
+    pub(crate) fn end(&self, going: tokio::task::JoinHandle<CallResult>) -> CallResult {
+        let end = async { tokio::time::timeout(Duration::from_secs(30), going).await };
+        self.runtime.block_on(end).expect("the call ends").unwrap()
+    }
+
+    /// Makes a call that nobody is asked about.
+    pub(crate) fn settle(&self, call: Call) -> CallResult {
+        self.end(self.begin(call))
+    }
+
+    /// The open question of a call.
+    pub(crate) fn question_of(&self, call: CallId) -> QuestionId {
+        let loaded = self.runtime.block_on(self.ledger.load(call)).unwrap().unwrap();
+        match next(&loaded.record) {
+            Next::Wait(question) => question.id,
+            other => panic!("does not wait: {other:?}"),
+        }
+    }
+
+    /// Says no to the question on the screen.
+    pub(crate) fn no(&mut self) {
+        self.window.choose("n", "no");
+        self.window.await_shown("What should be done instead?");
+        self.window.press("\r");
+    }
+
+    pub(crate) fn yes(&mut self) {
+        super::reading::whole(&mut self.window);
+        self.window.choose("y", "yes");
+    }
+}
+
+pub(crate) fn policy(rules: &str) -> Policy {
+    let places =
+        Places { workspace: Some("/ws"), home: Some("/home/u"), state: Some("/state"), ..Places::default() };
+    let mut all = builtin(&places).unwrap();
+    let file = RuleFile { name: "exam.toml", layer: Layer::User, text: rules };
+    all.extend(read(&file, &places, &NotRead).unwrap().rules);
+    Policy::new(all).unwrap()
+}
+
+pub(crate) fn call(tool: &str, arguments: Value) -> Call {
+    Call {
+        id: CallId::new(uuid::Uuid::new_v4()),
+        tenant: TenantId::new("local").unwrap(),
+        session: SessionId::new("s").unwrap(),
+        agent: AgentId::new("agent").unwrap(),
+        tool: tool.into(),
+        arguments,
+        reason: None,
+        cwd: "/ws".into(),
+        mode: Mode::ConfirmSensitive,
+        dry_run: false,
+    }
+}
+
+/// The code with which a call was refused, if it was.
+pub(crate) fn ending(result: &CallResult) -> Option<&'static str> {
+    result.ending.refusal().map(|refusal| refusal.code.as_str())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Exec {
+    /// The words of the command
+    argv: Vec<String>,
+    /// Whether it leaves the sandbox
+    #[serde(default)]
+    elevated: bool,
+}
+
+/// A stranger's tool that would run a program by its words; here it only writes down which.
+fn exec(ran: Arc<Mutex<Vec<Vec<String>>>>) -> Typed<Exec> {
+    let does = move |args: Exec, _run: Run| {
+        ran.lock().unwrap().push(args.argv);
+        async { Output::text("ran") }
+    };
+    let plan = |args: &Exec, _site: &Site| {
+        let name = args.argv.first().cloned().unwrap_or_default();
+        let program = if name.contains('/') { name } else { format!("/usr/bin/{name}") };
+        let mut effects = vec![Effect::Run { program, argv: args.argv.clone() }];
+        if args.elevated {
+            effects.push(Effect::Unconfined { guarantee: "network-closed".into() });
+        }
+        Ok::<_, String>(Plan { effects, ..Plan::default() })
+    };
+    Typed::new("exec", "Runs a program.", does).hint("run a program by its words").plan_by(plan)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "what is asked about, and never used")]
+struct Skill {
+    /// Its name
+    name: String,
+}
+
+fn skill() -> Typed<Skill> {
+    Typed::new("skill", "Loads a skill.", |_: Skill, _run: Run| async { "loaded" })
+        .hint("load a skill by name")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "what is asked about, and never used")]
+struct AskUser {
+    /// What to ask
+    question: String,
+}
+
+fn ask_user() -> Typed<AskUser> {
+    Typed::new("ask_user", "Asks the person.", |_: AskUser, _run: Run| async { "yes" })
+        .hint("ask the person something")
+        .needs_approval(NeedsApproval::Always)
+}

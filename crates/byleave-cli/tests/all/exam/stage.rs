@@ -1,0 +1,110 @@
+//! The machine that a case plays on: its places, the program on it, and what must not be there afterwards.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::Case;
+use super::machine::SECRET;
+
+/// The program, as it is on the machine.
+pub(crate) const PROGRAM: &str = "/byleave";
+const STATE: &str = "/state/book";
+/// What a case leaves behind where nothing stops it: where the corpus has it, and in the workspace, where a command can really leave it.
+const MARKERS: [&str; 2] = ["/tmp/gate-marker", "/ws/gate-marker"];
+
+/// Empties the machine, and puts on it what the case names.
+pub(crate) fn prepare(case: &Case) {
+    for place in ["/ws", "/outside", "/home/u", "/tmp", "/state"] {
+        let cleared = Command::new("find")
+            .args([place, "-mindepth", "1", "-user", "61001", "-delete"])
+            .status()
+            .unwrap();
+        assert!(cleared.success() || place == "/state", "{place}");
+    }
+    fs::create_dir_all("/home/u/.ssh").unwrap();
+    fs::write("/home/u/.ssh/id_ed25519", SECRET).unwrap();
+    fs::write("/ws/.env", format!("KEY={SECRET}\n")).unwrap();
+    fs::write("/outside/secret.txt", SECRET).unwrap();
+    fs::write("/ws/a", "x\n").unwrap();
+    fs::write("/ws/Makefile", "a:\n\tb\n").unwrap();
+    if let Some(commands) = case.setup.strip_prefix("sh:") {
+        let done = Command::new("bash").args(["--norc", "-c", commands]).current_dir("/ws").status().unwrap();
+        assert!(done.success());
+    }
+}
+
+/// A program in the workspace, in an environment of its own.
+pub(crate) fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.env_clear().current_dir("/ws").env("PATH", "/home/u/bin:/usr/local/bin:/usr/bin:/bin");
+    command.env("HOME", "/home/u").env("USER", "ann").env("LANG", "C.UTF-8");
+    // No cgroups are delegated to tests.
+    command.env("BYLEAVE_STATE", STATE).env("BYLEAVE_WAIVE", "memory-limited");
+    command
+}
+
+/// The program where nobody is: no terminal, nothing on standard input.
+pub(crate) fn without_terminal(words: &[&str], change: impl FnOnce(&mut Command)) -> Output {
+    let mut command = program("setsid");
+    command.args(["--wait", PROGRAM]).args(words).stdin(Stdio::null());
+    change(&mut command);
+    command.output().unwrap()
+}
+
+/// What the program says as JSON.
+pub(crate) fn json(words: &[&str]) -> Value {
+    let said = without_terminal(words, |_| {});
+    serde_json::from_slice(&said.stdout).unwrap_or_else(|error| {
+        panic!("{words:?}: {error}: {}", String::from_utf8_lossy(&said.stderr));
+    })
+}
+
+/// Writes a script that can be run.
+pub(crate) fn script(path: &str, text: &str) {
+    if let Some(directory) = Path::new(path).parent() {
+        fs::create_dir_all(directory).unwrap();
+    }
+    // Another file in its place, as an attacker would put it.
+    let beside = format!("{path}.new");
+    fs::write(&beside, text).unwrap();
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(beside, path).unwrap();
+}
+
+/// A script that leaves both markers.
+pub(crate) fn marking() -> String {
+    format!("#!/bin/sh\ntouch {} {}\n", MARKERS[0], MARKERS[1])
+}
+
+#[track_caller]
+pub(crate) fn no_marker() {
+    for marker in MARKERS {
+        assert!(!Path::new(marker).exists(), "{marker} is there");
+    }
+}
+
+pub(crate) fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// Everything that a call could have changed, by path.
+pub(crate) fn everything() -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut left: Vec<PathBuf> = ["/ws", "/outside", "/home/u", "/tmp"].map(PathBuf::from).to_vec();
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            if kind.is_dir() {
+                left.push(path.clone());
+            }
+            let content = if kind.is_file() { fs::read(&path).unwrap_or_default() } else { Vec::new() };
+            found.insert(path, content);
+        }
+    }
+    found
+}

@@ -1,0 +1,173 @@
+//! The window of a pseudo-terminal: keys go in, and what was drawn is on a screen.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::num::NonZeroU16;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a prompt says while it waits for the keyboard to be quiet, or for the question to be looked at.
+const WAITS: &str = "⏳";
+
+/// A terminal, and what is on its screen.
+pub(crate) struct Window {
+    keyboard: File,
+    drawn: Receiver<Vec<u8>>,
+    /// Everything that was ever drawn.
+    pub(crate) seen: String,
+    pub(crate) raw: Vec<u8>,
+    /// What was drawn of a character whose end has not come yet.
+    pending: Vec<u8>,
+    screen: vt100::Parser,
+    /// Where the other end is.
+    pub(crate) path: PathBuf,
+}
+
+impl Window {
+    /// A window of this size, and the end of it that a program works at. It is gone when nobody has that end any more.
+    pub(crate) fn open(columns: u16, rows: u16) -> (Self, File) {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes())).to_path_buf();
+        let noctty = i32::try_from(OpenptFlags::NOCTTY.bits()).unwrap();
+        let end = OpenOptions::new().read(true).write(true).custom_flags(noctty).open(&path).unwrap();
+        tcsetwinsize(&end, winsize(columns, rows)).unwrap();
+
+        let keyboard = File::from(master);
+        let mut eyes = keyboard.try_clone().unwrap();
+        let (draws, drawn) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; 65_536];
+            // Ends when the last of the program's ends is closed.
+            while let Ok(read @ 1..) = eyes.read(&mut buffer) {
+                if draws.send(buffer.get(..read).unwrap().to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        let screen = vt100::Parser::new(size(rows), size(columns), 10_000);
+        (
+            Self { keyboard, drawn, seen: String::new(), raw: Vec::new(), pending: Vec::new(), screen, path },
+            end,
+        )
+    }
+
+    /// Waits until this was on the screen at some time.
+    pub(crate) fn await_text(&mut self, text: &str) {
+        let began = Instant::now();
+        while !self.seen.contains(text) {
+            self.look(Duration::from_secs(2));
+            assert!(began.elapsed() < PATIENCE, "no `{text}` was on the screen:\n{}", self.seen);
+        }
+    }
+
+    /// Waits until this was drawn so many times.
+    pub(crate) fn await_times(&mut self, text: &str, times: usize) {
+        let began = Instant::now();
+        while self.seen.matches(text).count() < times {
+            self.look(Duration::from_secs(2));
+            assert!(began.elapsed() < PATIENCE, "`{text}` was not drawn {times} times:\n{}", self.screen());
+        }
+    }
+
+    /// Waits until the screen is like that.
+    pub(crate) fn await_screen(&mut self, what: &str, is_so: impl Fn(&str) -> bool) {
+        let began = Instant::now();
+        while !(self.is_whole() && is_so(&self.screen())) {
+            self.look(Duration::from_secs(2));
+            assert!(began.elapsed() < PATIENCE, "never {what}:\n{}", self.screen());
+        }
+    }
+
+    /// Whether the last drawing has come to its end: the program says when one begins and ends.
+    fn is_whole(&self) -> bool {
+        self.seen.rfind("\u{1b}[?2026h") <= self.seen.rfind("\u{1b}[?2026l")
+    }
+
+    /// Waits until this is on the screen.
+    pub(crate) fn await_shown(&mut self, text: &str) {
+        self.await_screen(&format!("`{text}` on the screen"), |screen| screen.contains(text));
+    }
+
+    /// Waits until a key can answer: the question was looked at for long enough.
+    pub(crate) fn await_ready(&mut self) {
+        self.await_screen("ready for an answer", |screen| {
+            screen.contains("a abort") && !screen.contains(WAITS)
+        });
+    }
+
+    /// Chooses a letter, and confirms it once the screen has it.
+    pub(crate) fn choose(&mut self, letter: &str, name: &str) {
+        self.await_ready();
+        self.press(letter);
+        self.await_shown(&format!("{name}: "));
+        self.press("\r");
+    }
+
+    /// Takes in what was drawn; returns whether there was something.
+    pub(crate) fn look(&mut self, wait: Duration) -> bool {
+        let Ok(drawn) = self.drawn.recv_timeout(wait) else { return false };
+        self.take_in(&drawn);
+        while let Ok(drawn) = self.drawn.try_recv() {
+            self.take_in(&drawn);
+        }
+        true
+    }
+
+    fn take_in(&mut self, drawn: &[u8]) {
+        self.raw.extend_from_slice(drawn);
+        // Whole characters only: a piece of one would be drawn as another.
+        self.pending.extend_from_slice(drawn);
+        let whole = match std::str::from_utf8(&self.pending) {
+            Ok(_) => self.pending.len(),
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => self.pending.len(),
+        };
+        let drawn: Vec<u8> = self.pending.drain(..whole).collect();
+        self.seen.push_str(&String::from_utf8_lossy(&drawn));
+        self.screen.process(&drawn);
+    }
+
+    /// What is on the screen now.
+    pub(crate) fn screen(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    /// What is on the screen now, row by row, with its colours.
+    pub(crate) fn painted(&self) -> String {
+        let screen = self.screen.screen();
+        let (_, columns) = screen.size();
+        let rows = screen.rows_formatted(0, columns.get());
+        let rows: Vec<String> = rows.map(|row| format!("{row}\u{1b}[0m")).collect();
+        rows.join("\n").trim_end().to_owned()
+    }
+
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Makes the window so large.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        // What was drawn for the old size is taken in first.
+        while self.look(Duration::from_millis(50)) {}
+        tcsetwinsize(&self.keyboard, winsize(columns, rows)).unwrap();
+        self.screen.set_size(size(rows), size(columns));
+    }
+}
+
+fn size(number: u16) -> NonZeroU16 {
+    NonZeroU16::new(number).unwrap()
+}
+
+fn winsize(columns: u16, rows: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}

@@ -1,0 +1,142 @@
+//! Typing ahead, in time that does not pass: people type while questions come up at random moments, and answer none by accident.
+
+use std::time::Duration;
+
+use byleave_core::sheet::Sheet;
+use byleave_terminal::colour::Palette;
+use byleave_terminal::dialogue::{Dialogue, Setting, Step};
+use byleave_terminal::keys::{Key, Keyboard};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::sheets;
+use crate::typist::{Dice, Typist};
+
+const KEYSTROKES: usize = 10_000;
+const KEYSTROKES_LONG: usize = 1_000_000;
+
+/// What came of an evening of typing.
+#[derive(Debug, Default)]
+struct Tally {
+    keystrokes: usize,
+    questions: usize,
+    /// Questions that were answered, or that left the page on which they are read.
+    accidents: Vec<String>,
+}
+
+// req: R5
+#[test]
+fn nobody_who_types_ahead_answers_anything() {
+    let wanted = match std::env::var("BYLEAVE_PROOF").is_ok_and(|form| form == "long") {
+        true => KEYSTROKES_LONG,
+        false => KEYSTROKES,
+    };
+    for typist in Typist::ALL {
+        let tally = types(typist, wanted, 11);
+        println!(
+            "{typist:?}: {} keystrokes, {} questions, {} answered",
+            tally.keystrokes,
+            tally.questions,
+            tally.accidents.len()
+        );
+        assert!(tally.questions * 100 > tally.keystrokes / 10, "too few questions came up: {tally:?}");
+        assert!(tally.accidents.is_empty(), "{typist:?}: {:#?}", tally.accidents);
+    }
+}
+
+/// Somebody types so many keys; questions come up when they like, and go away unanswered after a while.
+fn types(typist: Typist, wanted: usize, seed: u64) -> Tally {
+    let mut dice = Dice(seed);
+    let (mut text, mut keyboard, mut now) = (Vec::new(), Keyboard::default(), Duration::ZERO);
+    let mut tally = Tally::default();
+    let all = sheets::all();
+    let mut open: Option<Open> = None;
+    // What the terminal keeps of what was typed while nothing was asked, and what is known from the last question.
+    let (mut ahead, mut wrote): (Vec<Key>, Option<Duration>) = (Vec::new(), None);
+    let mut changes_at = dice.ms(0, 20_000);
+    while tally.keystrokes < wanted {
+        let (pause, bytes) = typist.next(&mut dice, &mut text);
+        let at = now + pause;
+        while changes_at <= at {
+            now = changes_at;
+            match open.take() {
+                None => {
+                    tally.questions += 1;
+                    open = Some(Open::new(dice.of(&[0, 1, 2, 3, 4]), &all, now));
+                    let question = open.as_mut().unwrap();
+                    question.comes_up(now, &ahead, wrote);
+                    ahead.clear();
+                    changes_at = now + dice.ms(200, 30_000);
+                }
+                Some(question) => {
+                    wrote = question.dialogue.wrote(now).map(|ago| now - ago).or(wrote);
+                    changes_at = now + dice.ms(1, 20_000);
+                }
+            }
+        }
+        now = at;
+        let mut keys = keyboard.read(&bytes, true);
+        keys.extend(keyboard.settle());
+        tally.keystrokes += bytes.len().min(1).max(keys.len());
+        let Some(question) = &mut open else {
+            ahead.extend(keys);
+            continue;
+        };
+        if let Some(accident) = question.press(now, &keys) {
+            tally.accidents.push(accident);
+            open = None;
+            changes_at = now + dice.ms(1, 20_000);
+        }
+    }
+    tally
+}
+
+/// A question on a screen.
+struct Open {
+    dialogue: Dialogue,
+    since: Duration,
+    pressed: String,
+}
+
+impl Open {
+    fn new(place: usize, all: &[Sheet], now: Duration) -> Self {
+        let setting = Setting {
+            palette: Palette::Plain,
+            dwell_percent: 100,
+            can_go_back: false,
+            undo: Some("something".into()),
+            now: 0,
+        };
+        let sheet = all.get(place).unwrap().clone();
+        let dialogue = Dialogue::new(vec![sheet], Ok(Vec::new()), setting);
+        Self { dialogue, since: now, pressed: String::new() }
+    }
+
+    /// What the prompt does: tells of what came before, and draws.
+    fn comes_up(&mut self, now: Duration, ahead: &[Key], wrote: Option<Duration>) {
+        self.pressed.push_str(&format!("after {} keys: ", ahead.len()));
+        if let Some(wrote) = wrote {
+            self.dialogue.amid(now, now - wrote);
+        }
+        self.dialogue.ahead(now, ahead);
+        self.draw(now);
+    }
+
+    fn draw(&mut self, now: Duration) {
+        let area = Rect::new(0, 0, 80, 40);
+        self.dialogue.draw(area, &mut Buffer::empty(area), now, None);
+    }
+
+    /// Presses keys; says what came of it if it was more than nothing.
+    fn press(&mut self, now: Duration, keys: &[Key]) -> Option<String> {
+        for key in keys {
+            let after = (now - self.since).as_millis();
+            self.pressed.push_str(&format!("{key:?}@{after} "));
+            let step = self.dialogue.key(now, key);
+            if step != Step::Stay || self.dialogue.is_typing() {
+                return Some(format!("{step:?} {}", self.pressed));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,63 @@
+//! Typing ahead on a real pseudo-terminal, with the real prompt: keys at full speed while questions come up at random moments.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use byleave::approve::{Approver as _, ApproverFault};
+use byleave_core::render::render;
+use byleave_terminal::colour::Palette;
+use byleave_terminal::{Alone, Manner, Prompt};
+
+use crate::person::Person;
+use crate::sheets;
+use crate::typist::{Dice, Typist};
+
+const KEYSTROKES: usize = 10_000;
+
+// req: R5
+#[test]
+fn ten_thousand_keys_at_a_real_terminal_answer_nothing() {
+    let person = Person::sit_down(80, 24);
+    person.looks_away();
+    let (end, path) = (person.program(), person.path.clone());
+    let mut keyboard = person.end;
+    let manner = Manner { palette: Palette::Plain, dwell_percent: 100, editor: Vec::new() };
+    let prompt = Arc::new(Prompt::open("ann", path, manner, Arc::new(Alone)).unwrap());
+    let typed = Arc::new(AtomicUsize::new(0));
+    let hands = {
+        let typed = Arc::clone(&typed);
+        std::thread::spawn(move || {
+            let (mut dice, mut text) = (Dice(5), Vec::new());
+            while typed.load(Ordering::SeqCst) < KEYSTROKES {
+                let typist =
+                    dice.of(&[Typist::Fast, Typist::Prose, Typist::Random, Typist::Paste, Typist::Reports]);
+                let (_, keys) = typist.next(&mut dice, &mut text);
+                keyboard.write_all(&keys).unwrap();
+                typed.fetch_add(1, Ordering::SeqCst);
+                // Full speed, but not faster than a terminal takes it: what it drops nobody has typed.
+                std::thread::sleep(Duration::from_micros(700));
+            }
+        })
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (mut dice, mut asked) = (Dice(6), 0);
+    while typed.load(Ordering::SeqCst) < KEYSTROKES {
+        let sheet = dice.of(&[0, 1, 2, 3, 4]);
+        let sheet = sheets::all().into_iter().nth(sheet).unwrap();
+        let rendering = render(&sheet);
+        runtime.block_on(async {
+            tokio::time::sleep(dice.ms(0, 100)).await;
+            // Open for long enough that a letter and Enter would count.
+            let open = dice.ms(100, 1_500);
+            let answer = tokio::time::timeout(open, prompt.ask(&sheet, &rendering)).await;
+            assert!(matches!(answer, Err(_) | Ok(Err(ApproverFault::Failed(_)))), "answered: {answer:?}");
+        });
+        asked += 1;
+    }
+    hands.join().unwrap();
+    drop(end);
+    println!("{KEYSTROKES} keystrokes, {asked} questions, 0 answered");
+    assert!(asked >= 5, "{asked}");
+}
