@@ -1,6 +1,9 @@
 //! What was typed. What it means is worked out in [`crate::options`] and by the commands.
 
+mod book;
 mod config;
+mod inbox;
+mod policy;
 mod shell;
 mod watching;
 
@@ -9,13 +12,15 @@ use std::path::PathBuf;
 
 use byleave::core::call::Mode;
 use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::policy::Layer;
 use byleave::forms::Form;
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::book::{Book, ExportForm};
 pub(crate) use self::config::Config;
+pub(crate) use self::inbox::{Answer, Inbox, List};
+pub(crate) use self::policy::{LayerArg, Policy};
 pub(crate) use self::shell::{Completions, Man};
 pub(crate) use self::watching::{Log, Stats, Watch};
 
@@ -487,129 +492,6 @@ impl From<FormArg> for Form {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Inbox {
-    /// List the open questions, the newest first (the default)
-    List(List),
-    /// Answer one question on a screen of its own; ends as its call does
-    Open {
-        /// The question
-        id: String,
-    },
-    /// Show a question in full
-    Show {
-        /// The question
-        id: String,
-    },
-    /// Answer a question; its call goes on at once, and what comes of it is printed
-    Answer {
-        /// The question
-        id: String,
-        #[command(subcommand)]
-        answer: Answer,
-        /// The digest of the question as it was shown; another question is then not answered by mistake
-        #[arg(long, global = true)]
-        digest: Option<String>,
-    },
-}
-
-#[derive(Debug, Group)]
-pub(crate) struct List {
-    /// At most so many
-    #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
-    pub(crate) limit: usize,
-    /// Of this session
-    #[arg(long)]
-    pub(crate) session: Option<SessionId>,
-}
-
-impl Default for List {
-    fn default() -> Self {
-        Self { limit: 50, session: None }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Answer {
-    /// Go ahead
-    Yes {
-        /// Something for the model to know
-        #[arg(long, value_name = "TEXT")]
-        note: Option<String>,
-        /// A checkpoint is passed only with `--confirm release`
-        #[arg(long, value_name = "WORD")]
-        confirm: Option<String>,
-    },
-    /// Do not
-    No {
-        /// What the model should do instead
-        #[arg(long, value_name = "TEXT")]
-        feedback: Option<String>,
-    },
-    /// Go ahead with a part of what it changed on the copy
-    Part {
-        /// What is kept, with everything beneath it, as seen from the directory of the call
-        #[arg(required = true, value_name = "PATH")]
-        paths: Vec<PathBuf>,
-        /// Something for the model to know
-        #[arg(long, value_name = "TEXT")]
-        note: Option<String>,
-    },
-    /// With other arguments (or, for a held result, another result) instead
-    Edit {
-        /// All of it: JSON, `@FILE`, or `-` for standard input
-        #[arg(long, value_name = "JSON")]
-        args: String,
-        /// Something for the model to know
-        #[arg(long, value_name = "TEXT")]
-        note: Option<String>,
-    },
-    /// Go ahead, and in future without asking within a scope; without one, the scopes to choose from are listed
-    Leave {
-        /// What it covers, of those that are listed: a number
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "scope")]
-        offer: Option<u32>,
-        /// What it covers: run, exactly, read, write, delete, reach or invoke, a colon, and a pattern, as in `write:/w/notes/**`
-        #[arg(long, value_name = "SCOPE")]
-        scope: Vec<String>,
-        /// Show the rule that it amounts to and the past calls that it would have covered, and answer nothing
-        #[arg(long)]
-        preview: bool,
-        /// For so long: a number and s, m, h, d or w
-        #[arg(long = "for", value_name = "TIME")]
-        lasting: Option<String>,
-        /// So many times
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-        uses: Option<u32>,
-        /// Only in the session of the call that asks
-        #[arg(long)]
-        this_session: bool,
-    },
-    /// Let the model see a held result, whole (as `yes` does)
-    Release {
-        /// Something for the model to know
-        #[arg(long, value_name = "TEXT")]
-        note: Option<String>,
-    },
-    /// Do not let the model see a held result (as `no` does)
-    Withhold {
-        /// What the model should do instead
-        #[arg(long, value_name = "TEXT")]
-        feedback: Option<String>,
-    },
-    /// Let the model see a held result with secrets masked, and whatever you name
-    Redact {
-        /// Something to be masked wherever it stands, in whatever case
-        #[arg(long, value_name = "WORD")]
-        text: Vec<String>,
-        /// Something for the model to know
-        #[arg(long, value_name = "TEXT")]
-        note: Option<String>,
-    },
-    /// Stop everything
-    Abort,
-}
-
-#[derive(Debug, Subcommand)]
 pub(crate) enum Leaves {
     /// List the leaves, the newest first (the default)
     List,
@@ -618,54 +500,6 @@ pub(crate) enum Leaves {
         /// The leave
         id: String,
     },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Policy {
-    /// Show the rules in force, with where each comes from (the default)
-    Show,
-    /// Check one policy file, and say what is wrong where
-    Check {
-        /// The file
-        file: PathBuf,
-        /// Whose file it is to be [default: project for `.byleave/policy.toml`, else user]
-        #[arg(long, value_enum)]
-        layer: Option<LayerArg>,
-    },
-    /// Check the examples of all rules in force
-    Test,
-    /// Print the built-in rules as they are written, to learn from
-    Builtin,
-    /// Judge every call in the book again with another file in the place of your own rules: what would change?
-    Replay {
-        /// The file
-        file: PathBuf,
-    },
-    /// Suggest rules that would have spared the questions that were always answered yes, at least twice
-    ///
-    /// Never for what is dangerous, cannot be taken back or was not understood, and never where one was answered otherwise.
-    /// What is printed can be pasted into your policy file.
-    Suggest,
-}
-
-/// Whose policy file it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LayerArg {
-    Organisation,
-    User,
-    Project,
-    Session,
-}
-
-impl From<LayerArg> for Layer {
-    fn from(layer: LayerArg) -> Self {
-        match layer {
-            LayerArg::Organisation => Self::Organisation,
-            LayerArg::User => Self::User,
-            LayerArg::Project => Self::Project,
-            LayerArg::Session => Self::Session,
-        }
-    }
 }
 
 #[derive(Debug, Group)]
@@ -683,55 +517,6 @@ pub(crate) struct Halt {
     /// Let calls begin again
     #[arg(long)]
     pub(crate) lift: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Book {
-    /// List the calls, the newest first (the default)
-    Log(Log),
-    /// Show the record of a call, line by line
-    Show {
-        /// The call
-        call: String,
-        /// With the true contents: arguments, plan, output
-        #[arg(long)]
-        contents: bool,
-    },
-    /// Check everything that is written, and name the first place that is not as it was written
-    Verify {
-        /// An anchor that was kept elsewhere; without one an old copy put back does not show
-        #[arg(long, value_name = "FILE")]
-        anchor: Option<PathBuf>,
-    },
-    /// Destroy the contents of a call for good; its record stays and still verifies
-    Forget {
-        /// The call
-        call: String,
-    },
-    /// Print records for people or programs outside
-    Export {
-        /// How
-        #[arg(long, value_enum)]
-        form: ExportForm,
-        /// With the true contents
-        #[arg(long)]
-        contents: bool,
-        /// These calls only
-        calls: Vec<String>,
-    },
-    /// List what administrators did: halts, revoked leaves, opened sessions, waivers
-    Acts,
-    /// Make the lists again from the lines
-    Rebuild,
-    /// Seal the book and print its anchor, to be kept elsewhere
-    Anchor,
-}
-
-/// How records are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExportForm {
-    Json,
-    Markdown,
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod file;
 mod key;
+mod nearest;
 mod value;
 
 use std::collections::BTreeSet;

@@ -23,6 +23,7 @@ mod screen;
 mod show;
 mod status;
 mod taking_back;
+mod telling;
 mod time;
 mod tools;
 
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         Err(said) => return misspelt(&said).into(),
     };
     let mut screen = Screen::new(args.global.color.unwrap_or(args::Color::Auto), args.global.json);
-    let status = run(args, &mut screen).unwrap_or_else(|error| complaint::tell(&mut screen, &error));
+    let status = run(args, &mut screen).unwrap_or_else(|error| telling::tell(&mut screen, &error));
     if screen.has_lost() { Status::Unusable.into() } else { status.into() }
 }
 

@@ -1,6 +1,7 @@
 //! `byleave inbox`: the open questions, and their answers.
 
 mod answer;
+mod digest;
 mod held;
 mod leave;
 

@@ -7,7 +7,8 @@ use byleave::core::policy::{Flaw, Layer};
 use byleave::policy_files::{self, LoadFault, PolicyFile};
 use toml::de::DeTable;
 
-use super::key::{KEYS, Key, Project, nearest};
+use super::key::{KEYS, Key, Project};
+use super::nearest::nearest;
 use super::value::Value;
 use crate::complaint::Complaint;
 

@@ -2,6 +2,7 @@
 
 use byleave_sandbox::guarantee::Guarantee;
 
+use super::nearest::nearest;
 use super::value::{Kind, Value};
 
 /// A setting.
@@ -91,13 +92,6 @@ impl Key {
             _ => u64::MAX,
         }
     }
-}
-
-/// The name that is nearest to one that there is not, if any is near.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |known: &'a str| (strsim::jaro_winkler(name, known), known);
-    let best = known.into_iter().map(likeness).max_by(|one, other| one.0.total_cmp(&other.0));
-    best.filter(|(likeness, _)| *likeness > 0.75).map(|(_, known)| known)
 }
 
 /// What is wrong with the name of a guarantee.

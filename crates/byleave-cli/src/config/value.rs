@@ -5,7 +5,7 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::key::nearest;
+use super::nearest::nearest;
 use crate::time::lasting;
 
 /// What a setting may be.

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use byleave::approve::Reply;
-use byleave::core::digest::Digest;
-use byleave::core::question::{Question, QuestionKind};
+use byleave::core::question::QuestionKind;
 use byleave::core::render::render;
 use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::{AnswerFault, GivenAnswer};
 use byleave::ledger::Ledger as _;
 use serde_json::Value;
 
+use super::digest::digest_of;
 use super::{held, leave};
 use crate::args::{Answer, Ask};
 use crate::ask::{drive, waive};
@@ -26,8 +26,6 @@ use crate::show;
 use crate::status::Status;
 use crate::time::now;
 
-/// The fewest characters of a digest that tell two questions apart.
-const DIGEST_CHARS_MIN: usize = 12;
 /// What a person types to pass a checkpoint.
 const RELEASE: &str = "release";
 
@@ -78,20 +76,6 @@ pub(super) async fn run(
         None => show::standing(screen, &driven.standing),
     }
     Ok(driven.status())
-}
-
-/// The digest that the answer repeats: of the question as it was shown, where someone says what was shown.
-pub(super) fn digest_of(question: &Question, typed: Option<&str>) -> Result<Digest, Complaint> {
-    let digest = question.digest();
-    match typed {
-        None => Ok(digest),
-        Some(typed) if typed.len() < DIGEST_CHARS_MIN => Err(Complaint::new(format!(
-            "`{typed}` is too short: a digest has at least {DIGEST_CHARS_MIN} characters"
-        ))
-        .hint("`byleave inbox show` ends with the digest of what it shows")),
-        Some(typed) if digest.to_string().starts_with(&typed.to_ascii_lowercase()) => Ok(digest),
-        Some(_) => Err(AnswerFault::Mismatch.into()),
-    }
 }
 
 /// The paths that are kept, seen from the directory of the call.

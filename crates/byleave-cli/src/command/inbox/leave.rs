@@ -11,7 +11,7 @@ use byleave::past::{Past, Said, covered};
 use byleave::settings::Settings;
 use serde_json::{Value, json};
 
-use super::answer::digest_of;
+use super::digest::digest_of;
 use crate::args::{Answer, Ask};
 use crate::complaint::Complaint;
 use crate::house::House;

@@ -9,6 +9,7 @@ use byleave::core::entry::{Entry, Fact};
 use byleave::core::id::{CallId, SessionId};
 use byleave::core::question::Question;
 use byleave::core::record::{Attempt, Record};
+use byleave::core::ruling::{Ruling, Verdict};
 use byleave::core::walk::{Next, next};
 use byleave::stats::Wanted;
 
@@ -281,7 +282,23 @@ fn stage(record: &Record) -> Stage {
 /// What the policy said last: the verdict, why, and the rule that decided.
 fn verdict(record: &Record) -> Option<String> {
     record.entries().iter().rev().find_map(|entry| match &entry.fact {
-        Fact::Permitted(Ok(ruling)) => Some(super::tell::ruled(ruling)),
+        Fact::Permitted(Ok(ruling)) => Some(ruled(ruling)),
         _ => None,
     })
+}
+
+/// A verdict with its reason, in words; not escaped.
+pub(super) fn ruled(ruling: &Ruling) -> String {
+    let verdict = match ruling.verdict {
+        Verdict::Allow => "allow",
+        Verdict::Ask => "ask",
+        Verdict::Deny => "deny",
+    };
+    let Some(reason) = ruling.decisive() else { return verdict.to_owned() };
+    let rule = match (&reason.rule, &reason.origin) {
+        (Some(rule), Some(origin)) => format!(" ({rule}, {origin})"),
+        (Some(rule), None) => format!(" ({rule})"),
+        (None, _) => String::new(),
+    };
+    format!("{verdict}: {}{rule}", reason.why)
 }

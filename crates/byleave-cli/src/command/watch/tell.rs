@@ -4,10 +4,9 @@ use byleave::book::export::remark;
 use byleave::core::call::Millis;
 use byleave::core::entry::{Entry, Fact};
 use byleave::core::question::{Answer, Question};
-use byleave::core::ruling::{Ruling, Verdict};
 use serde_json::{Value, json};
 
-use super::scene::{Act, Happening, Scene, Stage, Who};
+use super::scene::{Act, Happening, Scene, Stage, Who, ruled};
 use crate::ids::short;
 use crate::json;
 use crate::screen::{Screen, Tone, one_line, prose, spelled};
@@ -41,22 +40,6 @@ pub(super) fn standing(screen: &mut Screen, scene: &Scene) {
     if none && !screen.json() {
         screen.say("no call is on its way");
     }
-}
-
-/// A verdict with its reason, in words; not escaped.
-pub(super) fn ruled(ruling: &Ruling) -> String {
-    let verdict = match ruling.verdict {
-        Verdict::Allow => "allow",
-        Verdict::Ask => "ask",
-        Verdict::Deny => "deny",
-    };
-    let Some(reason) = ruling.decisive() else { return verdict.to_owned() };
-    let rule = match (&reason.rule, &reason.origin) {
-        (Some(rule), Some(origin)) => format!(" ({rule}, {origin})"),
-        (Some(rule), None) => format!(" ({rule})"),
-        (None, _) => String::new(),
-    };
-    format!("{verdict}: {}{rule}", reason.why)
 }
 
 /// How a call stands, in words; not escaped.

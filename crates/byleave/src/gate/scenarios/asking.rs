@@ -124,15 +124,16 @@ pub(super) async fn approvals_are_told_to_whoever_listens(bench: &dyn Bench) -> 
     let replies = [Reply::Yes { note: None }, Reply::No { feedback: None }, Reply::Abort];
     let gate = stage.gate().await?.approver(shown.person(replies)).build()?;
     let mut events = gate.subscribe();
-    for _ in 0..3 {
-        gate.settle(stage.write("f", "1")?).await;
+    // Each another call: the same would not be asked about again after a no.
+    for text in ["1", "2", "3"] {
+        gate.settle(stage.write("f", text)?).await;
     }
     gate.settle(stage.read("f")?).await;
-    let mut told = Vec::new();
+    let (mut told, mut texts) = (Vec::new(), ["1", "2", "3"].into_iter());
     while let Ok(event) = events.try_recv() {
         if let Event::ToolApproval { tool, parameters, approved, .. } = event {
             same("the tool", &tool.as_str(), &"write")?;
-            same("the parameters", &*parameters, &json!({"path": "f", "text": "1"}))?;
+            same("the parameters", &*parameters, &json!({"path": "f", "text": texts.next()}))?;
             told.push(approved);
         }
     }

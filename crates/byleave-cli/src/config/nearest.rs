@@ -1,0 +1,8 @@
+//! What somebody may have meant: the nearest of the names that there are.
+
+/// The name that is nearest to one that there is not, if any is near.
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |known: &'a str| (strsim::jaro_winkler(name, known), known);
+    let best = known.into_iter().map(likeness).max_by(|one, other| one.0.total_cmp(&other.0));
+    best.filter(|(likeness, _)| *likeness > 0.75).map(|(_, known)| known)
+}
