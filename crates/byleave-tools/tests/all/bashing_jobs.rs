@@ -69,8 +69,9 @@ fn a_job_is_never_rehearsed_and_the_question_says_so() {
         let world = World::new();
         world.write(".env", SECRET);
         let command = "python3 -c \"open('made', 'w').write('x'); print(open('.env').read())\"";
-        let arguments = json!({"command": command, "background": true});
-        let refused = world.call("bash", arguments.clone(), &[], Mode::ConfirmSensitive).await;
+        // Written otherwise: what was refused once is not asked about again.
+        let arguments = json!({"command": format!("{command} #"), "background": true});
+        let refused = world.call("bash", arguments, &[], Mode::ConfirmSensitive).await;
         let seen = refused.asked.first().and_then(|sheet| sheet.seen.as_ref());
         assert!(
             matches!(seen, Some(Seen::Not { why }) if why.contains("in the background") && why.contains("cannot be undone")),
