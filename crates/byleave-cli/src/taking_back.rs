@@ -9,7 +9,7 @@ use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::render::summary;
 use byleave::gate::{Gate, GivenAnswer};
 use byleave::result::Standing;
-use byleave_copy::State;
+use byleave_copy::{State, Store};
 use serde_json::json;
 
 use crate::args::Ask;
@@ -22,10 +22,12 @@ use crate::tools::workplace;
 
 /// How many calls of a session are looked at.
 const CALLS_MAX: usize = 10_000;
+/// How many of them are read at once where one is looked for.
+const AT_ONCE: usize = 100;
 
 /// What an undo without further words would take back, in words.
 pub(crate) async fn last_change(house: &House, options: &Options) -> Result<Option<String>> {
-    let Some(item) = standing(CallFilter::default(), house, options).await?.into_iter().next() else {
+    let Some(item) = newest_standing(house, options).await? else {
         return Ok(None);
     };
     let changes = workplace(options, &options.cwd).store()?.changes(item.call.uuid())?;
@@ -35,7 +37,7 @@ pub(crate) async fn last_change(house: &House, options: &Options) -> Result<Opti
 
 /// Takes that back, and says what came of it.
 pub(crate) async fn newest(house: &House, options: &Options) -> Result<String> {
-    let Some(item) = standing(CallFilter::default(), house, options).await?.into_iter().next() else {
+    let Some(item) = newest_standing(house, options).await? else {
         return Ok("there is nothing to take back".to_owned());
     };
     let (gate, undo) = prepared(item.call, false, house, options).await?;
@@ -49,15 +51,36 @@ pub(crate) async fn newest(house: &House, options: &Options) -> Result<String> {
     Ok(format!("undo of {}: {}", item.listing.tool, show::in_short(&came)))
 }
 
+/// The newest call whose changes can be taken back. No more is read than it takes to find it: a question waits for this.
+pub(crate) async fn newest_standing(house: &House, options: &Options) -> Result<Option<CallItem>> {
+    let store = workplace(options, &options.cwd).store()?;
+    let (mut page, mut looked) = (Page::first(AT_ONCE), 0);
+    while looked < CALLS_MAX {
+        let calls = house.book.calls(CallFilter::default(), page).await?;
+        page.after = calls.last().map(|item| item.cursor);
+        looked += calls.len();
+        let is_last = calls.len() < AT_ONCE;
+        if let Some(found) = calls.into_iter().find(|item| stands(&store, item)) {
+            return Ok(Some(found));
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(None)
+}
+
 /// The calls whose changes can be taken back, the newest first.
 pub(crate) async fn standing(filter: CallFilter, house: &House, options: &Options) -> Result<Vec<CallItem>> {
     let store = workplace(options, &options.cwd).store()?;
     let mut all = house.book.calls(filter, Page::first(CALLS_MAX)).await?;
-    all.retain(|item| {
-        item.listing.operation != "undo"
-            && store.state(item.call.uuid()).is_ok_and(|state| state == State::Committed)
-    });
+    all.retain(|item| stands(&store, item));
     Ok(all)
+}
+
+fn stands(store: &Store, item: &CallItem) -> bool {
+    item.listing.operation != "undo"
+        && store.state(item.call.uuid()).is_ok_and(|state| state == State::Committed)
 }
 
 /// The call that takes another back, and the gate for it.

@@ -90,14 +90,15 @@ async fn which(typed: &args::Undo, house: &House, options: &Options) -> Result<V
     if let Some(call) = &typed.call {
         return Ok(vec![ids::call(house, call).await?]);
     }
-    let since = typed.since.as_deref().map(lasting).transpose()?;
-    let filter = CallFilter {
-        session: typed.session.clone(),
-        since: since.map(|span| now().saturating_sub(span)),
-        ..CallFilter::default()
+    let Some(session) = typed.session.clone() else {
+        let newest = taking_back::newest_standing(house, options).await?;
+        return Ok(newest.into_iter().map(|item| item.call).collect());
     };
-    let standing = taking_back::standing(filter, house, options).await?.into_iter().map(|item| item.call);
-    Ok(if typed.session.is_some() { standing.collect() } else { standing.take(1).collect() })
+    let since = typed.since.as_deref().map(lasting).transpose()?;
+    let since = since.map(|span| now().saturating_sub(span));
+    let filter = CallFilter { session: Some(session), since, ..CallFilter::default() };
+    let standing = taking_back::standing(filter, house, options).await?;
+    Ok(standing.into_iter().map(|item| item.call).collect())
 }
 
 /// One call that takes another back. Who types it has answered the question it asks.

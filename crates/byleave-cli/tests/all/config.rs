@@ -110,7 +110,8 @@ fn settings_hold_for_calls() {
     assert_eq!(world.quietly(&call, "").status.code(), Some(4));
     let open = world.json(&["inbox", "--json"]);
     let lasts = open[0]["expires_at"].as_u64().unwrap() - open[0]["asked_at"].as_u64().unwrap();
-    assert_eq!(lasts, 90_000);
+    // The clock is looked at twice: for the end, and a moment later for the entry.
+    assert!((89_000..=90_000).contains(&lasts), "{lasts}");
     fs::write(own(&world), "unattended = \"allow-with-warning\"\n").unwrap();
     // Behind the one that waits, unless it is of another session.
     let told = world.quietly(&[&call[..], &["--session", "other"]].concat(), "");

@@ -188,7 +188,7 @@ fn read_mark(inside: &str) -> String {
 pub(crate) fn only_ours(raw: &[u8]) {
     let text = std::str::from_utf8(raw).expect("what was drawn is text");
     let ours = Regex::new(
-        r"\x1b\[\?(2004|25|2026|7|1049)[hl]|\x1b\[[0-9;]*m|\x1b\[2?J|\x1b\[H|\x1b\[2?K|\x1b\[\d+[AC]|\x1b\]9;Byleave: [^\x00-\x1f\x7f]* asks\x1b\\\x07",
+        r"\x1b\[\?(2004|25|2026|7|1049)[hl]|\x1b\[[0-9;]*m|\x1b\[2?J|\x1b\[H|\x1b\[2?K|\x1b\[\d+[AC]",
     );
     let rest = ours.unwrap().replace_all(text, "");
     let strange: Vec<char> =
