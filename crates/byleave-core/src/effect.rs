@@ -57,6 +57,16 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// The use of a tool of an MCP server.
+    pub fn at_server(server: &str, tool: &str) -> Self {
+        Self::Invoke { tool: Self::name_at_server(server, tool) }
+    }
+
+    /// What a tool of an MCP server is called in effects. No server has a `/` in its name, and no tool of ours a `:`.
+    pub(crate) fn name_at_server(server: &str, tool: &str) -> String {
+        format!("mcp:{server}/{tool}")
+    }
+
     /// The word for this kind of effect.
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -52,6 +52,7 @@ pub mod write_file;
 pub use bash::Bash;
 pub use diagnostics::diagnostics;
 pub use jobs::{JobLimits, Jobs, bash_kill, bash_output};
+pub use lines::in_its_own_words;
 pub use offer::{Offer, catalog};
 pub use todo::{todo_read, todo_write};
 pub use undo::Undo;

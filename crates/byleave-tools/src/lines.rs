@@ -13,7 +13,7 @@ pub(crate) fn say(text: &mut String, line: &str) {
 }
 
 /// What a command printed, where no line looks like one of ours: those are read as what the gate says.
-pub(crate) fn in_its_own_words(text: &str) -> String {
+pub fn in_its_own_words(text: &str) -> String {
     const OURS: &str = "[byleave]";
     if !text.contains(OURS) {
         return text.to_owned();

@@ -12,6 +12,7 @@ use byleave_sandbox::limits::Limit;
 use byleave_sandbox::net::policy::Door;
 use byleave_sandbox::plan::Command;
 use byleave_sandbox::told::told;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::heard::{Audience, Listener};
@@ -166,7 +167,20 @@ pub(crate) fn output(confinement: &Confinement, outcome: &Outcome, printed: Kept
         Some(Limit::Wall) => format!("stopped after {} ms", confinement.limits.wall.as_millis()),
         _ => outcome.status.to_string(),
     });
-    Output { text, is_error: error.is_some(), error, truncated, ..Output::default() }
+    let data = error.is_some().then(|| json!({ "exit": exit_code(outcome) }));
+    Output { text, is_error: error.is_some(), error, truncated, data, ..Output::default() }
+}
+
+/// How a shell would tell of it.
+fn exit_code(outcome: &Outcome) -> u32 {
+    match outcome.status {
+        _ if outcome.ended_by == Some(Limit::Wall) => 124,
+        Status::Exited(code) => u32::try_from(code).unwrap_or(1),
+        Status::Signalled(signal) => u32::try_from(signal).unwrap_or(0).saturating_add(128),
+        // Not there, or not to be run.
+        Status::NotStarted(2) => 127,
+        Status::NotStarted(_) => 126,
+    }
 }
 
 /// What was printed, in its own words, with what is said where something is left out.

@@ -7,7 +7,7 @@
 mod check;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Weak};
@@ -45,6 +45,8 @@ struct Shared {
 pub struct Snapshot {
     tools: BTreeMap<Arc<str>, Arc<Entry>>,
     aliases: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// The names of all tools that were ever here.
+    known: BTreeSet<Arc<str>>,
 }
 
 /// One tool, with what was made of it when it was registered.
@@ -165,6 +167,11 @@ impl Catalog {
         self.shared.snapshot.load().find(name).is_some()
     }
 
+    /// Whether a tool of this name is here, or was.
+    pub fn has_had(&self, name: &str) -> bool {
+        self.shared.snapshot.load().known.contains(name)
+    }
+
     /// How many tools there are.
     pub fn count(&self) -> usize {
         self.shared.snapshot.load().tools.len()
@@ -280,6 +287,7 @@ impl Snapshot {
         for alias in &entry.manifest.aliases {
             self.aliases.insert(alias.as_str().into(), Arc::clone(&entry));
         }
+        self.known.insert(Arc::clone(&entry.name));
         self.tools.insert(Arc::clone(&entry.name), entry);
         Ok(())
     }

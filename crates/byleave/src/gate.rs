@@ -46,7 +46,7 @@ use crate::catalog::Catalog;
 use crate::clock::fresh_id;
 use crate::event::Event;
 use crate::gate::desk::Desk;
-use crate::gate::drive::{drive, unheard_of, unopened};
+use crate::gate::drive::{Until, drive, unheard_of, unopened};
 use crate::gate::parts::{Driving, Parts};
 use crate::gate::schedule::Spot;
 use crate::gate::seen::Seen;
@@ -75,6 +75,11 @@ impl Gate {
         self.parts.policy.store(Arc::new(policy));
     }
 
+    /// Whether somebody looks at results before they are released.
+    pub fn reviews_outputs(&self) -> bool {
+        !self.parts.reviewers.no_outputs()
+    }
+
     /// Sees every entry from now on, once it is durably on its record, and progress.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.parts.events.subscribe()
@@ -85,7 +90,7 @@ impl Gate {
         let id = call.id;
         // Kept to the end: a cancellation must find this call between two looks at it, too.
         let place = self.parts.bustle.enter(id);
-        let (mut standing, mut len) = self.submit(call).await;
+        let (mut standing, mut len) = self.submit(call, Until::Settled).await;
         loop {
             let other = match standing {
                 Standing::Settled(result) => return result,
@@ -93,10 +98,10 @@ impl Gate {
                     self.look_after(by).await;
                     Some(by)
                 }
-                Standing::Waiting { .. } | Standing::RunningElsewhere { .. } => None,
+                Standing::Waiting { .. } | Standing::RunningElsewhere { .. } | Standing::Ready { .. } => None,
             };
             self.until_something_happens(&place, len, other).await;
-            (standing, len) = self.go_on(id).await;
+            (standing, len) = self.go_on(id, Until::Settled).await;
         }
     }
 
@@ -157,12 +162,41 @@ impl Gate {
     ///
     /// A waiting call costs nothing: [`Gate::answer`] and [`Gate::resume`] take it up again, in any process, any day.
     pub async fn advance(&self, call: Call) -> Standing {
-        self.submit(call).await.0
+        self.submit(call, Until::Settled).await.0
     }
 
     /// Drives a call on that is in the book already.
     pub async fn resume(&self, call: CallId) -> Standing {
-        self.go_on(call).await.0
+        self.go_on(call, Until::Settled).await.0
+    }
+
+    /// Drives a call as [`Gate::advance`] does, but never begins it: where only that is left, it is [`Standing::Ready`].
+    ///
+    /// By then it is judged, reviewed, rehearsed, asked about and answered, and all of it is durable. Whoever resumes it, in any
+    /// process, begins it, after the same last look that every call gets.
+    pub async fn prepare(&self, call: Call) -> Standing {
+        self.submit(call, Until::Ready).await.0
+    }
+
+    /// Drives a call on that is in the book already, and never begins it.
+    pub async fn prepare_again(&self, call: CallId) -> Standing {
+        self.go_on(call, Until::Ready).await.0
+    }
+
+    /// Waits until a call that stands still may go on: something was written on its record, or it is time to look again.
+    ///
+    /// For those who do not leave it to [`Gate::settle`] to wait; [`Gate::resume`] then says how it stands.
+    pub async fn until_it_moves(&self, standing: &Standing) {
+        let other = match standing {
+            Standing::Settled(_) => return,
+            Standing::HeldUp { by, .. } => {
+                self.look_after(*by).await;
+                Some(*by)
+            }
+            Standing::Waiting { .. } | Standing::RunningElsewhere { .. } | Standing::Ready { .. } => None,
+        };
+        let place = self.parts.bustle.enter(standing.call());
+        self.until_something_happens(&place, place.seen_len(), other).await;
     }
 
     /// Drives on whatever in the book can be driven: answered, expired, interrupted or never finished.
@@ -278,7 +312,7 @@ impl Gate {
         acted
     }
 
-    async fn submit(&self, call: Call) -> (Standing, u32) {
+    async fn submit(&self, call: Call, until: Until) -> (Standing, u32) {
         let span = telemetry::span(&call);
         let driving = self.parts.bustle.enter(call.id);
         let stood = async {
@@ -287,7 +321,7 @@ impl Gate {
             let mut spot = self.spot(&call.tenant, &call.session, &call.tool);
             spot.queue().await;
             match self.open(&call).await {
-                Ok(mut desk) => self.take_turn(&mut desk, &driving, spot, &span).await,
+                Ok(mut desk) => self.take_turn(&mut desk, &driving, (spot, until), &span).await,
                 Err(result) => (Standing::Settled(*result), 0),
             }
         };
@@ -296,16 +330,21 @@ impl Gate {
         stood
     }
 
-    async fn go_on(&self, call: CallId) -> (Standing, u32) {
+    async fn go_on(&self, call: CallId, until: Until) -> (Standing, u32) {
         let span = telemetry::span_of(call);
         let driving = self.parts.bustle.enter(call);
         let stood = async {
             let _wheel = driving.wheel.lock().await;
             match self.desk(call).await {
+                // Who has another catalog does not know what the tool is; to say that it is gone would settle the call of somebody
+                // who has it.
+                Ok(Some(desk)) if self.is_for_others(&desk) => {
+                    (Standing::RunningElsewhere { call }, desk.durable_len())
+                }
                 Ok(Some(mut desk)) => match desk.record.heading() {
                     Some(heading) => {
                         let spot = self.spot(&heading.tenant, &heading.session, &heading.tool);
-                        self.take_turn(&mut desk, &driving, spot, &span).await
+                        self.take_turn(&mut desk, &driving, (spot, until), &span).await
                     }
                     None => (Standing::Settled(unheard_of(call)), 0),
                 },
@@ -318,6 +357,13 @@ impl Gate {
             }
         };
         stood.instrument(span.clone()).await
+    }
+
+    /// Whether a call that is not settled is of a tool that was there where the call was made, and never was here.
+    fn is_for_others(&self, desk: &Desk) -> bool {
+        let known = |terms: &byleave_core::entry::Terms| self.parts.catalog.has_had(&terms.tool);
+        // What is refused or over, anybody can write down.
+        !matches!(next(&desk.record), Next::Settle(_)) && desk.terms().is_some_and(|terms| !known(terms))
     }
 
     /// The desk for a call that comes in: a new one, or the one that the same call was put on before.
@@ -376,7 +422,7 @@ impl Gate {
         &self,
         desk: &mut Desk,
         driving: &Driving,
-        mut spot: Spot,
+        (mut spot, until): (Spot, Until),
         span: &Span,
     ) -> (Standing, u32) {
         // What needs no driving needs no turn; and a question that waits must not stand in anyone's way.
@@ -390,7 +436,7 @@ impl Gate {
             }
         }
         let started = self.parts.now();
-        let standing = drive(&self.parts, desk, driving, &mut spot).await;
+        let standing = drive(&self.parts, desk, driving, &mut spot, until).await;
         drop(spot);
         telemetry::stood(span, &standing, &desk.record, self.parts.now().saturating_sub(started));
         (standing, desk.durable_len())
@@ -430,7 +476,7 @@ impl Gate {
             && let Ok(Some(desk)) = self.desk(call).await
             && matches!(next(&desk.record), Next::Do(_))
         {
-            self.go_on(call).await;
+            self.go_on(call, Until::Settled).await;
         }
     }
 
@@ -439,7 +485,7 @@ impl Gate {
         while let Some(orphan) = self.parts.bustle.take_orphan() {
             let gate = self.clone();
             tokio::spawn(async move {
-                gate.go_on(orphan).await;
+                gate.go_on(orphan, Until::Settled).await;
             });
         }
     }

@@ -23,7 +23,7 @@ pub fn by_class(manifest: &Manifest, arguments: &Value, site: &Site) -> Result<P
     let mut plan = Plan::default();
     let roles = roles(manifest, arguments);
     for (role, value) in &roles {
-        add(&mut plan, *role, value, site)?;
+        argument(&mut plan, *role, value, site)?;
     }
     unheard_of(&mut plan, manifest, arguments);
     if plan.effects.iter().any(|effect| matches!(effect, Effect::Write { .. })) {
@@ -90,11 +90,11 @@ fn roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(Role, &'a Value)
 }
 
 /// Adds the effects of one argument; a list is all of its items.
-fn add(plan: &mut Plan, role: Role, value: &Value, site: &Site) -> Result<(), ToolFault> {
+pub fn argument(plan: &mut Plan, role: Role, value: &Value, site: &Site) -> Result<(), ToolFault> {
     let text = match value {
         Value::Null => return Ok(()),
         Value::String(text) => text,
-        Value::Array(items) => return items.iter().try_for_each(|item| add(plan, role, item, site)),
+        Value::Array(items) => return items.iter().try_for_each(|item| argument(plan, role, item, site)),
         other => return Err(ToolFault(format!("expected a text, got `{other}`"))),
     };
     match role {

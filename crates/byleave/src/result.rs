@@ -118,6 +118,11 @@ pub enum Standing {
         /// The call.
         call: CallId,
     },
+    /// To where all that is left is to begin it, and no further: that is for whoever resumes it.
+    Ready {
+        /// The call.
+        call: CallId,
+    },
 }
 
 impl Standing {
@@ -125,7 +130,10 @@ impl Standing {
     pub const fn call(&self) -> CallId {
         match self {
             Self::Settled(result) => result.call,
-            Self::Waiting { call, .. } | Self::HeldUp { call, .. } | Self::RunningElsewhere { call } => *call,
+            Self::Waiting { call, .. }
+            | Self::HeldUp { call, .. }
+            | Self::RunningElsewhere { call }
+            | Self::Ready { call } => *call,
         }
     }
 }
@@ -138,11 +146,7 @@ impl CallResult {
 
     /// What the model reads: the output, a refusal, or what a dry run would do; with what was changed on the way.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        for change in &self.changes {
-            text.push_str(&change.sentence(&self.arguments));
-            text.push('\n');
-        }
+        let mut text = self.changes_text();
         match &self.ending {
             Ending::Completed(output) | Ending::Failed(output) => text.push_str(&output.text),
             Ending::Withheld(_) | Ending::Refused(_) | Ending::Unknown(_) => {}
@@ -154,6 +158,11 @@ impl CallResult {
             }
         }
         text
+    }
+
+    /// What was changed on the way, for the model: a line each.
+    pub fn changes_text(&self) -> String {
+        self.changes.iter().map(|change| change.sentence(&self.arguments) + "\n").collect()
     }
 
     /// What went wrong, for the model.

@@ -5,6 +5,7 @@
 
 mod expand;
 mod key;
+mod mcp;
 mod run;
 
 use std::fmt;
@@ -127,7 +128,6 @@ const KINDS: &[(&str, &[Kind])] = &[
     ("touch", &[Pattern::Read, Pattern::Write, Pattern::Delete]),
     ("reach", &[Pattern::Reach]),
     ("invoke", &[Pattern::Invoke]),
-    ("mcp", &[Pattern::Invoke]),
     ("tool", &[Pattern::Invoke]),
 ];
 
@@ -161,6 +161,7 @@ impl Reader<'_> {
             rule.origin = Some(format!("{}:{line}", self.file.name));
         }
         let mut verdict = None;
+        let mut whole_server = false;
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "id" => rule.id = self.id(value).unwrap_or_default(),
@@ -175,6 +176,10 @@ impl Reader<'_> {
                 "delegate" => rule.delegate = self.glob(value),
                 "yes" => rule.yes = self.examples(value, table),
                 "no" => rule.no = self.examples(value, table),
+                "mcp" => {
+                    whole_server = mcp::names_whole_server(value);
+                    self.servers(value, &mut rule.patterns);
+                }
                 kind => match KINDS.iter().find(|(name, _)| *name == kind) {
                     Some((_, kinds)) => self.patterns(value, kinds, &mut rule.patterns),
                     None => self.unknown(key, "a rule", key::RULE),
@@ -189,6 +194,9 @@ impl Reader<'_> {
             );
         }
         rule.verdict = verdict.unwrap_or(Verdict::Deny);
+        if whole_server && rule.verdict == Verdict::Allow {
+            self.only_reading(value, table, &mut rule);
+        }
         if let Some(except) = table.iter().find(|(key, _)| key.get_ref() == "except").map(|(_, value)| value)
         {
             self.except(except, &mut rule);
@@ -214,6 +222,23 @@ impl Reader<'_> {
             None => seen.push((rule.id.clone(), line)),
         }
         self.found.rules.push(rule);
+    }
+
+    /// An allow for a whole server is about what it only reads by: tools that come to be offered later are not meant, and what
+    /// changes something is named.
+    fn only_reading(&mut self, value: &Value<'_>, table: &DeTable<'_>, rule: &mut Rule) {
+        let others = table
+            .iter()
+            .any(|(key, _)| key.get_ref() != "mcp" && key::KINDS.contains(&key.get_ref().as_ref()));
+        if others || rule.when.read_only == Some(false) {
+            self.flaw(
+                head(value),
+                "an allow for a whole server is only about tools that read, so it stands alone",
+                "name the tools, as in `mcp = \"server/tool\"`, or put it into a rule of its own",
+            );
+            return;
+        }
+        rule.when.read_only = Some(true);
     }
 
     fn patterns(&mut self, value: &Value<'_>, kinds: &[Kind], to: &mut Vec<Pattern>) {
@@ -255,6 +280,7 @@ impl Reader<'_> {
                 match KINDS.iter().find(|(name, _)| *name == key.get_ref().as_ref()) {
                     Some((_, kinds)) => self.patterns(value, kinds, &mut rule.except),
                     None if key.get_ref() == "run" => self.runs(value, &mut rule.except),
+                    None if key.get_ref() == "mcp" => self.servers(value, &mut rule.except),
                     None => self.unknown(key, "`except`", key::KINDS),
                 }
             }
@@ -271,6 +297,9 @@ impl Reader<'_> {
         let run = rule.patterns.iter().any(|pattern| pattern.kind() == "run");
         match (run, rest.as_slice(), paths.is_empty()) {
             (true, [], true) => self.runs(value, &mut rule.except),
+            (false, [_], true) if rule.patterns.iter().all(is_at_server) => {
+                self.servers(value, &mut rule.except);
+            }
             (false, [only], true) => self.patterns(value, &[*only], &mut rule.except),
             (false, [], false) => self.patterns(value, &paths, &mut rule.except),
             (false, [], true) => {}
@@ -419,6 +448,10 @@ impl Reader<'_> {
 fn flaw(text: &str, span: Range<usize>, what: String, todo: String) -> Flaw {
     let (line, column) = place(text, span.start);
     Flaw { span, line, column, what, todo }
+}
+
+fn is_at_server(pattern: &Pattern) -> bool {
+    matches!(pattern, Pattern::Invoke(tool) if tool.starts_with("mcp:"))
 }
 
 /// The place of a rule's head: its `[[rule]]`, not all of it.

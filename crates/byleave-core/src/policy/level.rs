@@ -118,6 +118,14 @@ fn reads_only(request: &Request<'_>) -> bool {
 
 /// Whether the effect is the use of this very tool, and the tool of class readonly.
 pub(super) fn is_readonly_use(manifest: &Manifest, effect: &Effect) -> bool {
+    let of_its_server = |tool: &str| {
+        let server = manifest.server.as_deref();
+        server.is_some_and(|server| {
+            tool.strip_prefix("mcp:")
+                .and_then(|tool| tool.strip_prefix(server))
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
+    };
     manifest.permission_class == Class::Readonly
-        && matches!(effect, Effect::Invoke { tool } if *tool == manifest.name)
+        && matches!(effect, Effect::Invoke { tool } if *tool == manifest.name || of_its_server(tool))
 }

@@ -82,6 +82,31 @@ fn a_project_never_allows() {
     assert_eq!((fault.flaws[0].line, fault.flaws[0].column), (2, 11), "{fault}");
 }
 
+// req: M1
+#[test]
+fn a_server_and_its_tools_are_named_apart() {
+    let patterns =
+        |rule: &str| load(Layer::User, &format!("[[rule]]\n{rule}")).map(|found| found.rules[0].clone());
+    let rule = patterns("verdict = \"deny\"\nmcp = [\"a__b\", \"a/x\"]\nexcept = [\"a__b/y\"]").unwrap();
+    let invoke = |name: &str| Pattern::Invoke(name.into());
+    assert_eq!(rule.patterns, [invoke("mcp:a__b/**"), invoke("mcp:a/x")]);
+    assert_eq!((rule.except, rule.when.read_only), (vec![invoke("mcp:a__b/y")], None));
+    // An allow for a server is about what it reads by; more has to be named.
+    let rule = patterns("verdict = \"allow\"\nmcp = \"a\"").unwrap();
+    assert_eq!(rule.when.read_only, Some(true));
+    let rule = patterns("verdict = \"allow\"\nmcp = [\"a/x\", \"a/*\"]").unwrap();
+    assert_eq!(rule.when.read_only, None);
+    for wrong in [
+        "mcp = \"a\"\nrun = \"ls\"",
+        "mcp = \"a\"\nwhen = { read_only = false }",
+        "mcp = \"/x\"",
+        "mcp = \"a/\"",
+        "mcp = \"a b\"",
+    ] {
+        assert!(patterns(&format!("verdict = \"allow\"\n{wrong}")).is_err(), "{wrong}");
+    }
+}
+
 #[test]
 fn places_aliases_and_directories_are_put_in() {
     let text = r#"
@@ -102,7 +127,7 @@ run = ["./run.sh now", "rm -r"]
         read("/s/**"),
         read("**/y"),
         read("/{a,b}"),
-        Pattern::Invoke("m_*".into()),
+        Pattern::Invoke("mcp:m_*/**".into()),
         run(&["/w/run.sh", "now"]),
         run(&["rm", "-r"]),
     ];

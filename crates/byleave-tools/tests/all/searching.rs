@@ -159,6 +159,16 @@ async fn what_rules_hide_is_left_out_and_told() {
     let grep = said(&world, "grep", json!({"pattern": "GATE_SECRET", "mode": "files", "all": true})).await;
     // The key, `.env` twice, the vault, and the other name of `.env`.
     assert_eq!(grep, format!("a.txt\nsub/b.txt\ntwin.txt\n[byleave] 5 paths were {left_out}\n"));
+    // What stands in braces is looked at one by one, and what is hidden stays so under either name.
+    for glob in ["{.env,zzz.ts}", "{.env,a.txt}", "{.e,x}{nv,y}", "**/{.env,vault}/**"] {
+        let braces = json!({"pattern": "GATE_SECRET", "glob": glob, "all": true});
+        let grep = call(&world, "grep", braces).await.text();
+        assert_eq!(grep.contains(":1:"), glob == "{.env,a.txt}", "{glob}: {grep}");
+        assert!(
+            !grep.contains(".env:") && !grep.contains("inner") && !grep.contains("alias"),
+            "{glob}: {grep}"
+        );
+    }
     let files = said(&world, "list_files", json!({})).await;
     // The key, the vault, and the other name of `.env`, whose size would tell that of `.env`.
     assert!(files.contains(&format!("[byleave] 3 paths were {left_out}")), "{files}");

@@ -25,12 +25,30 @@ use crate::result::{CallResult, Ending, Standing};
 /// How often the end of something that ran is offered to a ledger that fails.
 const END_TRIES: u32 = 6;
 
+/// How far a call is driven at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// To its end.
+    Settled,
+    /// To where all that is left is to begin it.
+    Ready,
+}
+
 /// Drives a call as far as it goes: to its end, to a person, or behind another call.
 ///
 /// The only loop in the system. Everything that it knows is on the record; what is not yet durable can be walked again.
-pub(crate) async fn drive(parts: &Parts, desk: &mut Desk, driving: &Driving, spot: &mut Spot) -> Standing {
+pub(crate) async fn drive(
+    parts: &Parts,
+    desk: &mut Desk,
+    driving: &Driving,
+    spot: &mut Spot,
+    until: Until,
+) -> Standing {
     loop {
         let step = match next(&desk.record) {
+            Next::Do(Task::Begin(_)) if until == Until::Ready && driving.cancelled_by().is_none() => {
+                ready(parts, desk).await
+            }
             Next::Do(task) => step(parts, desk, driving, task).await,
             Next::Wait(question) => wait(parts, desk, driving, spot, question).await,
             Next::Settle(outcome) => settle(parts, desk, outcome).await,
@@ -82,6 +100,14 @@ async fn step(parts: &Parts, desk: &mut Desk, driving: &Driving, task: Task) -> 
             Err(Standing::HeldUp { call: desk.call(), by }.into())
         }
     }
+}
+
+/// All that is left is to begin it, which is for somebody else: what they go by must be there when they look.
+async fn ready(parts: &Parts, desk: &mut Desk) -> Result<(), Stop> {
+    if !desk.is_durable() && !flush(parts, desk).await? {
+        return Ok(());
+    }
+    Err(Standing::Ready { call: desk.call() }.into())
 }
 
 async fn wait(

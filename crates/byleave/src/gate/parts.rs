@@ -98,6 +98,11 @@ impl Driving {
         Some(locked(&self.by).clone().unwrap_or_else(|| "the caller".into()))
     }
 
+    /// How long the record is, as far as this process has seen while somebody was at it.
+    pub(crate) fn seen_len(&self) -> u32 {
+        *self.len.borrow()
+    }
+
     /// Waits until the record is longer than it was.
     pub(crate) async fn grown_beyond(&self, len: u32) {
         // The sender is our own, so it cannot go away while we wait.

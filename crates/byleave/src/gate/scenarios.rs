@@ -17,6 +17,7 @@ mod families;
 mod leaves;
 mod order;
 mod owners;
+mod readying;
 mod rehearsals;
 mod reviews;
 mod rules;
@@ -157,6 +158,10 @@ scenarios! { ($)
     waiting::a_question_expires,
     waiting::a_held_result_waits_for_a_person,
     waiting::a_held_result_holds_nobody_up,
+    readying::what_is_prepared_is_begun_by_another_gate,
+    readying::what_needs_no_question_is_ready_at_once_and_a_no_settles,
+    readying::a_rehearsal_is_prepared_here_and_committed_elsewhere,
+    readying::what_is_ready_gets_the_last_look_all_the_same,
     seen::every_entry_is_told_in_order,
     seen::a_span_carries_verdict_changes_and_refusal,
     seen::calls_and_refusals_are_counted,

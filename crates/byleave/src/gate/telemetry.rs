@@ -32,6 +32,7 @@ pub(crate) fn stood(span: &Span, standing: &Standing, record: &Record, took_ms: 
     let Standing::Settled(result) = standing else {
         let word = match standing {
             Standing::Waiting { .. } => "waiting",
+            Standing::Ready { .. } => "ready",
             _ => "standing back",
         };
         span.record("outcome", word);

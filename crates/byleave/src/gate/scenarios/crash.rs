@@ -171,7 +171,7 @@ async fn play(gate: &Gate, kind: Kind, call: &Call) -> Played {
                 }
                 accepted += 1;
             }
-            Standing::HeldUp { .. } | Standing::RunningElsewhere { .. } => break,
+            Standing::HeldUp { .. } | Standing::RunningElsewhere { .. } | Standing::Ready { .. } => break,
         }
     }
     Played { result: None, accepted }

@@ -4,7 +4,7 @@ use super::case::Case;
 
 const APPROVALS: &str = "the approval screen";
 const FETCHER: &str = "the fetch tool, which judges every address that a name leads to and every hop";
-const GATEWAY: &str = "the MCP gateway";
+const GATEWAY: &str = "servers and the gateway, as the table under MCP below shows case by case";
 const LOOP: &str = "the agent loop, which reads instructions and skills";
 const NOTHING: &str =
     "nothing: Byleave has no such feature (links that open it, marketplaces, editors, remembered trust)";
