@@ -1,8 +1,12 @@
 //! What was typed. What it means is worked out in [`crate::options`] and by the commands.
 
+mod acp;
 mod book;
 mod config;
+mod hook;
 mod inbox;
+mod init;
+mod mcp;
 mod policy;
 mod shell;
 mod watching;
@@ -17,9 +21,13 @@ use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::acp::{Acp, AskOver};
 pub(crate) use self::book::{Book, ExportForm};
 pub(crate) use self::config::Config;
+pub(crate) use self::hook::{Hook, Judge, Serve, Ticket};
 pub(crate) use self::inbox::{Answer, Inbox, List};
+pub(crate) use self::init::Init;
+pub(crate) use self::mcp::{Access, AddServer, GatewayArgs, Mcp, ProfileArgs, ServeMcp, Wrap};
 pub(crate) use self::policy::{LayerArg, Policy};
 pub(crate) use self::shell::{Completions, Man};
 pub(crate) use self::watching::{Log, Stats, Watch};
@@ -143,10 +151,25 @@ pub(crate) enum Command {
     Resume(Resume),
     /// Refuse everything from now on, until it is lifted
     Halt(Halt),
+    /// Judge the calls of agents' built-in tools: what their hooks start, or ask
+    Hook {
+        #[command(subcommand)]
+        command: Hook,
+    },
+    /// Begin a shell call that a hook has prepared
+    ///
+    /// Agents run this in place of their own command. It runs confined, prints what the command prints, and ends with its exit code,
+    /// or with 125 if it was not run.
+    Exec(Ticket),
     /// Run something confined
     Sandbox {
         #[command(subcommand)]
         command: Sandbox,
+    },
+    /// Put the gate in front of agents that speak MCP
+    Mcp {
+        #[command(subcommand)]
+        command: Option<Mcp>,
     },
     /// Read, verify and export the book
     Book {
@@ -170,6 +193,15 @@ pub(crate) enum Command {
     /// By trying: a harmless command is run in every way that there is. It also looks at the settings, the rules, the state directory,
     /// the book, the terminal and how you are told of questions. Exits with 1 when no way works or something is not well.
     Doctor,
+    /// Stand in front of an agent: its settings name our gateway and hook, and its MCP servers move behind the gateway
+    ///
+    /// Without an agent, says which there are. Nothing else in the agent's files changes; `--undo` takes it back.
+    Init(Init),
+    /// Stand between an editor and an agent that speak the Agent Client Protocol
+    ///
+    /// To be set as the agent's command in the editor. What the agent asks leave for is answered by policy, and what it writes through
+    /// the editor is judged and recorded first; everything else passes as it is. It ends with the agent's own exit code.
+    Acp(Acp),
     /// Print what makes a shell complete commands, options and values
     ///
     /// bash: `byleave completions bash > ~/.local/share/bash-completion/completions/byleave`;

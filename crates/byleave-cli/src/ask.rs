@@ -12,6 +12,7 @@ use byleave::result::Standing;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::complaint::Complaint;
+use crate::hook;
 use crate::live::Live;
 use crate::options::Options;
 use crate::screen::{Screen, prose};
@@ -52,7 +53,7 @@ pub(crate) async fn answered(
     let by = options.person.clone();
     let given = GivenAnswer { question: question.id, digest: question.digest(), reply, by };
     let call = gate.answer(given).await.map_err(Complaint::from)?;
-    Ok(drive(gate, call, gate.resume(call), options, screen).await)
+    Ok(drive(gate, call, hook::resume(gate, call, options), options, screen).await)
 }
 
 /// Waits for the work on a call. Ctrl-C calls it off; pressed again, we leave at once.

@@ -1,15 +1,20 @@
 //! The commands, one file each.
 
+mod acp;
 mod book;
 mod call;
 mod completions;
 mod config;
 mod doctor;
+mod exec;
 mod explain;
 mod halt;
+mod hook;
 mod inbox;
+mod init;
 mod leaves;
 mod man;
+mod mcp;
 mod policy;
 mod rehearse;
 mod resume;
@@ -58,8 +63,13 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Config { command } => config::run(command, options, screen),
         Command::Completions(typed) => Ok(completions::run(&typed, screen)),
         Command::Man(typed) => man::run(&typed, screen),
+        Command::Acp(typed) => acp::run(typed, options).await,
+        Command::Init(typed) => init::run(&typed, options, screen),
         Command::Doctor => doctor::run(options, screen),
+        Command::Hook { command } => hook::run(command, options, screen).await,
+        Command::Exec(typed) => exec::run(&typed, options, screen).await,
         Command::Sandbox { command } => sandbox::run(command, options, screen).await,
+        Command::Mcp { command } => mcp::run(command, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,
     }
 }

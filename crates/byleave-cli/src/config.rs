@@ -318,6 +318,11 @@ impl Config {
         self.held("allow_delete").is_some_and(|held| held.value == Value::Flag(true))
     }
 
+    /// MCP clients that can show a form are asked to.
+    pub(crate) fn mcp_elicitation(&self) -> bool {
+        self.held("mcp_elicitation").is_some_and(|held| held.value == Value::Flag(true))
+    }
+
     /// What a gate is told.
     pub(crate) fn gate(&self) -> Settings {
         let mut settings = Settings::default();

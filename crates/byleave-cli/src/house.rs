@@ -61,7 +61,10 @@ impl House {
         ask: Ask,
         settings: Settings,
     ) -> Result<Gate> {
-        Ok(self.builder(options, workspace, ask, settings)?.build()?)
+        let gate = self.builder(options, workspace, ask, settings)?.build()?;
+        // Whoever answers a question about a call that came by a proxy must know what it was about.
+        byleave_acp::equip(&gate)?;
+        Ok(gate)
     }
 
     /// The same gate before it is built: who is here may still be added.

@@ -27,6 +27,7 @@ pub(crate) fn standing(standing: &Standing) -> Value {
         }
         Standing::HeldUp { call, by } => json!({ "call": call, "outcome": "held-up", "by": by }),
         Standing::RunningElsewhere { call } => json!({ "call": call, "outcome": "running" }),
+        Standing::Ready { call } => json!({ "call": call, "outcome": "ready" }),
     }
 }
 

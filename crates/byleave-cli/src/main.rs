@@ -3,13 +3,16 @@
 //! Thin on purpose. What was typed is in [`args`], what it means in [`options`], one file per command under
 //! [`command`]; nothing is decided here that the gate decides.
 
+mod agents;
 mod args;
 mod ask;
 mod chart;
 mod command;
 mod complaint;
 mod config;
+mod edit;
 mod flaws;
+mod hook;
 mod house;
 mod ids;
 mod json;
@@ -17,9 +20,13 @@ mod live;
 mod notify;
 mod options;
 mod person;
+mod replace;
 mod rules;
 mod scope;
 mod screen;
+mod servers;
+mod servers_file;
+mod setups;
 mod show;
 mod status;
 mod taking_back;

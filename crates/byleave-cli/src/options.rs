@@ -13,6 +13,7 @@ use byleave::core::policy::Places;
 use byleave::core::question::{Approver, Grade};
 use byleave_sandbox::guarantee::Guarantee;
 
+use crate::agents;
 use crate::args::{Ask, Color, Global};
 use crate::complaint::Complaint;
 use crate::config::{self, Config, ConfigFile, Origin, Value};
@@ -92,10 +93,30 @@ impl Options {
         })
     }
 
+    /// The same for calls in another directory, under the settings that hold there.
+    pub(crate) fn at(&self, cwd: String) -> Result<Self> {
+        let moved = Self { cwd, ..self.clone() };
+        let chosen = moved.reload()?;
+        Ok(Self { allow_delete: chosen.allow_delete(), waived: chosen.waived(), chosen, ..moved })
+    }
+
     /// The files that may hold settings here.
     pub(crate) fn config_files(&self) -> Vec<ConfigFile> {
         let (home, config, cwd) = (self.home.clone(), self.config.clone(), self.cwd.clone());
         Found { home, config, cwd }.config_files()
+    }
+
+    /// Where agents keep their settings: the person's own, or those of the project that we stand in.
+    pub(crate) fn agent_places(&self, project: Option<PathBuf>) -> Result<agents::Places> {
+        let homeless = || Complaint::new("nobody says where your home directory is").hint("set HOME");
+        Ok(agents::Places {
+            home: PathBuf::from(self.home.clone().ok_or_else(homeless)?),
+            project,
+            claude: set("CLAUDE_CONFIG_DIR"),
+            codex: set("CODEX_HOME"),
+            copilot: set("COPILOT_HOME"),
+            xdg_config: set("XDG_CONFIG_HOME"),
+        })
     }
 
     /// The settings, read again: why they do not load, where they do not.

@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use crate::args::Ask;
 use crate::ask::waive;
 use crate::complaint::Complaint;
+use crate::hook;
 use crate::house::House;
 use crate::ids::short;
 use crate::notify;
@@ -100,7 +101,7 @@ impl Behind {
         let (question, digest) = (sheet.question.id, sheet.question.digest());
         let given = GivenAnswer { question, digest, reply, by: self.options.person.clone() };
         let call = gate.answer(given).await.map_err(Complaint::from)?;
-        let came = gate.resume(call).await;
+        let came = hook::resume(&gate, call, &self.options).await;
         Ok(format!("{} {}: {}", sheet.terms.tool, short(&call), in_short(&came)))
     }
 }

@@ -41,6 +41,11 @@ pub(crate) fn standing(screen: &mut Screen, standing: &Standing) {
             screen.toned(Tone::Careful, "waiting:", "another process is running it");
             screen.hint("`byleave resume` finds out what became of it");
         }
+        Standing::Ready { call } => {
+            screen.line(&call.to_string());
+            screen.toned(Tone::Careful, "ready:", "it is for the agent that made the call to go on with it");
+            screen.hint("an agent that was told to wait makes the same call again, and finds the answer");
+        }
     }
 }
 
@@ -58,6 +63,7 @@ pub(crate) fn in_short(standing: &Standing) -> String {
         Standing::Waiting { .. } => "waits for another answer".to_owned(),
         Standing::HeldUp { by, .. } => format!("waits for call {} of the same session", short(by)),
         Standing::RunningElsewhere { .. } => "is run by another process".to_owned(),
+        Standing::Ready { .. } => "its agent goes on with it".to_owned(),
     }
 }
 

@@ -66,6 +66,8 @@ impl Status {
             Standing::Waiting { .. } | Standing::HeldUp { .. } | Standing::RunningElsewhere { .. } => {
                 Self::Waiting
             }
+            // Whoever came this far did what there was to do here.
+            Standing::Ready { .. } => Self::Completed,
         }
     }
 

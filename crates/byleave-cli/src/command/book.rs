@@ -131,6 +131,10 @@ async fn show(call: &str, contents: Contents, options: &Options, screen: &mut Sc
         if !listing.summary.is_empty() {
             screen.line(&one_line(&listing.summary));
         }
+        // More than a word: what it has to say of itself.
+        if listing.operation.contains(' ') {
+            screen.line(&one_line(&listing.operation));
+        }
     }
     if found.kept.forgotten {
         screen.line("its contents were forgotten");

@@ -1,6 +1,7 @@
 //! `byleave doctor`: how commands can be confined on this machine, what that is worth, and how to get more; and whether all that is
 //! around it is well.
 
+mod agents;
 mod around;
 
 use anyhow::Result;
@@ -21,7 +22,8 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
     // Copies are the native rung's.
     let native = probe.standing().any(|rung| rung == Rung::Native);
     let copies = native.then(|| copies(&options.state, RunAs::Caller));
-    let findings = around::findings(options);
+    let mut findings = around::findings(options);
+    findings.extend(agents::findings(options));
     let status = if findings.iter().all(|finding| finding.is_well) { status(&probe) } else { Status::Failed };
     if screen.json() {
         let mut value = value(&probe);

@@ -28,6 +28,7 @@ use tokio::task::spawn_blocking;
 use crate::args::{Ask, Inbox, List};
 use crate::ask::{self, drive, waive};
 use crate::complaint::Complaint;
+use crate::hook;
 use crate::house::House;
 use crate::ids::{self, short};
 use crate::json;
@@ -125,7 +126,7 @@ async fn stands(
     let Some(call) = call else { return Ok(Status::Completed) };
     let workspace = house.workspace_of(call).await?;
     let gate = house.gate(options, &workspace, Ask::Inbox, options.chosen.gate())?;
-    let driven = drive(&gate, call, gate.resume(call), options, screen).await;
+    let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
     show::standing(screen, &driven.standing);
     Ok(driven.status())
 }

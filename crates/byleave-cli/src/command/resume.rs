@@ -9,6 +9,7 @@ use byleave::result::Standing;
 
 use crate::args::{self, Ask};
 use crate::ask::drive;
+use crate::hook;
 use crate::house::House;
 use crate::ids::short;
 use crate::json;
@@ -25,6 +26,7 @@ pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Sc
     // A question that comes up when nobody is here stays open: a call that was taken is not lost for that.
     let ask = options.asking(typed.ask, Ask::Inbox);
     let gate = person::gate(&house, options, &options.cwd, ask, options.chosen.gate())?;
+    byleave_acp::equip(&gate)?;
     let mut worst = Status::Completed;
     let mut seen: HashSet<CallId> = HashSet::new();
     let mut values = Vec::new();
@@ -37,7 +39,7 @@ pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Sc
         }
         for call in fresh {
             gate.set_policy(house.policy(options, &house.workspace_of(call).await?)?);
-            let driven = drive(&gate, call, gate.resume(call), options, screen).await;
+            let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
             worst = worst.max(driven.status());
             if screen.json() {
                 values.push(json::standing(&driven.standing));
@@ -67,5 +69,6 @@ fn line(standing: &Standing) -> String {
         Standing::Waiting { question, .. } => format!("{call}  waiting  question {}", short(&question.id)),
         Standing::HeldUp { by, .. } => format!("{call}  held up  by call {}", short(by)),
         Standing::RunningElsewhere { .. } => format!("{call}  running  in another process"),
+        Standing::Ready { .. } => format!("{call}  ready  for its agent"),
     }
 }

@@ -58,6 +58,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key { name: "output_bytes", kind: Kind::Number(1_024, 16 << 20), project: Project::Lower },
     Key { name: "kept_bytes", kind: Kind::Number(1_024, 256 << 20), project: Project::Lower },
     Key { name: "allow_delete", kind: Kind::Flag, project: Project::Earlier },
+    Key { name: "mcp_elicitation", kind: Kind::Flag, project: Project::Earlier },
     Key { name: "waive", kind: Kind::Words(Some(guarantee)), project: Project::Never },
     Key { name: "color", kind: Kind::Choice(&["auto", "always", "never"]), project: Project::Free },
     Key { name: "notify", kind: Kind::Choice(&["off", "osc9", "command"]), project: Project::Earlier },

@@ -58,6 +58,10 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
     assert_eq!(held(&config, "call_timeout"), ("\"10s\"".into(), "project"));
     assert_eq!(held(&config, "allow_delete"), ("false".into(), "project"));
     assert_eq!(held(&config, "dwell_percent"), ("150".into(), "project"));
+    // What is as loose as can be by default can only be tightened.
+    let config_of = |own, project| held(&load(own, project, &[]).unwrap(), "mcp_elicitation");
+    assert_eq!(config_of("mcp_elicitation = true", "mcp_elicitation = false"), ("false".into(), "project"));
+    assert_eq!(config_of("mcp_elicitation = false", "mcp_elicitation = true"), ("false".into(), "user"));
     assert_eq!(config.tightened().count(), 1);
     // Who is stricter than the project stays so.
     let config = load("mode = \"read-only\"\n", "mode = \"confirm-all\"\n", &[]).unwrap();
@@ -97,7 +101,7 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
     // Every setting is tried above, or may be loosened by nobody.
     for key in KEYS {
         let tried = loose.iter().any(|line| line.starts_with(key.name));
-        assert!(tried || matches!(key.name, "color" | "dwell_percent"), "{}", key.name);
+        assert!(tried || matches!(key.name, "color" | "dwell_percent" | "mcp_elicitation"), "{}", key.name);
     }
 }
 

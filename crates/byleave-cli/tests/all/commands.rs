@@ -64,9 +64,31 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("policy suggest", &[], &[0]),
     ("resume", &[], &[0]),
     ("halt", &["--why", "lunch"], &[0]),
+    ("hook", &[], &[2]),
+    // Nothing is said, which is a deny: by its exit code, or in the agent's own words.
+    ("hook claude-code", &[], &[2]),
+    ("hook codex", &[], &[2]),
+    ("hook gemini", &[], &[2]),
+    ("hook cursor", &[], &[0, 2]),
+    ("hook goose", &[], &[2]),
+    ("hook copilot", &[], &[0, 2]),
+    ("hook serve", &["--idle-s", "1"], &[0]),
+    // No hook has prepared it.
+    ("exec", &["CALL"], &[2]),
     ("sandbox", &[], &[2]),
     // Not as root; elsewhere as the command says.
     ("sandbox exec", &["--", "true"], &[0, 125]),
+    ("mcp list", &[], &[0]),
+    ("mcp add", &["x", "--", "true"], &[0]),
+    // There is none of that name.
+    ("mcp show", &["y"], &[2]),
+    ("mcp trust", &["y"], &[2]),
+    ("mcp remove", &["y"], &[2]),
+    ("mcp test", &["y"], &[2]),
+    ("mcp", &[], &[0]),
+    // Not an address of this machine.
+    ("mcp serve", &["--http", "192.0.2.1:1"], &[2]),
+    ("mcp wrap", &["--", "nothing-such"], &[2]),
     ("book", &[], &[0]),
     ("book log", &[], &[0]),
     ("book show", &["CALL"], &[0]),
@@ -83,6 +105,9 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("config edit", &[], &[2]),
     ("config path", &[], &[0]),
     ("doctor", &[], &[0, 1]),
+    // Without an agent it says which there are.
+    ("init", &[], &[0]),
+    ("acp", &["--", "true"], &[0]),
     ("completions", &["bash"], &[0]),
     ("man", &[], &[0]),
 ];
@@ -99,6 +124,11 @@ const PLACES: &[(&str, &str)] = &[
     ("standard output closed", r#"exec "$@" </dev/null >&-"#),
     ("all three closed, input, error and output closed", r#"exec "$@" <&- >&- 2>&-"#),
 ];
+
+/// Whether standard output is that of another program.
+fn is_theirs(row: &str) -> bool {
+    ["sandbox exec", "acp"].contains(&row)
+}
 
 /// A book with something of everything in it; every command gets a copy.
 struct Shelf {
@@ -201,7 +231,7 @@ fn every_command_ends_wherever_it_is_started_from() {
             let told = run(shelf.start(number * PLACES.len() + at, script, &shelf.words(row)));
             let code = told.status.code().unwrap();
             prints |= !told.stdout.is_empty();
-            if place.contains("output closed") && prints && row.0 != "sandbox exec" {
+            if place.contains("output closed") && prints && !is_theirs(row.0) {
                 // Whoever closes it does not hear what it says, and must learn of that.
                 assert_eq!(code, 2, "{}, {place}", row.0);
                 continue;
@@ -238,7 +268,7 @@ fn with_json_standard_output_is_json_and_nothing_else() {
             wrong.push(format!("{}: {code}", row.0));
         }
         // What it runs has standard output to itself.
-        if row.0 != "sandbox exec" || code != 0 {
+        if !is_theirs(row.0) || code != 0 {
             let value = check(row.0.to_owned(), &told, &mut wrong);
             if code == 2 {
                 wrong.extend(unhelpful(row.0, &value));
@@ -261,7 +291,7 @@ fn with_json_standard_output_is_json_and_nothing_else() {
         let told = run(shelf.start(3 * number + 2, r#"exec "$@" </dev/null"#, &words));
         let code = told.status.code().unwrap();
         assert!(DOCUMENTED.contains(&code), "{}: {code}", row.0);
-        if row.0 != "sandbox exec" || code != 0 {
+        if !is_theirs(row.0) || code != 0 {
             let value = check(format!("{} without a book", row.0), &told, &mut wrong);
             if code == 2 {
                 wrong.extend(unhelpful(row.0, &value));
@@ -291,7 +321,7 @@ fn what_cannot_be_written_is_said() {
     for (number, row) in ROWS.iter().enumerate() {
         let words = shelf.words(row);
         let heard = run(shelf.start(2 * number, r#"exec "$@" </dev/null"#, &words));
-        if heard.stdout.is_empty() || row.0 == "sandbox exec" {
+        if heard.stdout.is_empty() || is_theirs(row.0) {
             continue;
         }
         let told = run(shelf.start(2 * number + 1, r#"exec "$@" </dev/null >/dev/full"#, &words));

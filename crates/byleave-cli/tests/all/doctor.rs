@@ -65,7 +65,7 @@ fn what_is_not_well_is_named_with_what_to_do() {
     let of = |told: &Value, about: &str| {
         told["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == about).unwrap().clone()
     };
-    for about in ["settings", "rules", "state", "terminal", "notify"] {
+    for about in ["settings", "rules", "state", "terminal", "notify", "hooks"] {
         assert_eq!(of(&well, about)["well"], true, "{well:#}");
     }
     world.quietly(&["call", "echo", "--args", r#"{"text":"x"}"#], "");

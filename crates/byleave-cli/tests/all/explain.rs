@@ -122,7 +122,7 @@ fn anyone_can_score_us_with_a_corpus() {
         bash("rm notes.txt", json!([{"verdict": "deny", "write": "notes.txt"}])),
         json!({"id": 8, "tool": "read_file", "input": {"path": "/ws/.env"}, "cwd": "/ws"}),
         json!({"id": 9, "tool": "web_fetch", "input": {"url": "https://a.example/"}, "rules": [{"verdict": "allow", "reach": "a.example"}]}),
-        json!({"id": 10, "tool": "anything", "input": {}, "rules": [{"verdict": "allow", "mcp": "anything"}]}),
+        json!({"id": 10, "tool": "mcp:a/x", "input": {}, "rules": [{"verdict": "allow", "mcp": "a/x"}]}),
         json!({"id": 11, "tool": "anything", "input": {}, "default": "deny"}),
         json!({"id": 12, "tool": "anything", "input": {}, "default": "allow"}),
         json!({"id": 13, "tool": "bash", "input": {"command": "$x"}, "default": "allow"}),

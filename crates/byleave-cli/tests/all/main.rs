@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod acp;
 mod book;
 mod calls;
 mod commands;
@@ -17,15 +18,19 @@ mod doctor;
 mod exam;
 mod explain;
 mod guide;
+mod hooks;
 mod inbox;
 mod inbox_screen;
+mod init;
 mod killed;
 mod learn;
 mod leaves;
+mod mcp;
 mod pictures;
 mod policy;
 mod rehearse;
 mod sandbox;
+mod scores;
 mod sessions;
 mod shells;
 mod sitting;

@@ -4,10 +4,12 @@
 
 use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use byleave::approve::Terminal;
 use byleave::book::sqlite;
+use byleave_hook::SOCKET;
 use rustix::fs::{Access, access, statvfs};
 use serde_json::{Value, json};
 
@@ -29,11 +31,11 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    fn well(about: &'static str, what: impl Into<String>) -> Self {
+    pub(super) fn well(about: &'static str, what: impl Into<String>) -> Self {
         Self { about, is_well: true, what: what.into(), hint: None }
     }
 
-    fn ill(about: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn ill(about: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { about, is_well: false, what: what.into(), hint: Some(hint.into()) }
     }
 
@@ -48,6 +50,7 @@ pub(super) fn findings(options: &Options) -> Vec<Finding> {
     all.extend(book(options));
     all.push(terminal());
     all.push(notify(options));
+    all.push(hooks(options));
     all
 }
 
@@ -177,6 +180,17 @@ fn terminal() -> Finding {
             format!(
                 "{what}; no question can be asked here ({error}): what needs one is refused, or waits with `--ask inbox`"
             ),
+        ),
+    }
+}
+
+/// Whether somebody judges for hooks. Nobody need: each can by itself.
+fn hooks(options: &Options) -> Finding {
+    match UnixStream::connect(options.state.join(SOCKET)) {
+        Ok(_) => Finding::well("hooks", "a gate judges for agents' hooks"),
+        Err(_) => Finding::well(
+            "hooks",
+            "no gate runs for agents' hooks: each judges by itself, which takes longer; `byleave hook serve` starts one",
         ),
     }
 }

@@ -17,6 +17,7 @@ use crate::args::{Answer, Ask};
 use crate::ask::{drive, waive};
 use crate::command::call::json as typed_json;
 use crate::complaint::Complaint;
+use crate::hook;
 use crate::house::House;
 use crate::ids;
 use crate::json;
@@ -64,7 +65,7 @@ pub(super) async fn run(
     if let Some(leave) = &leave {
         leave::tell(leave, &sheet, screen);
     }
-    let driven = drive(&gate, call, gate.resume(call), options, screen).await;
+    let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
     match leave.filter(|_| screen.json()) {
         Some(given) => {
             let mut value = json::standing(&driven.standing);

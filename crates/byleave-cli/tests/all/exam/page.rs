@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use super::Saw;
+use crate::scores;
 
 const BEGINS: &str = "<!-- approvals -->\n";
 const ENDS: &str = "<!-- /approvals -->\n";
@@ -28,20 +28,7 @@ as well, only those can show, and must.
 
 /// Writes the section where that is wanted, and fails where the page says something else.
 pub(super) fn check(saw: &[Saw]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md");
-    let section = section(saw);
-    let page = std::fs::read_to_string(&path).unwrap();
-    let parts = page.split_once(BEGINS).and_then(|(before, rest)| Some((before, rest.split_once(ENDS)?)));
-    if std::env::var("BYLEAVE_SCORES").is_ok_and(|what| what == "write") {
-        let page = match parts {
-            Some((before, (_, after))) => format!("{before}{BEGINS}{section}{ENDS}{after}"),
-            None => format!("{page}\n{BEGINS}{section}{ENDS}"),
-        };
-        std::fs::write(&path, page).unwrap();
-        return;
-    }
-    let written = parts.map(|(_, (written, _))| written);
-    assert!(written == Some(&section), "docs/security/scores.md is not what was seen:\n{section}");
+    scores::check(BEGINS, ENDS, &section(saw));
 }
 
 fn section(saw: &[Saw]) -> String {

@@ -1,0 +1,44 @@
+//! The two requests of an agent that are stopped on the way, as far as they are looked at.
+//!
+//! Our own few fields instead of the protocol's crate: that has its `serde_json` keep the order of fields, which it then does in the
+//! whole program, and everything that is passed on is passed on as it came.
+
+use serde::Deserialize;
+
+/// `session/request_permission`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Permission {
+    pub(crate) session_id: String,
+    pub(crate) options: Vec<Choice>,
+}
+
+/// One of the answers that an agent offers.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Choice {
+    pub(crate) option_id: String,
+    pub(crate) kind: Kind,
+}
+
+/// What an answer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    AllowOnce,
+    AllowAlways,
+    RejectOnce,
+    RejectAlways,
+    /// One that this version does not know, and never chooses.
+    #[serde(other)]
+    Other,
+}
+
+/// `fs/write_text_file`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Write {
+    pub(crate) session_id: String,
+    pub(crate) path: String,
+    pub(crate) content: String,
+}

@@ -1,0 +1,329 @@
+//! The proxy itself: two streams of lines, and the few of them that are stopped on the way.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::digest::Digest;
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::gate::Gate;
+use byleave::result::{CallResult, Ending};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::sync::mpsc;
+
+use crate::asked::{Kind, Permission, Write};
+use crate::client::Client;
+use crate::tools::{self, CALL, WRITE};
+use crate::wire::{self, Envelope, Id, Out};
+
+/// The code of an answer to a request that was refused.
+const REFUSED: i32 = -32_000;
+const INVALID: i32 = -32_602;
+/// So many lines wait for who reads slowly; then who writes waits too.
+const QUEUE_LINES: usize = 64;
+/// So many calls are judged at a time.
+const OPEN_MAX: usize = 256;
+
+/// Gates for the directories that sessions work in.
+pub trait Gates: Send + Sync + 'static {
+    /// The gate for calls in this directory. The same one each time, for the same directory.
+    fn gate(&self, cwd: &str) -> Result<Gate, String>;
+}
+
+/// Whose calls they are.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// Whose book.
+    pub tenant: TenantId,
+    /// The agent.
+    pub agent: AgentId,
+    /// How much is asked.
+    pub mode: Mode,
+    /// The directory of sessions that name none.
+    pub cwd: String,
+}
+
+/// A proxy between one editor and one agent.
+pub struct Proxy {
+    who: Who,
+    gates: Arc<dyn Gates>,
+    client: Arc<Client>,
+    to_client: mpsc::Sender<Out>,
+    to_agent: mpsc::Sender<Out>,
+    known: Mutex<Known>,
+}
+
+/// Why a proxy ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyFault {
+    /// A stream broke.
+    #[error("the connection broke: {0}")]
+    Broken(#[from] std::io::Error),
+    /// The agent said something that an editor might read otherwise than we do.
+    #[error("the agent sent a message that cannot be judged")]
+    Garbled,
+}
+
+/// What was seen of the connection.
+#[derive(Default)]
+struct Known {
+    /// Where sessions work.
+    places: HashMap<String, String>,
+    /// New sessions that have no name yet.
+    coming: HashMap<Id, String>,
+    /// Calls that are being judged, by session.
+    open: HashMap<CallId, (String, Gate)>,
+}
+
+impl Proxy {
+    /// Stands between the two until the agent ends. `client` is asked only where the gates have it as their approver.
+    pub async fn run(
+        who: Who,
+        gates: Arc<dyn Gates>,
+        client: Arc<Client>,
+        editor: (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send),
+        agent: (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send),
+    ) -> Result<(), ProxyFault> {
+        let (to_client, for_client) = mpsc::channel(QUEUE_LINES);
+        let (to_agent, for_agent) = mpsc::channel(QUEUE_LINES);
+        client.attach(to_client.clone());
+        let known = Mutex::default();
+        let proxy = Arc::new(Self { who, gates, client, to_client, to_agent, known });
+        let editor_writes = async {
+            let mut lines = BufReader::new(editor.0);
+            while let Some(line) = wire::next(&mut lines).await? {
+                proxy.editor_says(line).await;
+            }
+            proxy.pass(&proxy.to_agent, Out::End).await;
+            Ok::<(), ProxyFault>(())
+        };
+        let agent_writes = async {
+            let mut lines = BufReader::new(agent.0);
+            while let Some(line) = wire::next(&mut lines).await? {
+                proxy.agent_says(line).await?;
+            }
+            Ok::<(), ProxyFault>(())
+        };
+        let editor_reads = wire::write(editor.1, for_client);
+        let agent_reads = wire::write(agent.1, for_agent);
+        let streams = async {
+            let mut editor_reads = std::pin::pin!(editor_reads);
+            let mut others = std::pin::pin!(async { tokio::join!(editor_writes, agent_reads) });
+            let mut agent_writes = std::pin::pin!(agent_writes);
+            let mut is_others_done = false;
+            loop {
+                tokio::select! {
+                    ended = &mut agent_writes => {
+                        // What it said last still gets there.
+                        proxy.pass(&proxy.to_client, Out::End).await;
+                        editor_reads.await?;
+                        return ended;
+                    }
+                    written = &mut editor_reads => return Ok(written?),
+                    (read, _) = &mut others, if !is_others_done => {
+                        // An agent that reads no more may still have something to say.
+                        is_others_done = true;
+                        read?;
+                    }
+                }
+            }
+        };
+        let ended = streams.await;
+        proxy.withdraw(None).await;
+        proxy.client.detach();
+        ended
+    }
+
+    async fn editor_says(&self, line: Vec<u8>) {
+        if let Some(envelope) = Envelope::read(&line) {
+            let id = envelope.id();
+            if envelope.is_answer() {
+                let result = envelope.result.map(serde_json::value::RawValue::get);
+                if id.is_some_and(|id| self.client.answered(&id, result)) {
+                    return;
+                }
+            } else {
+                self.learn(&envelope);
+                if envelope.method.as_deref() == Some("session/cancel")
+                    && let Some(session) = field(&envelope, "sessionId")
+                {
+                    self.withdraw(Some(&session)).await;
+                }
+            }
+        }
+        self.pass(&self.to_agent, Out::Line(line)).await;
+    }
+
+    async fn agent_says(self: &Arc<Self>, line: Vec<u8>) -> Result<(), ProxyFault> {
+        let envelope = Envelope::read(&line).ok_or(ProxyFault::Garbled)?;
+        let id = envelope.id();
+        match (envelope.method.as_deref(), id) {
+            (Some("session/request_permission"), Some(id)) => {
+                let params = envelope.params.map(|params| params.get().to_owned()).unwrap_or_default();
+                let proxy = Arc::clone(self);
+                tokio::spawn(async move { proxy.permission(id, &params).await });
+            }
+            (Some("fs/write_text_file"), Some(id)) => {
+                let params = envelope.params.map(|params| params.get().to_owned()).unwrap_or_default();
+                let proxy = Arc::clone(self);
+                tokio::spawn(async move { proxy.write(id, &params, line).await });
+            }
+            // Nobody waits for the answer, and an editor might do it all the same.
+            (Some("session/request_permission" | "fs/write_text_file"), None) => {
+                return Err(ProxyFault::Garbled);
+            }
+            (None, Some(id)) => {
+                self.named(&id, &envelope);
+                self.pass(&self.to_client, Out::Line(line)).await;
+            }
+            _ => self.pass(&self.to_client, Out::Line(line)).await,
+        }
+        Ok(())
+    }
+
+    /// Answers a request for leave: once or not at all, never for good.
+    async fn permission(&self, id: Id, params: &str) {
+        let typed: Option<Permission> = serde_json::from_str(params).ok();
+        let raw: Option<Value> = serde_json::from_str(params).ok();
+        let (Some(typed), Some(raw)) = (typed, raw) else {
+            return self.pass(&self.to_agent, wire::error(&id, INVALID, "the request cannot be read")).await;
+        };
+        let session = typed.session_id.clone();
+        let of = |kind: Kind| {
+            typed.options.iter().find(|option| option.kind == kind).map(|option| option.option_id.clone())
+        };
+        let call = CallId::new(fresh_id());
+        self.client.about(call, id.clone(), raw.clone());
+        let result =
+            self.settled(call, &session, CALL, raw.get("toolCall").cloned().unwrap_or_default()).await;
+        self.client.over(call);
+        let allow = of(Kind::AllowOnce);
+        let (chosen, why) = match (&result, allow) {
+            (Ok(result), Some(option)) if matches!(result.ending, Ending::Completed(_)) => {
+                (Some(option), None)
+            }
+            (Ok(result), None) if matches!(result.ending, Ending::Completed(_)) => {
+                (of(Kind::RejectOnce), Some("the agent does not offer to do it just once".to_owned()))
+            }
+            (Ok(result), _) => (of(Kind::RejectOnce), result.error()),
+            (Err(why), _) => (of(Kind::RejectOnce), Some(why.clone())),
+        };
+        let is_withdrawn = matches!(&result, Ok(result) if is_cancelled(result));
+        let outcome = match chosen {
+            Some(option) if !is_withdrawn => json!({ "outcome": "selected", "optionId": option }),
+            _ => json!({ "outcome": "cancelled" }),
+        };
+        let about = json!({ "byleave": { "call": call, "why": why } });
+        self.pass(&self.to_agent, wire::result(&id, &json!({ "outcome": outcome, "_meta": about }))).await;
+    }
+
+    /// Passes a write on once it was permitted and stands in the book.
+    async fn write(&self, id: Id, params: &str, line: Vec<u8>) {
+        let Ok(typed) = serde_json::from_str::<Write>(params) else {
+            return self.pass(&self.to_agent, wire::error(&id, INVALID, "the request cannot be read")).await;
+        };
+        let call = CallId::new(fresh_id());
+        let arguments = json!({ "path": typed.path, "content": typed.content });
+        let why = match self.settled(call, &typed.session_id, WRITE, arguments).await {
+            Ok(result) if matches!(result.ending, Ending::Completed(_)) => {
+                return self.pass(&self.to_client, Out::Line(line)).await;
+            }
+            Ok(result) => result.error().unwrap_or_else(|| "it was not permitted".to_owned()),
+            Err(why) => why,
+        };
+        self.pass(&self.to_agent, wire::error(&id, REFUSED, &why)).await;
+    }
+
+    async fn settled(
+        &self,
+        id: CallId,
+        session: &str,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<CallResult, String> {
+        let cwd = self.known().places.get(session).cloned().unwrap_or_else(|| self.who.cwd.clone());
+        if self.known().open.len() >= OPEN_MAX {
+            return Err("too many calls wait already".to_owned());
+        }
+        let gate = self.gates.gate(&cwd)?;
+        tools::equip(&gate).map_err(|fault| fault.to_string())?;
+        let call = Call {
+            id,
+            tenant: self.who.tenant.clone(),
+            session: session_id(session)?,
+            agent: self.who.agent.clone(),
+            tool: tool.to_owned(),
+            arguments,
+            reason: None,
+            cwd,
+            mode: self.who.mode,
+            dry_run: false,
+        };
+        self.known().open.insert(id, (session.to_owned(), gate.clone()));
+        let result = gate.settle(call).await;
+        self.known().open.remove(&id);
+        Ok(result)
+    }
+
+    /// Calls off what is being judged in a session, or in all of them.
+    async fn withdraw(&self, session: Option<&str>) {
+        let open: Vec<(CallId, Gate)> = {
+            let known = self.known();
+            let meant = known.open.iter().filter(|(_, (of, _))| session.is_none_or(|session| session == of));
+            meant.map(|(call, (_, gate))| (*call, gate.clone())).collect()
+        };
+        for (call, gate) in open {
+            // One that cannot be called off stays open, and nobody is told yes.
+            gate.cancel(call, "the editor").await.unwrap_or_default();
+        }
+    }
+
+    /// Where sessions work, as the editor says.
+    fn learn(&self, envelope: &Envelope<'_>) {
+        let Some(cwd) = field(envelope, "cwd") else { return };
+        match (envelope.method.as_deref(), field(envelope, "sessionId"), envelope.id()) {
+            (Some("session/new"), _, Some(id)) => drop(self.known().coming.insert(id, cwd)),
+            (Some(_), Some(session), _) => drop(self.known().places.insert(session, cwd)),
+            _ => {}
+        }
+    }
+
+    /// The name of a session that was asked for.
+    fn named(&self, id: &Id, envelope: &Envelope<'_>) {
+        let Some(cwd) = self.known().coming.remove(id) else { return };
+        let result = envelope.result.and_then(|result| serde_json::from_str::<Value>(result.get()).ok());
+        if let Some(session) =
+            result.as_ref().and_then(|result| result.get("sessionId")).and_then(Value::as_str)
+        {
+            self.known().places.insert(session.to_owned(), cwd);
+        }
+    }
+
+    /// Who does not read any more misses nothing.
+    async fn pass(&self, to: &mpsc::Sender<Out>, out: Out) {
+        to.send(out).await.unwrap_or_default();
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_cancelled(result: &CallResult) -> bool {
+    use byleave::core::refusal::Code;
+    result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Cancelled)
+}
+
+fn field(envelope: &Envelope<'_>, name: &str) -> Option<String> {
+    let params: Value = serde_json::from_str(envelope.params?.get()).ok()?;
+    params.get(name)?.as_str().map(str::to_owned)
+}
+
+/// The session as we call it; one whose name we could not write down has its digest for a name.
+fn session_id(session: &str) -> Result<SessionId, String> {
+    let plain = SessionId::new(format!("acp-{session}"));
+    let named = plain.or_else(|_| SessionId::new(format!("acp-{}", Digest::of(session.as_bytes()).short())));
+    named.map_err(|error| error.to_string())
+}

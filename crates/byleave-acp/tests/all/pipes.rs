@@ -1,0 +1,90 @@
+//! A proxy with a pipe on either side.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use byleave::core::call::Mode;
+use byleave::core::id::{AgentId, TenantId};
+use byleave::core::policy::{Places, Policy};
+use byleave::gate::Gate;
+use byleave_acp::{Client, Gates, Proxy, ProxyFault, Who};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
+use tokio::task::JoinHandle;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One end of a pipe in each direction.
+pub(crate) struct End {
+    pub(crate) reads: BufReader<DuplexStream>,
+    pub(crate) writes: DuplexStream,
+}
+
+impl End {
+    pub(crate) async fn say(&mut self, line: &str) {
+        self.writes.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    /// The next line as it came, without its end; nothing at the end.
+    pub(crate) async fn hear(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = tokio::time::timeout(PATIENCE, self.reads.read_line(&mut line)).await;
+        assert!(read.is_ok(), "nothing came");
+        read.unwrap().unwrap();
+        (!line.is_empty()).then(|| line.trim_end_matches('\n').to_owned())
+    }
+
+    pub(crate) async fn hear_json(&mut self) -> Value {
+        serde_json::from_str(&self.hear().await.unwrap()).unwrap()
+    }
+}
+
+/// Gates in memory, under the built-in rules; the editor is asked where that is wanted.
+pub(crate) struct Memory {
+    client: Option<Arc<Client>>,
+    gates: Mutex<HashMap<String, Gate>>,
+}
+
+impl Gates for Memory {
+    fn gate(&self, cwd: &str) -> Result<Gate, String> {
+        let mut gates = self.gates.lock().unwrap();
+        let build = || {
+            let places = Places { workspace: Some(cwd), home: Some("/home/ann"), ..Places::default() };
+            let mut builder = Gate::builder().policy(Policy::builtin(&places).unwrap());
+            if let Some(client) = &self.client {
+                builder = builder.approver(Arc::clone(client) as Arc<_>);
+            }
+            builder.build().unwrap()
+        };
+        Ok(gates.entry(cwd.to_owned()).or_insert_with(build).clone())
+    }
+}
+
+pub(crate) struct Between {
+    pub(crate) editor: End,
+    pub(crate) agent: End,
+    pub(crate) proxy: JoinHandle<Result<(), ProxyFault>>,
+}
+
+/// A proxy in this mode; `asks` lets it ask the editor.
+pub(crate) fn between(mode: Mode, asks: bool) -> Between {
+    let client = Arc::new(Client::default());
+    let gates = Arc::new(Memory { client: asks.then(|| Arc::clone(&client)), gates: Mutex::default() });
+    let who = Who {
+        tenant: TenantId::new("local").unwrap(),
+        agent: AgentId::new("fake").unwrap(),
+        mode,
+        cwd: "/tmp".to_owned(),
+    };
+    let pipe = || tokio::io::duplex(1 << 16);
+    let ((editor_out, from_editor), (to_editor, editor_in)) = (pipe(), pipe());
+    let ((agent_out, from_agent), (to_agent, agent_in)) = (pipe(), pipe());
+    let proxy =
+        tokio::spawn(Proxy::run(who, gates, client, (from_editor, to_editor), (from_agent, to_agent)));
+    Between {
+        editor: End { reads: BufReader::new(editor_in), writes: editor_out },
+        agent: End { reads: BufReader::new(agent_in), writes: agent_out },
+        proxy,
+    }
+}

@@ -1,0 +1,157 @@
+//! Where the settings of each agent lie.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::ours::{self, Programs};
+use super::{Agent, Target};
+use crate::edit::Format;
+
+/// The directories that settings are looked for in.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub(crate) home: PathBuf,
+    /// The directory of the project, if its settings are meant and not the person's own.
+    pub(crate) project: Option<PathBuf>,
+    pub(crate) claude: Option<PathBuf>,
+    pub(crate) codex: Option<PathBuf>,
+    pub(crate) copilot: Option<PathBuf>,
+    pub(crate) xdg_config: Option<PathBuf>,
+}
+
+impl Places {
+    fn own(&self, said: Option<&PathBuf>, name: &str) -> PathBuf {
+        said.cloned().unwrap_or_else(|| self.home.join(name))
+    }
+
+    fn goose(&self) -> PathBuf {
+        self.xdg_config.clone().unwrap_or_else(|| self.home.join(".config")).join("goose")
+    }
+
+    /// Claude Code keeps what it knows of the person beside its directory, or in the one that was named.
+    fn claude_json(&self) -> PathBuf {
+        self.claude.as_ref().map_or_else(|| self.home.join(".claude.json"), |dir| dir.join(".claude.json"))
+    }
+}
+
+/// What is there where somebody uses the agent.
+pub(crate) fn traces(agent: Agent, places: &Places) -> Vec<PathBuf> {
+    match agent {
+        Agent::ClaudeCode => vec![places.claude_json(), places.own(places.claude.as_ref(), ".claude")],
+        Agent::Codex => vec![places.own(places.codex.as_ref(), ".codex")],
+        Agent::Gemini => vec![places.home.join(".gemini")],
+        Agent::Cursor => vec![places.home.join(".cursor")],
+        Agent::Goose => vec![places.goose()],
+        Agent::Copilot => vec![places.own(places.copilot.as_ref(), ".copilot")],
+    }
+}
+
+/// The files that are changed, and what belongs into them; none, where the agent has no such settings.
+pub(crate) fn targets(agent: Agent, places: &Places, programs: &Programs) -> Vec<Target> {
+    let dir = |name: &str, said: Option<&PathBuf>| match &places.project {
+        Some(project) => project.join(name),
+        None => places.own(said, name),
+    };
+    let json = |path: PathBuf| Target {
+        path,
+        format: Format::Json,
+        servers: None,
+        sets: Vec::new(),
+        items: Vec::new(),
+        switches: Vec::new(),
+    };
+    let with_gateway = |target: Target, table: &str| Target {
+        servers: Some(at(&[table])),
+        sets: vec![(at(&[table, ours::NAME]), ours::gateway(agent, programs))],
+        ..target
+    };
+    let with_hooks = |mut target: Target| {
+        let lists = ours::hooks(agent, programs);
+        target.items.extend(lists.into_iter().map(|(list, item)| (at(&["hooks", list]), item)));
+        target
+    };
+    let off = |keys: &[&str], wrong: Value| (at(keys), wrong);
+    match agent {
+        Agent::ClaudeCode => {
+            let servers = match &places.project {
+                Some(project) => project.join(".mcp.json"),
+                None => places.claude_json(),
+            };
+            let mut settings = with_hooks(json(dir(".claude", places.claude.as_ref()).join("settings.json")));
+            // Otherwise it would ask about each of our tools, before we do.
+            settings.items.push((at(&["permissions", "allow"]), json!("mcp__byleave")));
+            settings.switches = vec![off(&["disableAllHooks"], json!(true))];
+            vec![with_gateway(json(servers), "mcpServers"), settings]
+        }
+        Agent::Codex => {
+            let dir = dir(".codex", places.codex.as_ref());
+            let mut config = with_gateway(json(dir.join("config.toml")), "mcp_servers");
+            config.format = Format::Toml;
+            config.switches = vec![
+                off(&["features", "hooks"], json!(false)),
+                off(&["features", "codex_hooks"], json!(false)),
+            ];
+            vec![config, with_hooks(json(dir.join("hooks.json")))]
+        }
+        Agent::Gemini => {
+            let mut settings =
+                with_hooks(with_gateway(json(dir(".gemini", None).join("settings.json")), "mcpServers"));
+            settings.switches = vec![
+                off(&["hooksConfig", "enabled"], json!(false)),
+                off(&["tools", "enableHooks"], json!(false)),
+            ];
+            vec![settings]
+        }
+        Agent::Cursor => {
+            let dir = dir(".cursor", None);
+            let mut hooks = with_hooks(json(dir.join("hooks.json")));
+            hooks.sets.push((at(&["version"]), json!(1)));
+            vec![with_gateway(json(dir.join("mcp.json")), "mcpServers"), hooks]
+        }
+        Agent::Goose => {
+            let mut config = with_gateway(json(places.goose().join("config.yaml")), "extensions");
+            config.format = Format::Yaml;
+            let plugin = dir(".agents", None).join("plugins/byleave");
+            let mut manifest = json(plugin.join("plugin.json"));
+            let about = "Asks byleave before each tool call, and tells it afterwards";
+            for (key, value) in
+                [("name", ours::NAME), ("version", env!("CARGO_PKG_VERSION")), ("description", about)]
+            {
+                manifest.sets.push((at(&[key]), json!(value)));
+            }
+            let hooks = with_hooks(json(plugin.join("hooks/hooks.json")));
+            // Goose has no MCP servers of a project's own.
+            if places.project.is_some() { vec![manifest, hooks] } else { vec![config, manifest, hooks] }
+        }
+        Agent::Copilot => {
+            let (servers, hooks) = match &places.project {
+                Some(project) => {
+                    (project.join(".github/mcp.json"), project.join(".github/hooks/byleave.json"))
+                }
+                None => {
+                    let dir = places.own(places.copilot.as_ref(), ".copilot");
+                    (dir.join("mcp-config.json"), dir.join("hooks/byleave.json"))
+                }
+            };
+            let mut hooks = with_hooks(json(hooks));
+            hooks.sets.push((at(&["version"]), json!(1)));
+            hooks.switches = vec![off(&["disableAllHooks"], json!(true))];
+            vec![with_gateway(json(servers), "mcpServers"), hooks]
+        }
+    }
+}
+
+/// Where Claude Code keeps servers of one directory within the person's own file.
+pub(crate) fn local_servers(
+    agent: Agent,
+    places: &Places,
+    directory: &Path,
+) -> Option<(PathBuf, Vec<String>)> {
+    let path = directory.to_str()?;
+    (agent == Agent::ClaudeCode).then(|| (places.claude_json(), at(&["projects", path, "mcpServers"])))
+}
+
+fn at(keys: &[&str]) -> Vec<String> {
+    keys.iter().map(|key| (*key).to_owned()).collect()
+}

@@ -1,0 +1,61 @@
+//! What is typed after `byleave hook` and `byleave exec`.
+
+use byleave::core::id::CallId;
+use byleave_hook::Dialect;
+use clap::{Args as Group, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Hook {
+    /// Judge one call of Claude Code
+    ClaudeCode(Judge),
+    /// Judge one call of Codex
+    Codex(Judge),
+    /// Judge one call of Gemini CLI
+    Gemini(Judge),
+    /// Judge one call of Cursor
+    Cursor(Judge),
+    /// Judge one call of Goose
+    Goose(Judge),
+    /// Judge one call of Copilot, in a terminal or in VS Code
+    Copilot(Judge),
+    /// Judge for all hooks from one process, so that none of them starts a gate of its own; Ctrl-C ends it
+    ///
+    /// Hooks find it by its socket in the state directory, which only you can open. Without it every hook judges by itself. It ends
+    /// by itself when the settings or the program have changed.
+    Serve(Serve),
+}
+
+#[derive(Clone, Debug, Group)]
+pub(crate) struct Judge {
+    /// How long the agent waits for its hook, as its configuration says [default: as the agent does]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=86_400_000))]
+    pub(crate) patience_ms: Option<u64>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Serve {
+    /// End after so many seconds in which no hook asked anything
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    pub(crate) idle_s: Option<u64>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Ticket {
+    /// The call
+    pub(crate) call: CallId,
+}
+
+impl Hook {
+    /// The dialect and what was said of it; none for the gate itself.
+    pub(crate) const fn dialect(&self) -> Option<(Dialect, &Judge)> {
+        match self {
+            Self::ClaudeCode(judge) => Some((Dialect::ClaudeCode, judge)),
+            Self::Codex(judge) => Some((Dialect::Codex, judge)),
+            Self::Gemini(judge) => Some((Dialect::Gemini, judge)),
+            Self::Cursor(judge) => Some((Dialect::Cursor, judge)),
+            Self::Goose(judge) => Some((Dialect::Goose, judge)),
+            Self::Copilot(judge) => Some((Dialect::Copilot, judge)),
+            Self::Serve(_) => None,
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `byleave-hook DIALECT`: started by an agent before and after each use of a tool; asks the gate, and prints what the agent reads.
+//!
+//! It decides nothing. Whatever goes wrong here, anywhere, is a deny: nothing to read, no gate and no program to judge, another
+//! version, a crash, a hang, an answer cut short, an answer that cannot be written. It must never end with another exit code than 0
+//! and 2, and with 0 only when everything it has to say is written: every other code lets the call go ahead in most agents.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use byleave_hook::{
+    Answer, Dialect, Heard, INPUT_BYTES_MAX, PROTOCOL, Reply, Request, SOCKET, Said, hear, say,
+};
+
+const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
+/// The device number of `/dev/null`: major 1, minor 3.
+const NULL: u64 = 0x103;
+
+/// Who speaks first, speaks alone.
+static SPOKEN: AtomicBool = AtomicBool::new(false);
+
+/// What was typed.
+struct Typed {
+    dialect: Dialect,
+    /// As it was typed. What was not is for the program to find out: its settings may say.
+    state: Option<PathBuf>,
+    program: Option<PathBuf>,
+    patience_ms: u64,
+}
+
+/// Where the answer comes from.
+enum Judged {
+    Answer(Answer),
+    /// Nobody there judges for this call: the program does.
+    Alone,
+}
+
+fn main() {
+    // Nothing of a panic may reach the agent but the deny.
+    panic::set_hook(Box::new(|_| {}));
+    let typed = match typed() {
+        Ok(typed) => typed,
+        Err(why) => {
+            write_all(io::stderr(), &format!("byleave-hook: {why}\n"));
+            std::process::exit(2);
+        }
+    };
+    let dialect = typed.dialect;
+    let said = panic::catch_unwind(AssertUnwindSafe(|| answer(&typed)));
+    let said = said.unwrap_or_else(|_| denied(dialect, None, "the hook itself broke, so nothing was judged"));
+    speak(&said);
+}
+
+fn answer(typed: &Typed) -> Said {
+    let began = Instant::now();
+    let dialect = typed.dialect;
+    let deadline = began + Duration::from_millis(Dialect::deadline_ms(typed.patience_ms));
+    watch(dialect, deadline);
+    let mut said = Vec::new();
+    if let Err(error) = io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut said) {
+        return denied(dialect, None, &format!("what the agent said cannot be read: {error}"));
+    }
+    if said.len() as u64 > INPUT_BYTES_MAX {
+        return denied(dialect, None, "the call is too large to be judged");
+    }
+    let heard = match hear(dialect, &said) {
+        Ok(heard) => heard,
+        Err(why) => return denied(dialect, None, &why.to_string()),
+    };
+    let Ok(text) = String::from_utf8(said) else {
+        return denied(dialect, Some(&heard), "what the agent said is not text");
+    };
+    let answer = ask(typed, &text, deadline).and_then(|judged| match judged {
+        Judged::Answer(answer) => Ok(say(dialect, Some(&heard), &answer)),
+        Judged::Alone => alone(typed, &text, deadline),
+    });
+    answer.unwrap_or_else(|why| denied(dialect, Some(&heard), &why))
+}
+
+/// Denies when the time is up, whatever the rest of us is doing.
+fn watch(dialect: Dialect, deadline: Instant) {
+    let watching = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
+        std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
+        speak(&denied(dialect, None, "no answer came in time, so the call was denied; see `byleave inbox`"));
+    });
+    if watching.is_err() {
+        speak(&denied(dialect, None, "nobody can watch the time, so nothing was judged"));
+    }
+}
+
+/// Asks the gate behind the socket.
+fn ask(typed: &Typed, input: &str, deadline: Instant) -> Result<Judged, String> {
+    let Some(state) = typed.state.clone().or_else(state) else { return Ok(Judged::Alone) };
+    let Ok(mut gate) = UnixStream::connect(state.join(SOCKET)) else { return Ok(Judged::Alone) };
+    let left = deadline.saturating_duration_since(Instant::now());
+    let cwd = env::current_dir().map_err(|error| format!("nobody knows where we are: {error}"))?;
+    let request = Request {
+        protocol: PROTOCOL,
+        program: PROGRAM.into(),
+        dialect: typed.dialect.name().into(),
+        deadline_ms: u64::try_from(left.as_millis()).unwrap_or(0),
+        cwd: cwd.to_str().ok_or("the directory's name is not text")?.into(),
+        environment: env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| Request::counts(name))
+            .collect(),
+        input: input.into(),
+    };
+    let mut line =
+        serde_json::to_vec(&request).map_err(|error| format!("the call cannot be passed on: {error}"))?;
+    line.push(b'\n');
+    let broke = |error: io::Error| format!("the gate went away: {error}; `byleave doctor` looks at it");
+    gate.set_write_timeout(Some(left.max(Duration::from_millis(1)))).map_err(broke)?;
+    // A gate that sends us elsewhere may do so before it has read everything.
+    let sent = gate.write_all(&line);
+    let mut line = String::new();
+    let read = BufReader::new(gate.take(INPUT_BYTES_MAX)).read_line(&mut line);
+    if !line.ends_with('\n') {
+        read.map_err(broke)?;
+        sent.map_err(broke)?;
+        return Err("the gate's answer is cut short; `byleave doctor` looks at it".into());
+    }
+    let reply: Reply = serde_json::from_str(&line)
+        .map_err(|_| "the gate talks nonsense; `byleave doctor` looks at it".to_owned())?;
+    if reply.protocol != PROTOCOL || reply.program != PROGRAM {
+        return Ok(Judged::Alone);
+    }
+    match reply {
+        Reply { elsewhere: Some(_), .. } => Ok(Judged::Alone),
+        Reply { answer: Some(answer), .. } => Ok(Judged::Answer(answer)),
+        _ => Err("the gate gave no answer; `byleave doctor` looks at it".into()),
+    }
+}
+
+/// Has the program judge, which knows the dialect as well as we do.
+fn alone(typed: &Typed, input: &str, deadline: Instant) -> Result<Said, String> {
+    let program = match &typed.program {
+        Some(program) => program.clone(),
+        None => beside().ok_or("no gate is running, and the program `byleave` is not beside this one")?,
+    };
+    // It must be done before we are, so that its words are heard and not ours.
+    let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+    let mut command = Command::new(&program);
+    command.args(["hook", typed.dialect.name(), "--patience-ms", &left.to_string()]);
+    if let Some(state) = &typed.state {
+        command.arg("--state").arg(state);
+    }
+    let cannot =
+        |error: io::Error| format!("no gate is running, and `{}` cannot judge: {error}", program.display());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(cannot)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that ends without listening says by its exit code what that means.
+        drop(stdin.write_all(input.as_bytes()));
+    }
+    let told = child.wait_with_output().map_err(cannot)?;
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| "the program talks nonsense".to_owned());
+    let (stdout, stderr) = (text(told.stdout)?, text(told.stderr)?);
+    match told.status.code() {
+        Some(0) => Ok(Said { stdout, stderr, exit: 0 }),
+        Some(2) if !stderr.trim().is_empty() => Ok(Said { stdout, stderr, exit: 2 }),
+        _ => Err(format!("`{}` broke while it judged ({})", program.display(), told.status)),
+    }
+}
+
+fn beside() -> Option<PathBuf> {
+    let program = env::current_exe().ok()?.parent()?.join("byleave");
+    program.is_file().then_some(program)
+}
+
+fn denied(dialect: Dialect, heard: Option<&Heard>, why: &str) -> Said {
+    say(dialect, heard, &Answer::Deny { why: why.into() })
+}
+
+/// Says it and ends. What cannot be said in full is a deny.
+fn speak(said: &Said) {
+    if SPOKEN.swap(true, Ordering::SeqCst) {
+        // Whoever was first ends the process.
+        std::thread::sleep(Duration::from_secs(60));
+    }
+    write_all(io::stderr(), &said.stderr);
+    let is_said = said.stdout.is_empty() || is_read() && write_all(io::stdout(), &said.stdout);
+    if !is_said && said.stderr.is_empty() {
+        write_all(io::stderr(), "byleave: the answer could not be written, so the call is denied\n");
+    }
+    std::process::exit(if is_said { i32::from(said.exit) } else { 2 });
+}
+
+/// Whether standard output goes anywhere: one that was closed is `/dev/null` by the time we run, and takes everything.
+fn is_read() -> bool {
+    let about = io::stdout().as_fd().try_clone_to_owned().and_then(|out| File::from(out).metadata());
+    about.is_ok_and(|about| about.rdev() != NULL)
+}
+
+fn write_all(mut to: impl io::Write, text: &str) -> bool {
+    to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_ok()
+}
+
+fn typed() -> Result<Typed, String> {
+    let mut words = env::args_os().skip(1);
+    let usage = "usage: byleave-hook DIALECT [--state DIR] [--program PATH] [--patience-ms N]";
+    let name = words.next().ok_or(usage)?;
+    let dialect = name.to_str().and_then(Dialect::named);
+    let dialect =
+        dialect.ok_or_else(|| format!("there is no dialect `{}`", name.to_string_lossy().escape_debug()))?;
+    let mut typed = Typed { dialect, state: None, program: None, patience_ms: dialect.patience_ms() };
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(usage)?;
+        match word.to_str() {
+            Some("--state") => typed.state = Some(value.into()),
+            Some("--program") => typed.program = Some(value.into()),
+            Some("--patience-ms") => {
+                let patience = value.to_str().and_then(|value| value.parse().ok());
+                typed.patience_ms = patience.ok_or("--patience-ms wants a number")?;
+            }
+            _ => return Err(usage.into()),
+        }
+    }
+    Ok(typed)
+}
+
+/// Where a gate would be, by the environment alone: one that is elsewhere by its settings is found by the program.
+fn state() -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("BYLEAVE_STATE")
+        .or_else(|| set("XDG_STATE_HOME").map(|dir| dir.join("byleave")))
+        .or_else(|| set("HOME").map(|home| Path::new(&home).join(".local/state/byleave")))
+}

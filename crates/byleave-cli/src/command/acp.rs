@@ -1,0 +1,84 @@
+//! `byleave acp`: between an editor on our standard streams and an agent that we start.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result};
+use byleave::gate::Gate;
+use byleave::settings::Settings;
+use byleave_acp::{Client, Gates, Proxy, Who};
+use tokio::process::Command as Program;
+
+use crate::args::{Acp, Ask, AskOver};
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::options::{Options, settled};
+use crate::status::Status;
+
+pub(crate) async fn run(typed: Acp, options: &Options) -> Result<Status> {
+    let chosen = options.chosen.clone().in_mode(typed.mode);
+    let house = House::open_or_make(options)?;
+    let client = Arc::new(Client::default());
+    let who = Who {
+        tenant: options.tenant.clone(),
+        agent: typed.agent,
+        mode: chosen.mode(),
+        cwd: options.cwd.clone(),
+    };
+    let asked = (typed.ask == AskOver::Editor).then(|| Arc::clone(&client));
+    let ask = if typed.ask == AskOver::Inbox { Ask::Inbox } else { Ask::None };
+    let (options, settings) = (options.clone(), chosen.gate());
+    let gates = Arc::new(Desks { house, options, ask, settings, client: asked, gates: Mutex::default() });
+    let mut words = typed.command.iter();
+    let program = words.next().map(std::ffi::OsString::as_os_str).unwrap_or_default();
+    let started = Program::new(program)
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn();
+    let mut agent = started.map_err(|error| {
+        Complaint::new(format!("cannot start the agent `{}`: {error}", program.to_string_lossy()))
+            .hint("name a program that is there, after `--`")
+    })?;
+    let reads = agent.stdout.take().context("the agent has no standard output")?;
+    let writes = agent.stdin.take().context("the agent has no standard input")?;
+    let editor = (tokio::io::stdin(), tokio::io::stdout());
+    Proxy::run(who, gates, client, editor, (reads, writes)).await?;
+    let ended = agent.wait().await?;
+    let code = ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    // Who waits for a key of the editor must not keep us: nobody is there to read for any more.
+    std::process::exit(Status::Command(code).code().into());
+}
+
+/// A gate for each directory that sessions work in: the rules of a project hold in it and nowhere else.
+struct Desks {
+    house: House,
+    options: Options,
+    ask: Ask,
+    settings: Settings,
+    client: Option<Arc<Client>>,
+    gates: Mutex<HashMap<String, Gate>>,
+}
+
+impl Gates for Desks {
+    fn gate(&self, cwd: &str) -> Result<Gate, String> {
+        let cwd = settled(std::path::Path::new(cwd)).map_err(|error| format!("{error:#}"))?;
+        let cwd = cwd.ok_or("the session does not say in which directory it works")?;
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gate) = gates.get(&cwd) {
+            return Ok(gate.clone());
+        }
+        let built = || -> Result<Gate> {
+            let mut builder = self.house.builder(&self.options, &cwd, self.ask, self.settings.clone())?;
+            if let Some(client) = &self.client {
+                builder = builder.approver(Arc::clone(client) as Arc<_>);
+            }
+            Ok(builder.build()?)
+        };
+        let gate = built().map_err(|error| format!("{error:#}"))?;
+        gates.insert(cwd, gate.clone());
+        Ok(gate)
+    }
+}

@@ -1,0 +1,164 @@
+//! The agents that were set up: whether gateway and hook are still in place, whether the programs that they name are there and are
+//! of this version, and whether an MCP server goes around the gateway again. It looks, and changes nothing.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::around::Finding;
+use crate::agents::{self, Programs, Stays, Target};
+use crate::edit::{self, Format};
+use crate::options::Options;
+use crate::replace;
+use crate::setups::{self, Setup};
+
+/// A program that does not say its version in this time is not well.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One finding for each agent that was set up.
+pub(super) fn findings(options: &Options) -> Vec<Finding> {
+    match setups::all(options) {
+        Ok(all) => all.iter().map(|setup| finding(setup, options)).collect(),
+        Err(error) => {
+            let hint = "see what is in the directory `agents` of the state directory";
+            vec![Finding::ill("agents", format!("{error:#}"), hint)]
+        }
+    }
+}
+
+fn finding(setup: &Setup, options: &Options) -> Finding {
+    let agent = setup.agent;
+    let project =
+        setup.project.as_ref().map(|project| format!("in `{}`, ", project.display())).unwrap_or_default();
+    let wrong = match wrong(setup, options) {
+        Ok(wrong) => wrong,
+        Err(error) => vec![format!("{error:#}")],
+    };
+    if wrong.is_empty() {
+        return Finding::well(agent.name(), format!("{project}set up; {}", agent.enforced()));
+    }
+    let flag = if setup.project.is_some() { " --project` in there" } else { "`" };
+    let hint = format!("`byleave init {}{flag} puts it right; with `--undo` it is given up", agent.name());
+    Finding::ill(agent.name(), format!("{project}{}; {}", wrong.join("; "), agent.enforced()), hint)
+}
+
+/// Everything about it that is not as it was set up.
+fn wrong(setup: &Setup, options: &Options) -> Result<Vec<String>> {
+    let places = options.agent_places(setup.project.clone())?;
+    let gateway = std::env::current_exe()?;
+    let programs = Programs { hook: gateway.with_file_name("byleave-hook"), gateway };
+    let mut wrong = Vec::new();
+    let mut named = BTreeSet::new();
+    for target in agents::targets(setup.agent, &places, &programs) {
+        let value = value(&target.path, target.format)?;
+        look(&target, &value, &mut named, &mut wrong);
+        if let Some(at) = &target.servers {
+            wrong.extend(around_the_gateway(setup, &target.path, &value, at));
+        }
+    }
+    let directory = setup.project.clone().unwrap_or_else(|| PathBuf::from(&options.cwd));
+    if let Some((path, at)) = agents::local_servers(setup.agent, &places, &directory) {
+        wrong.extend(around_the_gateway(setup, &path, &value(&path, Format::Json)?, &at));
+    }
+    wrong.extend(named.iter().filter_map(|program| unfit(program, &programs)));
+    Ok(wrong)
+}
+
+/// Whether all is in this file that belongs into it, and which programs it names.
+fn look(target: &Target, value: &Value, named: &mut BTreeSet<PathBuf>, wrong: &mut Vec<String>) {
+    let shown = target.path.display();
+    for (at, wanted) in target.sets.iter().filter(|(_, wanted)| agents::gateway_of(wanted).is_some()) {
+        match edit::find(value, at).and_then(agents::gateway_of) {
+            None => wrong.push(format!("the gateway is gone from `{shown}`")),
+            Some(program) => {
+                if Some(&program) == agents::gateway_of(wanted).as_ref()
+                    && edit::find(value, at) != Some(wanted)
+                {
+                    wrong.push(format!("the gateway in `{shown}` is not as it was set up"));
+                }
+                named.insert(program);
+            }
+        }
+    }
+    for (at, wanted) in target.items.iter().filter(|(_, wanted)| agents::hook_of(wanted).is_some()) {
+        let items = edit::find(value, at).and_then(Value::as_array).into_iter().flatten();
+        let ours: Vec<(&Value, PathBuf)> =
+            items.filter_map(|item| Some((item, agents::hook_of(item)?))).collect();
+        let list = at.last().map(String::as_str).unwrap_or_default();
+        if ours.is_empty() {
+            wrong.push(format!("the hook `{list}` is gone from `{shown}`"));
+        } else if ours
+            .iter()
+            .all(|(item, program)| Some(program) == agents::hook_of(wanted).as_ref() && *item != wanted)
+        {
+            wrong.push(format!("the hook `{list}` in `{shown}` is not as it was set up"));
+        }
+        named.extend(ours.into_iter().map(|(_, program)| program));
+    }
+    wrong.extend(
+        target
+            .switched_off(value)
+            .into_iter()
+            .map(|switch| format!("in `{shown}`, {switch}: hooks do not run")),
+    );
+}
+
+fn around_the_gateway(setup: &Setup, path: &Path, value: &Value, at: &[String]) -> Vec<String> {
+    let servers = edit::find(value, at).and_then(Value::as_object).into_iter().flatten();
+    let is_around = |entry: &Value| {
+        agents::gateway_of(entry).is_none()
+            && agents::foreign(setup.agent, entry, None) != Err(Stays::Harmless)
+    };
+    let around = servers.filter(|(_, entry)| is_around(entry));
+    around
+        .map(|(name, _)| format!("MCP server `{name}` in `{}` goes around the gateway", path.display()))
+        .collect()
+}
+
+/// Why a program is not the one that belongs to us; nothing, if it is.
+fn unfit(program: &Path, ours: &Programs) -> Option<String> {
+    if program == ours.gateway {
+        return None;
+    }
+    let wanted = env!("CARGO_PKG_VERSION");
+    match version(program) {
+        Ok(said) if said.split_whitespace().next_back() == Some(wanted) => None,
+        Ok(said) => {
+            Some(format!("`{}` says it is `{}`, and this is {wanted}", program.display(), said.trim()))
+        }
+        Err(error) => Some(format!("`{}` does not run: {error:#}", program.display())),
+    }
+}
+
+fn version(program: &Path) -> Result<String> {
+    let mut child = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let until = Instant::now() + PATIENCE;
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= until {
+            child.kill()?;
+            child.wait()?;
+            anyhow::bail!("it did not say its version in {} s", PATIENCE.as_secs());
+        }
+        // There is no waiting for a child with a limit but by looking.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut said = String::new();
+    let out = child.stdout.take().context("it has no output")?;
+    out.take(200).read_to_string(&mut said)?;
+    Ok(said)
+}
+
+fn value(path: &Path, format: Format) -> Result<Value> {
+    let text = replace::text(path)?.unwrap_or_default();
+    edit::read(format, &text).with_context(|| format!("`{}`", path.display()))
+}

@@ -1,0 +1,206 @@
+//! `byleave hook serve`: the gate that hooks ask, behind a socket that only its owner can open.
+//!
+//! One process for a state directory, by a lock that the kernel drops at its death. It answers those of its own user who have the same
+//! version and the same settings, and sends everybody else away, to judge by themselves. It must never answer for what it cannot
+//! judge as they would.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result};
+use byleave_hook::{Answer, Dialect, INPUT_BYTES_MAX, PROTOCOL, Reply, Request, SOCKET, hear};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::signal::ctrl_c;
+use tokio::sync::Notify;
+
+use crate::args;
+use crate::complaint::Complaint;
+use crate::hook::{Fingerprint, Judge, Tickets};
+use crate::house::House;
+use crate::options::Options;
+use crate::screen::{Screen, prose};
+use crate::status::Status;
+
+const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+/// How long a hook may take to say what it wants.
+const LISTENS: Duration = Duration::from_secs(5);
+/// How many directories are kept ready.
+const JUDGES_MAX: usize = 64;
+
+/// What all connections share.
+struct Desk {
+    house: House,
+    options: Options,
+    program: PathBuf,
+    /// The settings and the program, as they were at the start.
+    began: Fingerprint,
+    judges: Mutex<HashMap<String, (Fingerprint, Judge)>>,
+    /// Why it ends, once it must.
+    over: Mutex<Option<String>>,
+    stirred: Notify,
+}
+
+pub(super) async fn run(typed: &args::Serve, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let house = House::open_or_make(options)?;
+    let _lock = alone(options)?;
+    Tickets::of(options).tidy(SystemTime::now());
+    let program = std::env::current_exe().context("nobody knows where this program is")?;
+    let settings = options.config_files().into_iter().map(|file| file.path);
+    let began = Fingerprint::of(settings.chain([program.clone()]));
+    let path = options.state.join(SOCKET);
+    // Whoever held the lock before is dead, and so is its socket.
+    if path.exists() {
+        fs::remove_file(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+    }
+    let listener =
+        UnixListener::bind(&path).with_context(|| format!("cannot listen at `{}`", path.display()))?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    let desk = Arc::new(Desk {
+        house,
+        options: options.clone(),
+        program,
+        began,
+        judges: Mutex::default(),
+        over: Mutex::default(),
+        stirred: Notify::new(),
+    });
+    screen.say(&prose(&format!("judging for hooks at `{}`; Ctrl-C ends it", path.display())));
+    let idle = typed.idle_s.map_or(Duration::MAX, Duration::from_secs);
+    let ended = serve(&desk, &listener, idle).await;
+    // Ours as long as we hold the lock.
+    drop(fs::remove_file(&path));
+    match ended? {
+        None if screen.json() => {
+            screen.value(&json!({ "ended": true }));
+            Ok(Status::Completed)
+        }
+        None => Ok(Status::Completed),
+        Some(why) => Err(Complaint::refused(format!("no longer judging for hooks: {why}"))
+            .hint("start `byleave hook serve` again; until then each hook judges by itself")
+            .into()),
+    }
+}
+
+/// Serves until it is told to end, is idle for too long, or must not go on.
+async fn serve(desk: &Arc<Desk>, listener: &UnixListener, idle: Duration) -> Result<Option<String>> {
+    loop {
+        let over = desk.stirred.notified();
+        if let Some(why) = desk.over.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            return Ok(Some(why));
+        }
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, _) = accepted.context("cannot take a hook's question")?;
+                let desk = Arc::clone(desk);
+                // Whatever becomes of one hook is nothing to the others; one that gets no answer denies.
+                tokio::spawn(async move { desk.attend(stream).await });
+            }
+            () = over => {}
+            _ = ctrl_c() => return Ok(None),
+            () = tokio::time::sleep(idle) => return Ok(None),
+        }
+    }
+}
+
+fn alone(options: &Options) -> Result<File> {
+    let path = options.state.join("hook.lock");
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let lock = lock.with_context(|| format!("cannot write `{}`", path.display()))?;
+    let taken = |_| {
+        let shown = options.state.display();
+        Complaint::new(format!("another process judges for the hooks of `{shown}` already"))
+            .hint("one is enough for every agent; `byleave doctor` looks at it")
+    };
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(taken)?;
+    Ok(lock)
+}
+
+impl Desk {
+    async fn attend(&self, mut stream: UnixStream) -> Result<()> {
+        let ours = rustix::process::geteuid().as_raw();
+        if stream.peer_cred()?.uid() != ours {
+            return Ok(());
+        }
+        let mut line = String::new();
+        let (read, mut write) = stream.split();
+        let mut asking = BufReader::new(read.take(2 * INPUT_BYTES_MAX));
+        tokio::time::timeout(LISTENS, asking.read_line(&mut line)).await??;
+        let reply = match self.reply(&line).await {
+            Ok(answer) => Reply { answer: Some(answer), ..elsewhere(None) },
+            Err(Away(why)) => elsewhere(Some(why)),
+        };
+        let mut line = serde_json::to_vec(&reply)?;
+        line.push(b'\n');
+        write.write_all(&line).await?;
+        write.shutdown().await?;
+        Ok(())
+    }
+
+    async fn reply(&self, line: &str) -> Result<Answer, Away> {
+        let away = |why: &str| Away(why.to_owned());
+        let request: Request =
+            serde_json::from_str(line).map_err(|_| away("the question is not understood"))?;
+        let began = Instant::now();
+        if request.protocol != PROTOCOL || request.program != PROGRAM {
+            return Err(
+                self.end(format!("a hook of version {} asks, and this is {PROGRAM}", request.program))
+            );
+        }
+        if let Some(path) = self.began.changed() {
+            return Err(self.end(format!("`{}` has changed", path.display())));
+        }
+        let here = std::env::vars().filter(|(name, _)| Request::counts(name)).collect();
+        if request.environment != here {
+            return Err(away("the hook has other settings in its environment"));
+        }
+        let dialect = Dialect::named(&request.dialect).ok_or_else(|| away("the dialect is not known"))?;
+        let deny = |error: &anyhow::Error| Answer::Deny { why: format!("{error:#}") };
+        let heard = match hear(dialect, request.input.as_bytes()) {
+            Ok(heard) => heard,
+            Err(unheard) => return Ok(Answer::Deny { why: unheard.to_string() }),
+        };
+        let deadline = began + Duration::from_millis(request.deadline_ms).mul_f32(0.95);
+        let cwd = heard.cwd.clone().unwrap_or(request.cwd);
+        let judge = match self.judge(&cwd) {
+            Ok(judge) => judge,
+            Err(error) => return Ok(deny(&error)),
+        };
+        Ok(judge.answer(dialect, &heard, deadline).await.unwrap_or_else(|error| deny(&error)))
+    }
+
+    /// The gate for a directory, made anew where its rules or settings have changed.
+    fn judge(&self, cwd: &str) -> Result<Judge> {
+        let mut judges = self.judges.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((made_from, judge)) = judges.get(cwd)
+            && made_from.changed().is_none()
+        {
+            return Ok(judge.clone());
+        }
+        let judge = Judge::new(&self.house, &self.options, cwd, &self.program)?;
+        if judges.len() >= JUDGES_MAX {
+            judges.clear();
+        }
+        judges.insert(cwd.to_owned(), (judge.made_from(), judge.clone()));
+        Ok(judge)
+    }
+
+    fn end(&self, why: String) -> Away {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+        self.stirred.notify_one();
+        Away(why)
+    }
+}
+
+/// Not for this gate to judge.
+struct Away(String);
+
+fn elsewhere(why: Option<String>) -> Reply {
+    Reply { protocol: PROTOCOL, program: PROGRAM.into(), answer: None, elsewhere: why }
+}

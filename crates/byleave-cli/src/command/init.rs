@@ -1,0 +1,127 @@
+//! `byleave init`: stands in front of an agent, and steps aside again.
+//!
+//! A plan says what each file becomes, before any is touched; what is taken back is planned the same way. Secrets are never shown.
+
+mod apply;
+mod back;
+mod plan;
+mod tell;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use self::plan::Plan;
+use crate::agents::{self, Agent, Programs};
+use crate::args::Init;
+use crate::complaint::Complaint;
+use crate::options::Options;
+use crate::screen::{Screen, one_line};
+use crate::setups::{self, Setup};
+use crate::show::table;
+use crate::status::Status;
+
+pub(crate) fn run(typed: &Init, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let project = typed.project.then(|| PathBuf::from(&options.cwd));
+    match typed.agent {
+        _ if typed.undo => undo(typed, project.as_ref(), options, screen),
+        Some(agent) => set_up(agent, project, typed.dry_run, options, screen),
+        None if typed.project || typed.dry_run => {
+            Err(Complaint::new("no agent is named").hint("`byleave init` says which there are").into())
+        }
+        None => list(options, screen),
+    }
+}
+
+/// Where this program and its hook lie. An agent whose hook is missing would go ahead, or stop altogether.
+pub(crate) fn programs() -> Result<Programs> {
+    let gateway = std::env::current_exe()?;
+    let hook = gateway.with_file_name("byleave-hook");
+    if !hook.is_file() {
+        let missing = Complaint::new(format!("there is no `{}`", hook.display()));
+        return Err(missing.hint("install `byleave-hook` beside this program: both belong together").into());
+    }
+    Ok(Programs { gateway, hook })
+}
+
+fn set_up(
+    agent: Agent,
+    project: Option<PathBuf>,
+    is_dry: bool,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Status> {
+    let plan = Plan::of(agent, project, &programs()?, options)?;
+    if is_dry {
+        tell::diffs(&plan.texts(), screen);
+    } else if plan.changes_something() {
+        apply::apply(&plan, options)?;
+    }
+    tell::plan(&plan, is_dry, screen);
+    Ok(Status::Completed)
+}
+
+fn undo(typed: &Init, project: Option<&PathBuf>, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let all = setups::all(options)?;
+    let is_meant = |setup: &&Setup| {
+        typed.agent.is_none_or(|agent| setup.agent == agent)
+            && (project.is_none() && (typed.agent.is_none() || setup.project.is_none())
+                || setup.project.as_ref() == project)
+    };
+    let meant: Vec<&Setup> = all.iter().filter(is_meant).collect();
+    let mut told = Vec::new();
+    for setup in &meant {
+        let others = all.iter().filter(|other| !std::ptr::eq(*other, *setup));
+        let back = back::Back::of(setup, others, options)?;
+        if typed.dry_run {
+            tell::diffs(&back.texts(), screen);
+        } else {
+            back.apply(options)?;
+        }
+        told.push(tell::back(&back, typed.dry_run, screen));
+    }
+    if screen.json() {
+        screen.value(&json!({ "undone": told, "dry_run": typed.dry_run }));
+    } else if meant.is_empty() {
+        screen.line("nothing was set up; nothing was changed");
+    }
+    Ok(Status::Completed)
+}
+
+/// Which agents there are, and which are set up.
+fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
+    let places = options.agent_places(None)?;
+    let all = setups::all(options)?;
+    let found = Agent::ALL.map(|agent| {
+        let traces = agents::traces(agent, &places);
+        let trace = traces.into_iter().find(|trace| trace.exists());
+        let set_up: Vec<&Setup> = all.iter().filter(|setup| setup.agent == agent).collect();
+        (agent, trace, set_up)
+    });
+    if screen.json() {
+        let one = |(agent, trace, set_up): &(Agent, Option<PathBuf>, Vec<&Setup>)| -> Value {
+            let places: Vec<_> = set_up.iter().map(|setup| setup.project.as_ref()).collect();
+            let own = places.iter().any(Option::is_none);
+            let projects: Vec<_> = places.into_iter().flatten().collect();
+            json!({ "agent": agent.name(), "found": trace, "set_up": own, "projects": projects })
+        };
+        screen.value(&found.iter().map(one).collect());
+        return Ok(Status::Completed);
+    }
+    let row = |(agent, trace, set_up): &(Agent, Option<PathBuf>, Vec<&Setup>)| {
+        let trace = trace.as_ref().map_or_else(|| "-".to_owned(), |trace| one_line(&trace.to_string_lossy()));
+        let own = set_up.iter().any(|setup| setup.project.is_none());
+        let projects = set_up.iter().filter(|setup| setup.project.is_some()).count();
+        let state = match (own, projects) {
+            (false, 0) => "no".to_owned(),
+            (true, 0) => "yes".to_owned(),
+            (false, some) => format!("in {some} projects"),
+            (true, some) => format!("yes, and in {some} projects"),
+        };
+        vec![agent.name().to_owned(), state, trace]
+    };
+    table(screen, &["AGENT", "SET UP", "FOUND"], &found.iter().map(row).collect::<Vec<_>>());
+    screen.hint("`byleave init AGENT --dry-run` shows what would change");
+    Ok(Status::Completed)
+}

@@ -1,0 +1,55 @@
+//! Does what was planned. The order matters: first it is written down, then the servers are where they will be looked for, and
+//! only then do they leave the agent's own file. Interrupted anywhere, nothing is lost, and `--undo` takes back what was done.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::plan::Plan;
+use crate::options::Options;
+use crate::replace;
+use crate::setups::{BeforeAfter, Changed, Servers, Setup, Step};
+use crate::time::now;
+
+pub(super) fn apply(plan: &Plan, options: &Options) -> Result<()> {
+    let mut setup = Setup::load_or_new(options, plan.agent, plan.project.clone())?;
+    let mut step = Step { at: now(), files: Vec::new(), servers: None };
+    let files: Vec<_> = plan.files.iter().filter(|file| !file.ops.is_empty()).collect();
+    for (number, file) in files.iter().enumerate() {
+        let texts = BeforeAfter { before: file.before.as_deref(), after: &file.after };
+        step.files.push(Changed {
+            path: file.path.clone(),
+            format: file.format,
+            ops: file.ops.clone(),
+            made: missing_above(&file.path),
+            texts: setup.keep(options, number, texts)?,
+        });
+    }
+    let servers = &plan.servers;
+    if !plan.moved.is_empty() {
+        let texts = BeforeAfter { before: servers.before.as_deref(), after: &servers.after };
+        step.servers = Some(Servers {
+            path: servers.path.clone(),
+            added: servers.added.clone(),
+            shared: servers.shared.clone(),
+            made: missing_above(&servers.path),
+            texts: setup.keep(options, files.len(), texts)?,
+        });
+    }
+    setup.steps.push(step);
+    setup.save(options)?;
+    if !servers.added.is_empty() {
+        replace::replace(&servers.path, servers.before.as_deref(), &servers.after)?;
+    }
+    for file in files {
+        replace::replace(&file.path, file.before.as_deref(), &file.after)?;
+    }
+    Ok(())
+}
+
+fn missing_above(path: &Path) -> Vec<PathBuf> {
+    let mut missing: Vec<PathBuf> =
+        path.ancestors().skip(1).take_while(|above| !above.exists()).map(Path::to_owned).collect();
+    missing.reverse();
+    missing
+}

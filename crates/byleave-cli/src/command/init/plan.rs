@@ -1,0 +1,225 @@
+//! What each file becomes when an agent is set up. Looks, and changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::agents::{self, Agent, Foreign, Places, Programs, Stays, Target};
+use crate::complaint::Complaint;
+use crate::edit::{self, Format, Op};
+use crate::options::Options;
+use crate::replace;
+use crate::servers_file::{self, Definition, ServersFault};
+
+/// What is going to be done for an agent.
+pub(super) struct Plan {
+    pub(super) agent: Agent,
+    pub(super) project: Option<PathBuf>,
+    pub(super) files: Vec<Planned>,
+    pub(super) servers: Servers,
+    /// The servers that move: as the agent calls them, and as they are called here.
+    pub(super) moved: Vec<(String, String)>,
+    /// Servers that stay ungoverned, and why.
+    pub(super) stays: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
+/// A file, and what it becomes.
+pub(super) struct Planned {
+    pub(super) path: PathBuf,
+    pub(super) format: Format,
+    pub(super) before: Option<String>,
+    pub(super) after: String,
+    pub(super) ops: Vec<Op>,
+}
+
+/// The file of servers, and what it becomes.
+pub(super) struct Servers {
+    pub(super) path: PathBuf,
+    pub(super) before: Option<String>,
+    pub(super) after: String,
+    pub(super) added: Vec<String>,
+    pub(super) shared: Vec<String>,
+}
+
+/// What a file was and becomes, to be shown.
+pub(super) struct Shown<'a> {
+    pub(super) path: &'a Path,
+    pub(super) format: Format,
+    pub(super) before: Option<&'a str>,
+    pub(super) after: Option<&'a str>,
+}
+
+impl Plan {
+    pub(super) fn of(
+        agent: Agent,
+        project: Option<PathBuf>,
+        programs: &Programs,
+        options: &Options,
+    ) -> Result<Self> {
+        let places = options.agent_places(project.clone())?;
+        let path = replace::target(&servers_path(options)?)?;
+        let before = replace::text(&path)?;
+        let after = before.clone().unwrap_or_default();
+        let servers = Servers { path, before, after, added: Vec::new(), shared: Vec::new() };
+        let mut plan = Self {
+            agent,
+            project,
+            files: Vec::new(),
+            servers,
+            moved: Vec::new(),
+            stays: Vec::new(),
+            notes: Vec::new(),
+        };
+        for target in agents::targets(agent, &places, programs) {
+            plan.file(&target)?;
+        }
+        plan.local_servers(&places)?;
+        Ok(plan)
+    }
+
+    /// Whether any file becomes another.
+    pub(super) fn changes_something(&self) -> bool {
+        self.files.iter().any(|file| !file.ops.is_empty()) || !self.servers.added.is_empty()
+    }
+
+    /// What is shown of it.
+    pub(super) fn texts(&self) -> Vec<Shown<'_>> {
+        let files = self.files.iter().filter(|file| !file.ops.is_empty()).map(|file| Shown {
+            path: &file.path,
+            format: file.format,
+            before: file.before.as_deref(),
+            after: Some(&file.after),
+        });
+        let servers = Some(&self.servers).filter(|servers| !servers.added.is_empty()).map(|servers| Shown {
+            path: &servers.path,
+            format: Format::Toml,
+            before: servers.before.as_deref(),
+            after: Some(&servers.after),
+        });
+        files.chain(servers).collect()
+    }
+
+    fn file(&mut self, target: &Target) -> Result<()> {
+        let path = replace::target(&target.path)?;
+        let before = replace::text(&path)?;
+        let text = before.clone().unwrap_or_default();
+        let shown = || format!("cannot change `{}`", path.display());
+        let value = edit::read(target.format, &text).with_context(shown)?;
+        let mut ops = target.ops(&value);
+        if let Some(at) = &target.servers {
+            for name in self.servers_at(&path, &value, at)? {
+                ops.push(Op::Remove { at: at.iter().cloned().chain([name]).collect() });
+            }
+        }
+        for switch in target.switched_off(&value) {
+            self.notes
+                .push(format!("in `{}`, {switch}: hooks do not run until you change that", path.display()));
+        }
+        let after = edit::apply(target.format, &text, &ops).with_context(shown)?;
+        self.files.push(Planned { path, format: target.format, before, after, ops });
+        Ok(())
+    }
+
+    /// Servers that Claude Code keeps for one directory, in the person's own file.
+    fn local_servers(&mut self, places: &Places) -> Result<()> {
+        let directory = self.project.clone().unwrap_or_default();
+        let Some((path, at)) = agents::local_servers(self.agent, places, &directory) else { return Ok(()) };
+        let path = replace::target(&path)?;
+        let Some(before) = replace::text(&path)? else { return Ok(()) };
+        let shown = || format!("cannot change `{}`", path.display());
+        let value = edit::read(Format::Json, &before).with_context(shown)?;
+        if self.project.is_none() {
+            let projects = value.get("projects").and_then(Value::as_object).into_iter().flatten();
+            let has_some = |about: &Value| {
+                about.get("mcpServers").and_then(Value::as_object).is_some_and(|servers| !servers.is_empty())
+            };
+            for (project, _) in projects.filter(|(_, about)| has_some(about)) {
+                self.stays.push(format!(
+                    "MCP servers of the project `{project}`: `byleave init claude-code --project` in there moves them"
+                ));
+            }
+            return Ok(());
+        }
+        let names = self.servers_at(&path, &value, &at)?;
+        let ops: Vec<Op> = names
+            .into_iter()
+            .map(|name| Op::Remove { at: at.iter().cloned().chain([name]).collect() })
+            .collect();
+        let after = edit::apply(Format::Json, &before, &ops).with_context(shown)?;
+        self.files.push(Planned { path, format: Format::Json, before: Some(before), after, ops });
+        Ok(())
+    }
+
+    /// Moves the servers that stand in this place behind the gateway; returns the names that go.
+    fn servers_at(&mut self, path: &Path, value: &Value, at: &[String]) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        let all = edit::find(value, at).and_then(Value::as_object);
+        // In an order that does not depend on how we were built.
+        let all: BTreeMap<&String, &Value> = all.into_iter().flatten().collect();
+        for (name, entry) in all {
+            if agents::gateway_of(entry).is_some() {
+                continue;
+            }
+            if name == "byleave" {
+                let taken =
+                    Complaint::refused(format!("`{}` has another server called `byleave`", path.display()));
+                return Err(taken.hint("give it another name, then try again").into());
+            }
+            match agents::foreign(self.agent, entry, self.project.as_deref()) {
+                Ok(Foreign { definition, notes }) => {
+                    self.add(path, name, &definition)?;
+                    self.notes.extend(notes.into_iter().map(|note| format!("server `{name}`: {note}")));
+                    names.push(name.clone());
+                }
+                Err(Stays::Harmless) => {}
+                Err(Stays::Ungoverned(why)) => {
+                    self.stays.push(format!("MCP server `{name}` in `{}`: {why}", path.display()));
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    fn add(&mut self, path: &Path, theirs: &str, definition: &Definition) -> Result<()> {
+        let hint = format!("rename one of them in `{}`, then try again", path.display());
+        let unnamed =
+            || Complaint::refused(format!("server `{theirs}` has a name without letters or digits"));
+        let name = servers_file::named(theirs).ok_or_else(|| unnamed().hint(hint.clone()))?;
+        let servers = &mut self.servers;
+        match servers_file::add(&servers.after, &name, definition) {
+            Ok(after) if after == servers.after => servers.shared.push(name.clone()),
+            Ok(after) => {
+                servers.after = after;
+                servers.added.push(name.clone());
+            }
+            Err(ServersFault::Taken(_)) => {
+                let what = format!(
+                    "server `{theirs}` is not the one that `{}` calls `{name}`",
+                    servers.path.display()
+                );
+                return Err(Complaint::refused(what).hint(hint).into());
+            }
+            Err(fault) => {
+                return Err(fault).with_context(|| format!("cannot change `{}`", servers.path.display()));
+            }
+        }
+        self.moved.push((theirs.to_owned(), name));
+        let ours: BTreeSet<&String> = self.moved.iter().map(|(_, name)| name).collect();
+        if ours.len() < self.moved.len() {
+            return Err(Complaint::refused(format!("two servers would both be called like `{theirs}`"))
+                .hint(hint)
+                .into());
+        }
+        Ok(())
+    }
+}
+
+/// The file of servers behind the gateway.
+pub(super) fn servers_path(options: &Options) -> Result<PathBuf> {
+    let nowhere =
+        || Complaint::new("nobody says where your settings lie").hint("set HOME or XDG_CONFIG_HOME");
+    Ok(Path::new(options.config.as_ref().ok_or_else(nowhere)?).join(servers_file::FILE))
+}

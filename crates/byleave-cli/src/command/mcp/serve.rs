@@ -1,0 +1,173 @@
+//! `byleave mcp serve`: an MCP server for agents, on standard input and output or over HTTP.
+//!
+//! Standard output is the protocol's: nothing else is ever written there.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use byleave::core::question::Question;
+use byleave_mcp::exchange::Exchange;
+use byleave_mcp::gateway::http::{self, PATH, Token};
+use byleave_mcp::gateway::{Gateway, Names, Setup, pipe};
+use byleave_mcp::upstream::definition::Definition;
+use byleave_mcp::upstream::{Stands, Upstream};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::{Ask, GatewayArgs, ServeMcp};
+use crate::ask::waive;
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::notify;
+use crate::options::Options;
+use crate::screen::{Screen, prose};
+use crate::servers;
+use crate::show;
+use crate::status::Status;
+
+/// How often a client is told that a call still waits.
+const TICK: Duration = Duration::from_secs(5);
+
+/// How long clients are kept waiting for servers that are slow to start.
+const UP: Duration = Duration::from_secs(8);
+
+/// How long calls may take to end when everything does.
+const GRACE: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(typed: ServeMcp, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let definitions = servers::all(options)?;
+    if typed.transparent && definitions.len() != 1 {
+        let count = definitions.len();
+        return Err(Complaint::new(format!("`--transparent` stands for one server, and there are {count}"))
+            .hint("`byleave mcp wrap -- COMMAND` puts the gate in front of one")
+            .into());
+    }
+    let names = if typed.transparent { Names::Theirs } else { Names::Ours };
+    with(typed.gateway, definitions, names, false, options, screen).await
+}
+
+/// Serves these servers, and the built-in tools beside them where names are ours.
+pub(super) async fn with(
+    typed: GatewayArgs,
+    definitions: Vec<Definition>,
+    names: Names,
+    accept: bool,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Status> {
+    let there = typed.http;
+    let (house, chosen) = (House::open_or_make(options)?, options.chosen.clone().in_mode(typed.mode));
+    show::tightened(screen, &chosen);
+    // Standard input is the client's: nobody can be asked there.
+    let ask = match options.asking(None, Ask::Inbox) {
+        Ask::None => Ask::None,
+        Ask::Terminal | Ask::Inbox => Ask::Inbox,
+    };
+    let gate = house.builder(options, &options.cwd, ask, chosen.gate())?.build()?;
+    waive(&gate, options).await?;
+    let exchange = Exchange::default();
+    let upstream = servers::behind(&gate, &house, &exchange, definitions, options)?;
+    brought_up(&upstream, accept).await;
+    if names == Names::Theirs
+        && let Some((server, Stands::Down(why))) = upstream.standing().into_iter().next()
+    {
+        let down = Complaint::new(format!("cannot put the gate in front of the server `{server}`: {why}"));
+        return Err(down
+            .hint("`byleave doctor` says what the sandbox lacks; `-v` shows what the server says")
+            .into());
+    }
+    let attending = tokio::spawn(upstream.clone().attend(gate.clone(), servers::asking(options)));
+    let setup = Setup { mode: chosen.mode(), ..setup(typed, names, options) };
+    let gateway = Gateway::new(gate, exchange, Arc::new(upstream), setup)?;
+    let end = ended()?;
+    match there {
+        None => pipe::serve(&gateway, end).await?,
+        Some(address) => listen(&gateway, address, end, options, screen).await?,
+    }
+    gateway.until_idle(GRACE).await;
+    attending.abort();
+    Ok(Status::Completed)
+}
+
+/// Gives servers a moment to come up: clients ask once what there is, and not all of them hear that there is more.
+async fn brought_up(upstream: &Upstream, accept: bool) {
+    let up = async {
+        for (server, _) in upstream.standing().into_iter().filter(|_| accept) {
+            if let Err(why) = upstream.accept_at_sight(&server).await {
+                tracing::warn!(%server, why, "a server is not there");
+            }
+        }
+        upstream.look_at_all().await;
+    };
+    if tokio::time::timeout(UP, up).await.is_err() {
+        tracing::warn!("not all servers were up in time; their tools come when they are");
+    }
+}
+
+fn setup(typed: GatewayArgs, names: Names, options: &Options) -> Setup {
+    let chosen = options.chosen.clone();
+    let told = move |question: &Question, tool: &str| {
+        // Nobody reads what we say: what cannot be told in that way is not told.
+        notify::told(&chosen, question, tool).unwrap_or_default();
+    };
+    Setup {
+        tenant: options.tenant.clone(),
+        cwd: options.cwd.clone(),
+        mode: options.chosen.mode(),
+        agent: typed.agent,
+        elicitation: options.chosen.mcp_elicitation(),
+        deadline: typed.deadline.map(Duration::from_secs),
+        tick: TICK,
+        names,
+        pending: options.state.join("mcp-pending"),
+        told: Some(Arc::new(told)),
+    }
+}
+
+async fn listen(
+    gateway: &Gateway,
+    address: SocketAddr,
+    end: CancellationToken,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<()> {
+    // Before anything listens: nobody else may see even that.
+    let usable = |fault: http::HttpFault| {
+        Complaint::new(fault.to_string())
+            .hint("`--http 127.0.0.1:0` listens where only this machine can reach it")
+    };
+    http::is_ours(address).map_err(usable)?;
+    let file: PathBuf = options.state.join("mcp-token");
+    let token = Token::in_file(&file).map_err(|fault| {
+        Complaint::new(fault.to_string()).hint("`byleave mcp serve` without `--http` needs no token")
+    })?;
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|error| {
+        Complaint::new(format!("cannot listen on {address}: {error}"))
+            .hint("`--http 127.0.0.1:0` finds a free port")
+    })?;
+    let address = listener.local_addr().context("cannot find out where we listen")?;
+    screen.say(&format!("listening on http://{address}{PATH}"));
+    screen.say(&prose(&format!("clients send `Authorization: Bearer` with the token in {}", file.display())));
+    http::serve(gateway.clone(), listener, token, end).await?;
+    Ok(())
+}
+
+/// Told when somebody wants us to end.
+fn ended() -> Result<CancellationToken> {
+    let end = CancellationToken::new();
+    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+        let mut heard = signal(kind).context("cannot listen to signals")?;
+        let end = end.clone();
+        tokio::spawn(async move {
+            if heard.recv().await.is_some() {
+                end.cancel();
+            }
+        });
+    }
+    Ok(end)
+}

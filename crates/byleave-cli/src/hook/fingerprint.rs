@@ -1,0 +1,34 @@
+//! What a gate that runs on was started with: files by what tells one from another that took its place.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+/// The state of some files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint(Vec<(PathBuf, Option<[i64; 5]>)>);
+
+impl Fingerprint {
+    /// As they are now.
+    pub(crate) fn of(files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let about = |path: &PathBuf| {
+            let found = fs::metadata(path).ok()?;
+            let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+            Some([
+                number(found.ino()),
+                number(found.size()),
+                found.mtime(),
+                found.mtime_nsec(),
+                found.ctime_nsec(),
+            ])
+        };
+        Self(files.into_iter().map(|path| (path.clone(), about(&path))).collect())
+    }
+
+    /// The first file that is not what it was.
+    pub(crate) fn changed(&self) -> Option<&PathBuf> {
+        let now = Self::of(self.0.iter().map(|(path, _)| path.clone()));
+        let pair = self.0.iter().zip(now.0).find(|((_, then), (_, now))| then != now);
+        pair.map(|((path, _), _)| path)
+    }
+}

@@ -1,0 +1,122 @@
+//! Tools that agents have of their own: judged by us, done by them.
+
+use anyhow::Result;
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::outcome::Output;
+use byleave::gate::Gate;
+use byleave::pending::Pending;
+use byleave::plan::by_class;
+use byleave::tool::{Run, Site, Tool, ToolFault};
+use byleave_hook::{Claim, Dialect, Kind, claims};
+use serde_json::{Map, Value, json};
+
+/// What the record says of every call that was let pass and is not ours to do.
+const PASSED_ON: &str = "passed on to the agent: judged, not enforced";
+
+/// A tool of an agent.
+struct Foreign {
+    manifest: Manifest,
+    tool: String,
+}
+
+/// Puts an agent's tool into a gate's catalog.
+pub(super) fn equip(gate: &Gate, dialect: Dialect, tool: &str) -> Result<String> {
+    let manifest = manifest(dialect, tool);
+    let name = manifest.name.clone();
+    if !gate.catalog().has(&name) {
+        gate.catalog().replace(Foreign { manifest, tool: tool.to_owned() })?;
+    }
+    Ok(name)
+}
+
+/// What can be said of a tool by its name alone: an approval binds it, so it must always be the same.
+fn manifest(dialect: Dialect, tool: &str) -> Manifest {
+    let about = claims(tool, &json!({}));
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
+    let plain: String = tool.chars().map(|c| if is_name(c) { c } else { '_' }).take(100).collect();
+    let described = format!("`{plain}` of {}: judged here, done by the agent.", dialect.name());
+    let schema = json!({ "type": "object" });
+    let reads = matches!(about.kind, Kind::Reads | Kind::Own);
+    Manifest {
+        permission_class: class(about.kind),
+        // Where everybody sees it who lists or reads the record, and nobody can lose it.
+        audit_operation: Some(format!("{}, {PASSED_ON}", about.operation)),
+        // What it does is judged by its effects, where those are known.
+        sensitive: (!matches!(about.kind, Kind::Other | Kind::Unknown)).then_some(false),
+        concurrency_safe: reads,
+        repeatable: reads,
+        ..Manifest::new(format!("{}:{plain}", dialect.name()), described, schema)
+    }
+}
+
+const fn class(kind: Kind) -> Class {
+    match kind {
+        Kind::Shell => Class::Bash,
+        Kind::Reads | Kind::Own => Class::Readonly,
+        Kind::Changes => Class::File,
+        Kind::Fetches => Class::Webfetch,
+        Kind::Other => Class::Generic,
+        Kind::Unknown => Class::Undeclared,
+    }
+}
+
+impl Tool for Foreign {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        site: &'a Site,
+    ) -> Option<Pending<'a, Result<Plan, ToolFault>>> {
+        Some(Box::pin(async move { self.planned(arguments, site) }))
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
+    fn execute(&self, _: Value, _: Run) -> Pending<'_, Output> {
+        Box::pin(async { Output::text(PASSED_ON).with_data(json!({ "enforced": false })) })
+    }
+}
+
+impl Foreign {
+    /// What the tool would do, planned as a tool of ours with arguments of that meaning.
+    fn planned(&self, arguments: &Value, site: &Site) -> Result<Plan, ToolFault> {
+        let about = claims(&self.tool, arguments);
+        let mut manifest = Manifest::new(self.manifest.name.clone(), "", json!({}));
+        manifest.permission_class = class(about.kind);
+        let mut unknown = Vec::new();
+        let mut meant = match arguments {
+            Value::Object(fields) => fields.clone(),
+            _ => Map::new(),
+        };
+        for (number, claim) in about.claims.into_iter().enumerate() {
+            let (role, target) = match claim {
+                Claim::Read(path) => (Role::ReadPath, path),
+                Claim::Write(path) => (Role::WritePath, path),
+                Claim::Edit(path) => (Role::EditPath, path),
+                Claim::Delete(path) => (Role::DeletePath, path),
+                Claim::Patch(patch) => (Role::Patch, patch),
+                Claim::Fetch(url) => (Role::Url, url),
+                Claim::Run(command) => (Role::Command, command),
+                Claim::Unknown(why) => {
+                    unknown.push(Effect::Unknown { why });
+                    continue;
+                }
+            };
+            manifest.roles.insert(format!("/claim {number}"), role);
+            meant.insert(format!("claim {number}"), target.into());
+        }
+        if manifest.roles.is_empty() && !unknown.is_empty() {
+            manifest.permission_class = Class::Undeclared;
+        }
+        let mut plan = by_class(&manifest, &meant.into(), site)?;
+        plan.reads_only &= unknown.is_empty();
+        plan.effects.extend(unknown);
+        Ok(plan)
+    }
+}

@@ -1,0 +1,375 @@
+//! Judges what an agent asks through its hook, in one directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use byleave::book::Book as _;
+use byleave::book::sqlite::SqliteBook;
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::gate::Gate;
+use byleave::result::{CallResult, Changed, Ending, Standing};
+use byleave_hook::{
+    Answer, Dialect, Heard, Kind, Moment, claims, exec_line, is_ours, ticket_of, with_command,
+};
+use serde_json::{Value, json};
+
+use super::fingerprint::Fingerprint;
+use super::tickets::{Key, Ticket, Tickets};
+use super::{foreign, ran};
+use crate::args::Ask;
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::ids::short;
+use crate::notify;
+use crate::options::{Options, settled, text_of};
+use crate::rules::Rules;
+
+/// How often it is looked whether a person has answered.
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
+/// The longest that a command of an agent may run.
+const TIMEOUT_MS_MAX: u64 = 600_000;
+/// How often the same call is taken up anew because others were quicker.
+const TRIES: usize = 8;
+
+/// A gate for the calls of agents in one directory.
+#[derive(Clone)]
+pub(crate) struct Judge {
+    gate: Gate,
+    options: Options,
+    tickets: Tickets,
+    /// The program that begins what was prepared.
+    program: String,
+    state: String,
+    book: Arc<SqliteBook>,
+    /// Some rule allows only where a sandbox guarantees something.
+    demanding: bool,
+}
+
+impl Judge {
+    /// The gate for calls in this directory.
+    pub(crate) fn new(house: &House, options: &Options, cwd: &str, program: &Path) -> Result<Self> {
+        let real = settled(Path::new(cwd))?.filter(|real| Path::new(real).is_dir());
+        let real = real.ok_or_else(|| {
+            Complaint::new(format!("the agent works in `{cwd}`, which is no directory"))
+                .hint("start the agent in one")
+        })?;
+        let options = options.at(real)?;
+        let gate = house.gate(&options, &options.cwd, Ask::Inbox, options.chosen.gate())?;
+        gate.catalog().replace(ran::Ran::new())?;
+        let state = options.state.canonicalize().context("the state directory is gone")?;
+        let policy = house.policy(&options, &options.cwd)?;
+        Ok(Self {
+            gate,
+            tickets: Tickets::of(&options),
+            program: text_of(program)?,
+            state: text_of(&state)?,
+            book: Arc::clone(&house.book),
+            demanding: policy.rules().any(|rule| !rule.guarantees.is_empty()),
+            options,
+        })
+    }
+
+    /// The files that this gate was made from.
+    pub(crate) fn made_from(&self) -> Fingerprint {
+        let rules = Rules { options: &self.options, workspace: &self.options.cwd, state: &self.state };
+        let rules = rules.files().into_iter().map(|file| file.path);
+        let settings = self.options.config_files().into_iter().map(|file| file.path);
+        Fingerprint::of(rules.chain(settings).collect::<Vec<PathBuf>>())
+    }
+
+    /// What is said to an agent, before this moment at the latest.
+    pub(crate) async fn answer(&self, dialect: Dialect, heard: &Heard, deadline: Instant) -> Result<Answer> {
+        match heard.moment {
+            // Its own person is asked by the agent itself.
+            Moment::Asking => Ok(passed(None)),
+            Moment::After => self.after(dialect, heard).await,
+            Moment::Before => self.before(dialect, heard, deadline).await,
+        }
+    }
+
+    async fn before(&self, dialect: Dialect, heard: &Heard, deadline: Instant) -> Result<Answer> {
+        // The gateway judges them when they get there.
+        if is_ours(&heard.tool) {
+            return Ok(passed(None));
+        }
+        if let Some(line) = heard.command()
+            && let Some(call) = ticket_of(line, &self.program, &self.state)
+        {
+            return self.prepared_before(call);
+        }
+        let key = self.key(dialect, heard);
+        let kind = claims(&heard.tool, &heard.input).kind;
+        let looks = matches!(kind, Kind::Reads | Kind::Own) && !self.demanding;
+        if looks && self.tickets.waiting(&key)?.is_none() {
+            return self.look(dialect, heard, (&key, deadline)).await;
+        }
+        for _ in 0..TRIES {
+            let ticket = Ticket::new(CallId::new(fresh_id()), dialect, &heard.tool);
+            let ticket = self.tickets.open(&key, &ticket)?;
+            let call = self.call(dialect, heard, ticket.call)?;
+            let is_shell = call.tool == "bash";
+            let standing = self.drive(call, deadline).await;
+            let answer = match standing {
+                Some(Standing::Ready { .. }) if !self.tickets.hand_out(&key)? => continue,
+                Some(Standing::Ready { call }) if is_shell => Answer::Rewrite {
+                    input: with_command(
+                        &heard.input,
+                        &exec_line(&self.program, &self.state, &call.to_string()),
+                    ),
+                    note: None,
+                },
+                Some(Standing::Ready { call }) => match self.unguaranteed(call).await? {
+                    Some(why) => Answer::Deny { why },
+                    None => match self.gate.resume(call).await {
+                        Standing::Settled(result) => told(heard, &result),
+                        other => self.not_yet(Some(&other)),
+                    },
+                },
+                // It was refused; or somebody else was quicker with the same call.
+                Some(Standing::Settled(result)) => match result.ending {
+                    Ending::Completed(_) | Ending::Failed(_) => {
+                        self.tickets.hand_out(&key)?;
+                        continue;
+                    }
+                    _ if !self.tickets.hand_out(&key)? => continue,
+                    _ => told(heard, &result),
+                },
+                waiting => self.not_yet(waiting.as_ref()),
+            };
+            return Ok(answer);
+        }
+        Ok(Answer::Deny { why: "the same call is made too often at once; make it again".into() })
+    }
+
+    /// What only looks is not written down before it is known whether somebody must be asked.
+    async fn look(
+        &self,
+        dialect: Dialect,
+        heard: &Heard,
+        (key, deadline): (&Key, Instant),
+    ) -> Result<Answer> {
+        let call = self.call(dialect, heard, CallId::new(fresh_id()))?;
+        let ticket = Ticket::new(call.id, dialect, &heard.tool);
+        let id = call.id;
+        match self.gate.advance(call.clone()).await {
+            Standing::Settled(result) => {
+                self.tickets.handed(key, &ticket)?;
+                Ok(told(heard, &result))
+            }
+            _ => {
+                self.tickets.open(key, &ticket)?;
+                let standing = self.drive(call, deadline).await;
+                match standing {
+                    Some(Standing::Ready { .. }) if self.tickets.hand_out(key)? => {
+                        match self.gate.resume(id).await {
+                            Standing::Settled(result) => Ok(told(heard, &result)),
+                            other => Ok(self.not_yet(Some(&other))),
+                        }
+                    }
+                    Some(Standing::Settled(result)) if self.tickets.hand_out(key)? => {
+                        Ok(told(heard, &result))
+                    }
+                    waiting => Ok(self.not_yet(waiting.as_ref())),
+                }
+            }
+        }
+    }
+
+    /// What a rule wants guaranteed for its allow, and nobody can where an agent does it itself.
+    async fn unguaranteed(&self, call: CallId) -> Result<Option<String>> {
+        if !self.demanding {
+            return Ok(None);
+        }
+        let kept = self.book.record(call).await?.context("the call is not in the book")?;
+        let Some(Ok(ruling)) = kept.record.draft().and_then(|draft| draft.permitted()) else {
+            return Ok(Some("it was not ruled".into()));
+        };
+        if ruling.guarantees.is_empty() {
+            return Ok(None);
+        }
+        let wanted = ruling.guarantees.join(", ");
+        self.gate.cancel(call, "the hook").await?;
+        Ok(Some(format!(
+            "it is allowed only with `{wanted}`, which nobody guarantees where the agent does it itself"
+        )))
+    }
+
+    /// The line that a shell call was made into comes by again, where an agent has two hooks for one call.
+    fn prepared_before(&self, call: &str) -> Result<Answer> {
+        let known = match call.parse::<CallId>() {
+            Ok(call) => self.tickets.find(call)?.is_some(),
+            Err(_) => false,
+        };
+        Ok(if known {
+            passed(None)
+        } else {
+            Answer::Deny { why: format!("no call {call} was prepared here") }
+        })
+    }
+
+    async fn after(&self, dialect: Dialect, heard: &Heard) -> Result<Answer> {
+        let line = heard.command().and_then(|line| ticket_of(line, &self.program, &self.state));
+        let ticket = match line.and_then(|call| call.parse::<CallId>().ok()) {
+            Some(call) => self.tickets.find(call)?,
+            None => self.tickets.out(&self.key(dialect, heard))?,
+        };
+        if is_ours(&heard.tool) {
+            return Ok(passed(None));
+        }
+        let mut call = self.named(dialect, heard, CallId::new(fresh_id()), ran::NAME)?;
+        call.arguments = ran::told(heard, ticket.as_ref());
+        call.reason = None;
+        // Beside the session and not in it: what was done waits for no question, and must bring no other call to its end. By its name
+        // everybody sees which call it is about.
+        let of = ticket.map_or_else(|| "unjudged".to_owned(), |ticket| ticket.call.to_string());
+        call.session = SessionId::new(format!("{}:after:{of}", dialect.name()))?;
+        // It asks for nothing.
+        call.mode = Mode::ConfirmSensitive;
+        Ok(match self.gate.advance(call).await {
+            Standing::Settled(CallResult { ending: Ending::Completed(_), .. }) => passed(None),
+            Standing::Settled(result) => {
+                Answer::Deny { why: result.error().unwrap_or_else(|| "it is not on the record".into()) }
+            }
+            other => self.not_yet(Some(&other)),
+        })
+    }
+
+    fn key(&self, dialect: Dialect, heard: &Heard) -> Key {
+        Key::of(dialect, heard, &self.options.cwd, self.options.chosen.mode())
+    }
+
+    /// The call that stands for what the agent asks.
+    fn call(&self, dialect: Dialect, heard: &Heard, id: CallId) -> Result<Call> {
+        let is_shell = heard.command().is_some() && dialect.rewrites() && heard.rewrites;
+        if !is_shell {
+            let tool = foreign::equip(&self.gate, dialect, &heard.tool)?;
+            return self.named(dialect, heard, id, &tool);
+        }
+        let claimed = claims(&heard.tool, &heard.input);
+        let unknown = claimed.claims.iter().find_map(|claim| match claim {
+            byleave_hook::Claim::Unknown(why) => Some(why.clone()),
+            _ => None,
+        });
+        if let Some(why) = unknown {
+            return Err(Complaint::refused(why).hint("leave it out").into());
+        }
+        let number = |key: &str| heard.input.get(key).and_then(Value::as_u64);
+        let timeout_ms = number("timeout").unwrap_or(TIMEOUT_MS_MAX).clamp(1, TIMEOUT_MS_MAX);
+        let mut call = self.named(dialect, heard, id, "bash")?;
+        call.arguments = json!({ "command": placed(heard), "timeout_ms": timeout_ms });
+        Ok(call)
+    }
+
+    fn named(&self, dialect: Dialect, heard: &Heard, id: CallId, tool: &str) -> Result<Call> {
+        let session: String =
+            heard.session.chars().filter(|c| !c.is_control() && !c.is_whitespace()).collect();
+        let session: String = format!("{}:{session}", dialect.name()).chars().take(128).collect();
+        let reason = heard.input.get("description").and_then(Value::as_str);
+        Ok(Call {
+            id,
+            tenant: self.options.tenant.clone(),
+            session: SessionId::new(session)?,
+            agent: AgentId::new(dialect.name())?,
+            tool: tool.to_owned(),
+            arguments: heard.input.clone(),
+            reason: reason.map(str::to_owned),
+            cwd: self.options.cwd.clone(),
+            mode: self.options.chosen.mode(),
+            dry_run: false,
+        })
+    }
+
+    /// Drives a call until it is ready, settled, or the time is up. It goes on behind our back then, as far as it can.
+    async fn drive(&self, call: Call, deadline: Instant) -> Option<Standing> {
+        let (gate, id, tool) = (self.gate.clone(), call.id, call.tool.clone());
+        let mut work = tokio::spawn(async move { gate.prepare(call).await });
+        let mut is_told = false;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let standing = match tokio::time::timeout(left, work).await {
+                Ok(Ok(standing)) => standing,
+                // It broke, or it takes longer than the agent waits.
+                Ok(Err(_)) | Err(_) => return None,
+            };
+            match &standing {
+                Standing::Settled(_) | Standing::Ready { .. } => return Some(standing),
+                Standing::Waiting { question, .. } if !is_told => {
+                    is_told = true;
+                    // Whoever cannot be told finds it in the inbox all the same.
+                    drop(notify::told(&self.options.chosen, question, &tool));
+                }
+                _ => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left <= LOOKS_EVERY {
+                return Some(standing);
+            }
+            let gate = self.gate.clone();
+            work = tokio::spawn(async move {
+                tokio::time::sleep(LOOKS_EVERY).await;
+                gate.prepare_again(id).await
+            });
+        }
+    }
+
+    /// What an agent is told that cannot wait any longer.
+    fn not_yet(&self, standing: Option<&Standing>) -> Answer {
+        let again = "then make the very same call again: the answer is found, and counts once";
+        let why = match standing {
+            Some(Standing::Waiting { question, .. }) => {
+                let id = short(&question.id);
+                format!(
+                    "denied for now: a person must answer question {id} first (`byleave inbox` shows it); {again}"
+                )
+            }
+            Some(Standing::HeldUp { by, .. }) => format!(
+                "denied for now: call {} of this session waits for a person (`byleave inbox` shows it) and comes first; {again}",
+                short(by)
+            ),
+            Some(Standing::RunningElsewhere { .. }) => {
+                "denied: another process has begun this call; `byleave book log` says what came of it".into()
+            }
+            Some(Standing::Settled(_) | Standing::Ready { .. }) | None => {
+                "denied: it could not be judged in time; make the very same call again".into()
+            }
+        };
+        Answer::Deny { why }
+    }
+}
+
+/// The command, in the directory that the agent named beside it.
+fn placed(heard: &Heard) -> String {
+    let command = heard.command().unwrap_or_default();
+    let keys = ["working_directory", "directory", "dir_path", "workdir"];
+    let place = keys.iter().find_map(|key| heard.input.get(*key)).and_then(Value::as_str);
+    match place.filter(|place| !place.is_empty() && *place != ".") {
+        // Judged with the command: it must not become the place that everything is judged from.
+        Some(place) => format!("cd -- '{}' && {{\n{command}\n}}", place.replace('\'', r"'\''")),
+        None => command.to_owned(),
+    }
+}
+
+fn passed(note: Option<String>) -> Answer {
+    Answer::Pass { note }
+}
+
+/// What came of a call that an agent does itself.
+fn told(heard: &Heard, result: &CallResult) -> Answer {
+    match &result.ending {
+        Ending::Completed(_) => {
+            let notes = result.changes.iter().filter(|change| change.what == Changed::Nothing);
+            let notes = notes.filter_map(|change| Some(format!("{}: {}", change.by, change.why.as_ref()?)));
+            let notes: Vec<String> = notes.collect();
+            let note = (!notes.is_empty()).then(|| notes.join("; "));
+            if result.arguments == heard.input {
+                return passed(note);
+            }
+            Answer::Rewrite { input: result.arguments.clone(), note }
+        }
+        _ => Answer::Deny { why: result.error().unwrap_or_else(|| "denied".into()) },
+    }
+}

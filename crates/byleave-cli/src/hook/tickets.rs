@@ -1,0 +1,201 @@
+//! Tickets: which calls are for agents to go on with, and which answer was handed to whom.
+//!
+//! Three directories in `hooks` of the state directory. `calls/CALL` says that a call is an agent's: nobody else begins it.
+//! `open/KEY` names the call that the same words in the same session mean, as long as its answer was not handed out. Handing out is
+//! to move that to `out/KEY`: of several that try, the file system lets one. What is lost here costs a question, never a check.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result};
+use byleave::core::call::Mode;
+use byleave::core::digest::{Digest, canonical};
+use byleave::core::id::CallId;
+use byleave_hook::{Dialect, Heard};
+use serde::{Deserialize, Serialize};
+
+use crate::complaint::Complaint;
+use crate::options::Options;
+
+/// How long it is kept whose a call was.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The most that a ticket is read of.
+const TICKET_BYTES_MAX: u64 = 64 * 1024;
+
+/// Where tickets are.
+#[derive(Clone, Debug)]
+pub(crate) struct Tickets {
+    dir: PathBuf,
+}
+
+/// Whose a call is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ticket {
+    pub(crate) call: CallId,
+    dialect: String,
+    /// The agent's own name for the tool.
+    pub(crate) tool: String,
+}
+
+/// What the same call made again is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key(String);
+
+impl Key {
+    /// The same words in the same session at the same place, asked about as much.
+    pub(crate) fn of(dialect: Dialect, heard: &Heard, cwd: &str, mode: Mode) -> Self {
+        let input = canonical(&heard.input);
+        let parts: [&[u8]; 6] = [
+            dialect.name().as_bytes(),
+            heard.session.as_bytes(),
+            heard.tool.as_bytes(),
+            input.as_bytes(),
+            cwd.as_bytes(),
+            mode.word().as_bytes(),
+        ];
+        Self(Digest::of_parts("byleave.hook", &parts).to_string())
+    }
+}
+
+impl Ticket {
+    pub(crate) fn new(call: CallId, dialect: Dialect, tool: &str) -> Self {
+        Self { call, dialect: dialect.name().into(), tool: tool.into() }
+    }
+
+    pub(crate) fn dialect(&self) -> Result<Dialect> {
+        let wrong = || Complaint::new(format!("the ticket of call {} names no dialect", self.call));
+        Ok(Dialect::named(&self.dialect)
+            .ok_or_else(|| wrong().hint("a newer byleave may have written it"))?)
+    }
+}
+
+impl Tickets {
+    pub(crate) fn of(options: &Options) -> Self {
+        Self { dir: options.state.join("hooks") }
+    }
+
+    /// The ticket of a call, where it is an agent's.
+    pub(crate) fn find(&self, call: CallId) -> Result<Option<Ticket>> {
+        read(&self.dir.join("calls").join(call.to_string()))
+    }
+
+    /// The ticket that waits for the same call, or a fresh one.
+    pub(crate) fn open(&self, key: &Key, fresh: &Ticket) -> Result<Ticket> {
+        self.make()?;
+        // In this order: a call that is known by its words is known to be an agent's.
+        self.claim(fresh)?;
+        let path = self.path("open", key);
+        for _ in 0..3 {
+            match write_new(&path, fresh) {
+                Ok(()) => return Ok(fresh.clone()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_context(|| cannot(&path)),
+            }
+            if let Some(found) = read(&path)? {
+                pass_over(fs::remove_file(self.dir.join("calls").join(fresh.call.to_string())));
+                return Ok(found);
+            }
+        }
+        Err(Complaint::new(format!("`{}` comes and goes", path.display())).hint("make the call again").into())
+    }
+
+    /// The ticket that waits for the same call, if one does.
+    pub(crate) fn waiting(&self, key: &Key) -> Result<Option<Ticket>> {
+        read(&self.path("open", key))
+    }
+
+    /// Hands the answer out. `false`: somebody else has it.
+    pub(crate) fn hand_out(&self, key: &Key) -> Result<bool> {
+        let from = self.path("open", key);
+        match fs::rename(&from, self.path("out", key)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| cannot(&from)),
+        }
+    }
+
+    /// Writes down whose a call was that needed no waiting.
+    pub(crate) fn handed(&self, key: &Key, ticket: &Ticket) -> Result<()> {
+        self.make()?;
+        let path = self.path("out", key);
+        let open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        open.and_then(|mut file| file.write_all(&bytes(ticket))).with_context(|| cannot(&path))
+    }
+
+    /// The call whose answer was handed out last to these words.
+    pub(crate) fn out(&self, key: &Key) -> Result<Option<Ticket>> {
+        read(&self.path("out", key))
+    }
+
+    /// Forgets whose calls were that are long over.
+    pub(crate) fn tidy(&self, now: SystemTime) {
+        for part in ["calls", "open", "out"] {
+            let Ok(found) = fs::read_dir(self.dir.join(part)) else { continue };
+            for entry in found.flatten() {
+                let age = entry.metadata().and_then(|about| about.modified());
+                let age = age.ok().and_then(|then| now.duration_since(then).ok());
+                if age.is_some_and(|age| age > KEPT) {
+                    pass_over(fs::remove_file(entry.path()));
+                }
+            }
+        }
+    }
+
+    fn claim(&self, ticket: &Ticket) -> Result<()> {
+        let path = self.dir.join("calls").join(ticket.call.to_string());
+        write_new(&path, ticket).with_context(|| cannot(&path))
+    }
+
+    fn path(&self, part: &str, key: &Key) -> PathBuf {
+        self.dir.join(part).join(&key.0)
+    }
+
+    fn make(&self) -> Result<()> {
+        for part in ["calls", "open", "out"] {
+            let dir = self.dir.join(part);
+            if !dir.is_dir() {
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+                made.with_context(|| cannot(&dir))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cannot(path: &Path) -> String {
+    format!("cannot write `{}`", path.display())
+}
+
+fn bytes(ticket: &Ticket) -> Vec<u8> {
+    serde_json::to_vec(ticket).unwrap_or_default()
+}
+
+/// All at once or not at all: who finds it finds it whole.
+fn write_new(path: &Path, ticket: &Ticket) -> io::Result<()> {
+    let beside = path.with_extension(format!("{}.new", ticket.call));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    let linked = file.write_all(&bytes(ticket)).and_then(|()| fs::hard_link(&beside, path));
+    pass_over(fs::remove_file(&beside));
+    linked
+}
+
+fn read(path: &Path) -> Result<Option<Ticket>> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let read = match fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.and_then(|file| file.take(TICKET_BYTES_MAX).read_to_string(&mut text)),
+    };
+    read.with_context(|| format!("cannot read `{}`", path.display()))?;
+    let ticket = serde_json::from_str(&text);
+    Ok(Some(ticket.with_context(|| format!("`{}` is no ticket; move it away", path.display()))?))
+}
+
+/// What cannot be removed now is removed when it is old.
+fn pass_over(result: io::Result<()>) {
+    drop(result);
+}

@@ -1,0 +1,67 @@
+//! `byleave acp` with a fake agent: a shell script that asks for leave once, in the real protocol, and keeps the answer.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+const AGENT: &str =
+    r#"printf '%s\n' "$(cat ask.json)"; read -r answer; printf '%s\n' "$answer" > answer.json; exit 7"#;
+
+fn asking(world: &World, raw_input: &Value) {
+    let option = |id: &str, kind: &str| json!({ "optionId": id, "name": id, "kind": kind });
+    let options = [option("Y", "allow_always"), option("y", "allow_once"), option("n", "reject_once")];
+    let call = json!({ "toolCallId": "t", "title": "x", "kind": "other", "rawInput": raw_input });
+    let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
+    let asked =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
+    fs::write(world.workspace().join("ask.json"), asked.to_string()).unwrap();
+}
+
+/// The program with an editor that says nothing, and stays until the agent has gone.
+fn editor(world: &World, words: &[&str]) -> (Child, Option<ChildStdin>) {
+    let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
+    command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // Waiting for a child closes what it reads from, and an editor that has gone answers nothing.
+    let stays = child.stdin.take();
+    (child, stays)
+}
+
+fn chosen(world: &World) -> Value {
+    let answer: Value = serde_json::from_str(&world.file("answer.json")).unwrap();
+    answer["result"]["outcome"]["optionId"].clone()
+}
+
+// req: M2
+#[test]
+fn what_an_agent_asks_leave_for_waits_in_the_inbox() {
+    let world = World::new();
+    asking(&world, &json!({ "command": "git status" }));
+    let (proxy, _stays) = editor(&world, &["acp", "--", "sh", "-c", AGENT]);
+    let told = proxy.wait_with_output().unwrap();
+    assert_eq!(told.status.code(), Some(7), "{told:?}");
+    assert_eq!(chosen(&world), "y");
+    assert!(told.stdout.is_empty(), "{told:?}");
+    asking(&world, &json!({ "payload": "odd" }));
+    let (mut proxy, _stays) = editor(&world, &["acp", "--ask", "none", "--", "sh", "-c", AGENT]);
+    assert_eq!(proxy.wait().unwrap().code(), Some(7));
+    assert_eq!(chosen(&world), "n");
+
+    asking(&world, &json!({ "payload": "another" }));
+    let (mut proxy, _stays) = editor(&world, &["acp", "--", "sh", "-c", AGENT]);
+    let until = Instant::now() + Duration::from_secs(30);
+    while world.json(&["inbox", "--json"]).as_array().is_none_or(Vec::is_empty) {
+        assert!(Instant::now() < until, "no question came");
+    }
+    let told = world.quietly(&["inbox", "answer", &world.question(), "yes"], "");
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    assert_eq!(proxy.wait().unwrap().code(), Some(7));
+    assert_eq!(chosen(&world), "y");
+    let last = world.json(&["book", "show", &world.call(), "--json"]).to_string();
+    assert!(last.contains("judged, not enforced"), "{last}");
+}

@@ -1,0 +1,232 @@
+//! Hooks from end to end, with real processes: what an agent says goes in, a person answers in the inbox, and the agent reads it.
+
+mod cases;
+mod failures;
+mod page;
+
+use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use byleave_hook::Dialect;
+use serde_json::{Value, json};
+
+use crate::desk::Desk;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What cannot be had without a cgroup of one's own.
+const WAIVE: (&str, &str) = ("BYLEAVE_WAIVE", "memory-limited");
+
+/// A desk with the hook beside the program.
+struct Stand {
+    desk: Desk,
+    hook: PathBuf,
+}
+
+impl Stand {
+    fn new() -> Self {
+        let desk = Desk::new();
+        let hook = desk.program.with_file_name("byleave-hook");
+        std::fs::copy(env!("CARGO_BIN_EXE_byleave-hook"), &hook).unwrap();
+        Self { desk, hook }
+    }
+
+    /// The hook of an agent that waits so long.
+    fn hook(&self, dialect: Dialect, patience_ms: u64) -> Command {
+        let mut command = self.desk.world.command(&self.hook);
+        command.args([dialect.name(), "--patience-ms", &patience_ms.to_string()]).env(WAIVE.0, WAIVE.1);
+        self.desk.by_another(command)
+    }
+
+    /// What the hook leaves behind for what an agent says.
+    fn asks(&self, dialect: Dialect, said: &Value, patience_ms: u64) -> Output {
+        ended(start(self.hook(dialect, patience_ms), said.to_string().as_bytes()))
+    }
+
+    fn byleave(&self, words: &[&str]) -> Output {
+        let mut command = self.desk.command(words);
+        command.env(WAIVE.0, WAIVE.1);
+        ended(start(command, b""))
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let told = self.byleave(words);
+        serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{words:?}: {error}: {told:?}"))
+    }
+
+    /// The gate for hooks, once it listens.
+    fn serve(&self) -> Served {
+        let mut command = self.desk.command(&["hook", "serve"]);
+        command.env(WAIVE.0, WAIVE.1).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let served = Served(command.spawn().unwrap());
+        let socket = self.desk.world.state().join("hook.sock");
+        until("the gate listens", || socket.exists().then_some(()));
+        served
+    }
+
+    /// The open question, once there is one.
+    fn question(&self) -> String {
+        until("somebody is asked", || {
+            let told = self.byleave(&["inbox", "--json"]);
+            let open: Value = serde_json::from_slice(&told.stdout).ok()?;
+            open.get(0)?["question"].as_str().map(str::to_owned)
+        })
+    }
+
+    fn answers(&self, words: &[&str]) {
+        let question = self.question();
+        let mut all = vec!["inbox", "answer", &question];
+        all.extend(words);
+        let told = self.byleave(&all);
+        assert!(matches!(told.status.code(), Some(0 | 3)), "{told:?}");
+    }
+
+    /// Runs a line as the agent's shell would.
+    fn shell(&self, line: &str) -> Output {
+        let mut command = self.desk.world.command(std::path::Path::new("/bin/sh"));
+        command.args(["-c", line]).env(WAIVE.0, WAIVE.1);
+        ended(start(self.desk.by_another(command), b""))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.desk.world.workspace().join(name)
+    }
+}
+
+/// A gate that is ended with the test.
+struct Served(Child);
+
+impl Served {
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn start(mut command: Command, input: &[u8]) -> Child {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It may end without reading.
+    drop(child.stdin.take().unwrap().write_all(input));
+    child
+}
+
+fn ended(mut child: Child) -> Output {
+    let began = Instant::now();
+    let mut pipes = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let reading = std::thread::spawn(move || {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        drop(pipes.0.read_to_end(&mut out));
+        drop(pipes.1.read_to_end(&mut err));
+        (out, err)
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("it never ends");
+        }
+        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(2));
+    };
+    let (stdout, stderr) = reading.join().unwrap();
+    Output { status, stdout, stderr }
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// Whether the agent reads a deny, as its documentation says.
+fn is_denied(dialect: Dialect, told: &Output) -> bool {
+    let said: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
+    let by_code = told.status.code() == Some(2) && !told.stderr.iter().all(u8::is_ascii_whitespace);
+    match dialect {
+        Dialect::Cursor => by_code || told.status.code() == Some(0) && said["permission"] == "deny",
+        Dialect::Copilot => by_code || told.status.code() == Some(0) && said["permissionDecision"] == "deny",
+        _ => by_code,
+    }
+}
+
+/// The command that an agent runs in place of its own, where it was told one.
+fn rewritten(dialect: Dialect, told: &Output) -> Option<String> {
+    let said: Value = serde_json::from_slice(&told.stdout).ok()?;
+    let input = match dialect {
+        Dialect::ClaudeCode | Dialect::Codex => &said["hookSpecificOutput"]["updatedInput"],
+        Dialect::Gemini => &said["hookSpecificOutput"]["tool_input"],
+        Dialect::Cursor => &said["updated_input"],
+        Dialect::Copilot => &said["modifiedArgs"],
+        Dialect::Goose => return None,
+    };
+    input["command"].as_str().map(str::to_owned)
+}
+
+/// What an agent says before, or after, it uses a tool.
+fn said(dialect: Dialect, cwd: &str, tool: &str, input: &Value, after: Option<&Value>) -> Value {
+    let is_after = after.is_some();
+    let name = |before: &str, after: &str| if is_after { after.to_owned() } else { before.to_owned() };
+    let mut said = match dialect {
+        Dialect::ClaudeCode => json!({
+            "session_id": "5f0c", "transcript_path": "/t/5f0c.jsonl", "cwd": cwd, "permission_mode": "default",
+            "hook_event_name": name("PreToolUse", "PostToolUse"), "tool_name": tool, "tool_input": input, "tool_use_id": "toolu_01"
+        }),
+        Dialect::Codex => json!({
+            "session_id": "5f0c", "turn_id": "1", "cwd": cwd, "transcript_path": null, "model": "m", "permission_mode": "default",
+            "hook_event_name": name("PreToolUse", "PostToolUse"), "tool_name": tool, "tool_input": input, "tool_use_id": "call_1"
+        }),
+        Dialect::Gemini => json!({
+            "session_id": "5f0c", "transcript_path": "/t", "cwd": cwd, "hook_event_name": name("BeforeTool", "AfterTool"),
+            "timestamp": "2026-11-14T10:00:00Z", "tool_name": tool, "tool_input": input
+        }),
+        Dialect::Cursor => json!({
+            "conversation_id": "5f0c", "generation_id": "g", "hook_event_name": name("preToolUse", "postToolUse"),
+            "workspace_roots": [cwd], "cursor_version": "2", "tool_name": tool, "tool_input": input.to_string()
+        }),
+        Dialect::Goose => json!({
+            "event": name("PreToolUse", "PostToolUse"), "session_id": "5f0c", "matcher_context": tool, "tool_name": tool,
+            "tool_input": input, "working_dir": cwd
+        }),
+        Dialect::Copilot => json!({
+            "sessionId": "5f0c", "timestamp": 1_788_992_290_306_u64, "cwd": cwd, "toolName": tool, "toolArgs": input
+        }),
+    };
+    if let Some(response) = after {
+        let key = match dialect {
+            Dialect::Copilot => "toolResult",
+            Dialect::Cursor => "tool_output",
+            _ => "tool_response",
+        };
+        said[key] = response.clone();
+    }
+    said
+}
+
+/// What each agent calls its shell, and its way to write a file.
+fn tools(dialect: Dialect) -> (&'static str, &'static str, &'static str) {
+    match dialect {
+        Dialect::ClaudeCode => ("Bash", "Write", "file_path"),
+        Dialect::Codex => ("Bash", "apply_patch", "command"),
+        Dialect::Gemini => ("run_shell_command", "write_file", "file_path"),
+        Dialect::Cursor => ("Shell", "Write", "path"),
+        Dialect::Goose => ("developer__shell", "developer__text_editor", "path"),
+        Dialect::Copilot => ("bash", "create", "path"),
+    }
+}

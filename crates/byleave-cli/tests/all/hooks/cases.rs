@@ -1,0 +1,267 @@
+//! Each dialect, from the question in the inbox to what the agent reads; and what holds for all of them.
+
+use byleave_hook::Dialect;
+use serde_json::{Value, json};
+
+use super::{Stand, ended, is_denied, rewritten, said, start, tools};
+
+/// A call that asks a person, in the time that this agent has.
+fn the_whole_way(dialect: Dialect) {
+    let stand = Stand::new();
+    let _served = stand.serve();
+    let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
+    let (shell, write, path) = tools(dialect);
+
+    // A shell command: asked about, run confined, its output and exit code the command's own.
+    let input = json!({"command": "echo made; touch made; exit 7"});
+    let asks = said(dialect, &cwd, shell, &input, None);
+    let hook = start(stand.hook(dialect, 30_000), asks.to_string().as_bytes());
+    stand.answers(&["yes"]);
+    let told = ended(hook);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let ran_input = match rewritten(dialect, &told) {
+        Some(line) => {
+            assert!(line.starts_with('/') && line.contains(" exec "), "{line}");
+            assert!(!stand.file("made").exists(), "it ran before the agent ran it");
+            let ran = stand.shell(&line);
+            let printed = String::from_utf8_lossy(&ran.stdout);
+            assert_eq!((ran.status.code(), printed.starts_with("made\n")), (Some(7), true), "{ran:?}");
+            assert!(stand.file("made").exists(), "what was shown is what counts");
+            // One answer, one run.
+            std::fs::remove_file(stand.file("made")).unwrap();
+            assert_eq!(stand.shell(&line).status.code(), Some(125));
+            assert!(!stand.file("made").exists());
+            json!({ "command": line })
+        }
+        None => {
+            assert_eq!(dialect, Dialect::Goose, "{told:?}");
+            assert!(told.stdout.is_empty(), "{told:?}");
+            input
+        }
+    };
+    let after = said(dialect, &cwd, shell, &ran_input, Some(&json!({"output": "made"})));
+    let told = stand.asks(dialect, &after, 5_000);
+    assert_eq!((told.status.code(), told.stdout.is_empty()), (Some(0), true), "{told:?}");
+
+    // A file: asked about, passed on, and said to be that.
+    let target = format!("{cwd}/new.txt");
+    let mut input = json!({ path: target });
+    if dialect == Dialect::Codex {
+        input = json!({"command": format!("*** Begin Patch\n*** Add File: {target}\n+x\n*** End Patch")});
+    } else if dialect == Dialect::Goose {
+        input["command"] = "write".into();
+    } else {
+        input["content"] = "x".into();
+    }
+    if dialect == Dialect::Copilot {
+        input = json!({"path": target, "file_text": "x"});
+    }
+    let asks = said(dialect, &cwd, write, &input, None);
+    let hook = start(stand.hook(dialect, 30_000), asks.to_string().as_bytes());
+    stand.answers(&["yes"]);
+    let told = ended(hook);
+    assert!(told.status.code() == Some(0) && !is_denied(dialect, &told), "{told:?}");
+    assert_eq!(rewritten(dialect, &told), None);
+
+    // No is no, with the person's words.
+    let mut input = input.clone();
+    for value in input.as_object_mut().unwrap().values_mut() {
+        *value = value.as_str().unwrap().replace("new.txt", "other.txt").into();
+    }
+    let asks = said(dialect, &cwd, write, &input, None);
+    let hook = start(stand.hook(dialect, 30_000), asks.to_string().as_bytes());
+    stand.answers(&["no", "--feedback", "use the old one"]);
+    let told = ended(hook);
+    assert!(is_denied(dialect, &told), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("use the old one"), "{told:?}");
+
+    let book = stand.json(&["book", "log", "--json"]);
+    let calls: Vec<(&str, &str)> = book
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| (call["tool"].as_str().unwrap(), call["outcome"].as_str().unwrap_or_default()))
+        .collect();
+    let foreign = format!("{}:{write}", dialect.name());
+    let ours = if dialect == Dialect::Goose { format!("goose:{shell}") } else { "bash".to_owned() };
+    let came = if dialect == Dialect::Goose { "completed" } else { "failed" };
+    let wanted =
+        [(&*foreign, "refused"), (&*foreign, "completed"), ("agent_ran", "completed"), (&*ours, came)];
+    assert_eq!(calls, wanted, "{book}");
+    let passed = show(&stand, &book[1]);
+    assert!(passed.contains("judged, not enforced"), "{passed}");
+    let linked = show(&stand, &book[2]);
+    assert!(linked.contains(book[3]["call"].as_str().unwrap()), "{linked}");
+}
+
+fn show(stand: &Stand, call: &Value) -> String {
+    let told = stand.byleave(&["book", "show", call["call"].as_str().unwrap(), "--json"]);
+    String::from_utf8(told.stdout).unwrap()
+}
+
+macro_rules! the_whole_way {
+    ($($name:ident: $dialect:ident,)*) => {
+        $(
+            // req: M2
+            #[test]
+            fn $name() {
+                the_whole_way(Dialect::$dialect);
+            }
+        )*
+    };
+}
+
+the_whole_way! {
+    claude_code_from_the_question_to_the_answer: ClaudeCode,
+    codex_from_the_question_to_the_answer: Codex,
+    gemini_from_the_question_to_the_answer: Gemini,
+    cursor_from_the_question_to_the_answer: Cursor,
+    goose_from_the_question_to_the_answer: Goose,
+    copilot_from_the_question_to_the_answer: Copilot,
+}
+
+// req: M2
+#[test]
+fn a_late_answer_is_found_by_the_same_call_once() {
+    let stand = Stand::new();
+    let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
+    let dialect = Dialect::ClaudeCode;
+    let asks = said(dialect, &cwd, "Bash", &json!({"command": "touch late"}), None);
+    let told = stand.asks(dialect, &asks, 4_000);
+    assert!(is_denied(dialect, &told), "{told:?}");
+    let question = stand.question();
+    let said_so = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(
+        said_so.contains(question.split_at(question.len() - 8).1) && said_so.contains("again"),
+        "{said_so}"
+    );
+    // Nobody begins it but the agent: not who answers, and not who drives on what can be driven.
+    stand.answers(&["yes"]);
+    assert_eq!(stand.byleave(&["resume"]).status.code(), Some(0));
+    assert!(!stand.file("late").exists());
+
+    let told = stand.asks(dialect, &asks, 10_000);
+    let line = rewritten(dialect, &told).unwrap_or_else(|| panic!("{told:?}"));
+    assert_eq!(stand.shell(&line).status.code(), Some(0));
+    assert!(stand.file("late").exists());
+    // The line itself may come by a second hook, and is nothing that somebody else can make up.
+    let again = said(dialect, &cwd, "Bash", &json!({ "command": line }), None);
+    assert_eq!(stand.asks(dialect, &again, 4_000).status.code(), Some(0));
+    let made_up = line.replace(line.split_at(line.len() - 4).1, "ffff");
+    let again = said(dialect, &cwd, "Bash", &json!({ "command": made_up }), None);
+    assert!(is_denied(dialect, &stand.asks(dialect, &again, 4_000)));
+    // It counted once.
+    let told = stand.asks(dialect, &asks, 3_000);
+    assert!(is_denied(dialect, &told), "{told:?}");
+    assert_ne!(stand.question(), question);
+}
+
+// req: M2
+#[test]
+fn one_policy_is_about_the_tools_of_every_agent() {
+    let stand = Stand::new();
+    let _served = stand.serve();
+    let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
+    let secret = format!("{cwd}/.env");
+    let rows = [
+        (Dialect::ClaudeCode, "Read", json!({ "file_path": secret })),
+        (Dialect::ClaudeCode, "Bash", json!({"command": "cat .env"})),
+        (Dialect::ClaudeCode, "Grep", json!({"pattern": "KEY", "path": secret})),
+        (Dialect::ClaudeCode, "WebFetch", json!({"url": "http://169.254.169.254/", "prompt": "x"})),
+        (
+            Dialect::Codex,
+            "apply_patch",
+            json!({"input": format!("*** Begin Patch\n*** Delete File: {secret}\n*** End Patch")}),
+        ),
+        (Dialect::Gemini, "read_file", json!({ "absolute_path": secret })),
+        (Dialect::Cursor, "Read", json!({ "path": secret })),
+        (Dialect::Goose, "developer__shell", json!({"command": "cat .env"})),
+        (Dialect::Copilot, "view", json!({ "path": secret })),
+    ];
+    for (dialect, tool, input) in rows {
+        let told = stand.asks(dialect, &said(dialect, &cwd, tool, &input, None), 20_000);
+        assert!(is_denied(dialect, &told), "{tool} {input}: {told:?}");
+        assert!(String::from_utf8_lossy(&told.stderr).contains("denied"), "{told:?}");
+    }
+    let notes = format!("{cwd}/notes.txt");
+    for (dialect, tool, input) in [
+        (Dialect::ClaudeCode, "Read", json!({ "file_path": notes })),
+        (Dialect::Codex, "update_plan", json!({"plan": []})),
+        (Dialect::Gemini, "list_directory", json!({ "dir_path": cwd })),
+        (Dialect::Cursor, "Grep", json!({"pattern": "x"})),
+        (Dialect::Copilot, "view", json!({ "path": notes })),
+        // The gateway judges its own when they get there.
+        (Dialect::ClaudeCode, "mcp__byleave__bash", json!({"command": "cat .env"})),
+    ] {
+        let told = stand.asks(dialect, &said(dialect, &cwd, tool, &input, None), 20_000);
+        assert!(told.status.code() == Some(0) && !is_denied(dialect, &told), "{tool}: {told:?}");
+    }
+    // What nobody knows is asked about, and not let pass: another server's tool, a new tool, a new argument.
+    for (tool, input) in [
+        ("mcp__github__push", json!({})),
+        ("Frobnicate", json!({})),
+        ("Read", json!({"file_path": notes, "as_root": true})),
+    ] {
+        let told =
+            stand.asks(Dialect::ClaudeCode, &said(Dialect::ClaudeCode, &cwd, tool, &input, None), 1_500);
+        assert!(is_denied(Dialect::ClaudeCode, &told), "{tool}: {told:?}");
+    }
+}
+
+// req: M2
+#[test]
+fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
+    let stand = Stand::new();
+    let mut served = stand.serve();
+    let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
+    let asks = said(Dialect::ClaudeCode, &cwd, "Bash", &json!({"command": "ls"}), None);
+    // Stricter in the hook's own environment than in the gate's: judged alone, and strictly.
+    let mut hook = stand.hook(Dialect::ClaudeCode, 2_000);
+    hook.env("BYLEAVE_MODE", "confirm-all");
+    let told = ended(start(hook, asks.to_string().as_bytes()));
+    assert!(is_denied(Dialect::ClaudeCode, &told), "{told:?}");
+    assert!(rewritten(Dialect::ClaudeCode, &stand.asks(Dialect::ClaudeCode, &asks, 20_000)).is_some());
+
+    // A second gate finds the first.
+    let second = stand.byleave(&["hook", "serve"]);
+    assert_eq!(second.status.code(), Some(2), "{second:?}");
+    assert!(String::from_utf8_lossy(&second.stderr).contains("already"), "{second:?}");
+    // Settings that change end it, loudly; the hook is not the worse for it.
+    let settings = stand.json(&["config", "path", "--json"]);
+    let text = settings.to_string();
+    let own = stand.desk.world.workspace().parent().unwrap().join(".config/byleave/config.toml");
+    assert!(text.contains(own.to_str().unwrap()), "{text}");
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    std::fs::write(&own, "mode = \"confirm-all\"\n").unwrap();
+    let told = stand.asks(Dialect::ClaudeCode, &asks, 2_000);
+    assert!(is_denied(Dialect::ClaudeCode, &told), "the new settings hold at once: {told:?}");
+    let status = super::until("the gate ends", || served.0.try_wait().unwrap());
+    assert_eq!(status.code(), Some(3));
+}
+
+// req: M2
+#[test]
+fn what_is_allowed_only_with_a_guarantee_is_not_passed_on_without() {
+    let stand = Stand::new();
+    let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
+    let own = stand.desk.world.workspace().parent().unwrap().join(".config/byleave");
+    std::fs::create_dir_all(&own).unwrap();
+    let rule = |guarantees: &str| {
+        let text =
+            format!("[[rule]]\nid = \"mine\"\nverdict = \"allow\"\nwrite = [\"/**/free.txt\"]\n{guarantees}");
+        std::fs::write(own.join("policy.toml"), text).unwrap();
+        // Only whose it is may have written it.
+        let about = std::fs::metadata(stand.desk.world.workspace()).unwrap();
+        use std::os::unix::fs::{MetadataExt as _, chown};
+        chown(own.join("policy.toml"), Some(about.uid()), Some(about.gid())).unwrap();
+    };
+    let input = json!({"file_path": format!("{cwd}/free.txt"), "content": "x"});
+    let asks = said(Dialect::ClaudeCode, &cwd, "Write", &input, None);
+    rule("");
+    let told = stand.asks(Dialect::ClaudeCode, &asks, 10_000);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    rule("guarantees = [\"network-confined\"]\n");
+    let told = stand.asks(Dialect::ClaudeCode, &asks, 10_000);
+    assert!(is_denied(Dialect::ClaudeCode, &told), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("network-confined"), "{told:?}");
+}

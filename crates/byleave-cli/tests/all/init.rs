@@ -1,0 +1,371 @@
+//! `byleave init` on settings as people have them: comments, odd indentation, servers with secrets, hooks of their own.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::world::World;
+
+/// Every agent, with the files that it has before.
+const AGENTS: [(&str, &[(&str, &str)]); 6] = [
+    (
+        "claude-code",
+        &[
+            (".claude.json", include_str!("init/claude.json")),
+            (".claude/settings.json", include_str!("init/claude-settings.json")),
+        ],
+    ),
+    (
+        "codex",
+        &[
+            (".codex/config.toml", include_str!("init/codex.toml")),
+            (".codex/hooks.json", include_str!("init/codex-hooks.json")),
+        ],
+    ),
+    ("gemini", &[(".gemini/settings.json", include_str!("init/gemini.json"))]),
+    (
+        "cursor",
+        &[
+            (".cursor/mcp.json", include_str!("init/cursor-mcp.json")),
+            (".cursor/hooks.json", include_str!("init/cursor-hooks.json")),
+        ],
+    ),
+    ("goose", &[(".config/goose/config.yaml", include_str!("init/goose.yaml"))]),
+    ("copilot", &[(".copilot/mcp-config.json", include_str!("init/copilot.json"))]),
+];
+
+/// A home directory with the program in it, and a hook that says its version and nothing else: a stand-in.
+struct Home {
+    world: World,
+    program: PathBuf,
+}
+
+impl Home {
+    fn new() -> Self {
+        let world = World::new();
+        let bin = world.workspace().with_file_name("bin");
+        fs::create_dir(&bin).unwrap();
+        let program = bin.join("byleave");
+        let built = Path::new(env!("CARGO_BIN_EXE_byleave"));
+        if fs::hard_link(built, &program).is_err() {
+            fs::copy(built, &program).unwrap();
+        }
+        let home = Self { world, program };
+        home.hook(&format!("byleave-hook {}", env!("CARGO_PKG_VERSION")));
+        home
+    }
+
+    fn of(files: &[(&str, &str)]) -> Self {
+        let home = Self::new();
+        for (name, text) in files {
+            home.write(name, text);
+        }
+        home
+    }
+
+    fn hook(&self, says: &str) {
+        let hook = self.program.with_file_name("byleave-hook");
+        fs::write(&hook, format!("#!/bin/sh\necho '{says}'\n")).unwrap();
+        fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.world.workspace().with_file_name(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.world.command(&self.program).args(words).output().unwrap()
+    }
+
+    fn told(&self, words: &[&str]) -> String {
+        let told = self.run(words);
+        let mut text = format!("$ byleave {}\n{}", words.join(" "), String::from_utf8(told.stdout).unwrap());
+        for line in std::str::from_utf8(&told.stderr).unwrap().lines() {
+            writeln!(text, "! {line}").unwrap();
+        }
+        format!("{text}[{}]\n\n", told.status.code().unwrap())
+    }
+
+    fn done(&self, words: &[&str]) -> String {
+        let told = self.told(words);
+        assert!(told.ends_with("[0]\n\n"), "{told}");
+        told
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let told = self.run(words);
+        serde_json::from_slice(&told.stdout).unwrap_or_else(|_| panic!("{told:?}"))
+    }
+
+    /// What the doctor says of an agent.
+    fn doctor(&self, agent: &str) -> Value {
+        let told = self.json(&["doctor", "--json"]);
+        let found = told["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == agent);
+        found.unwrap_or_else(|| panic!("{told:#}")).clone()
+    }
+
+    /// Every file of the person, with its text; not what the program keeps for itself.
+    fn files(&self) -> Vec<(PathBuf, String)> {
+        fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
+            for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+                let name = entry.file_name();
+                if entry.path().is_dir() {
+                    // A directory that is left behind counts.
+                    found.push((entry.path(), String::new()));
+                    if name != "state" && name != "bin" {
+                        walk(&entry.path(), found);
+                    }
+                } else {
+                    found.push((entry.path(), fs::read_to_string(entry.path()).unwrap()));
+                }
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.path(""), &mut found);
+        found.retain(|(path, _)| !path.ends_with("state") && !path.ends_with("byleave/mcp.toml.lock"));
+        found.sort();
+        found
+    }
+}
+
+// req: M1, M2
+#[test]
+fn every_agent_is_set_up_once_and_everything_comes_back_byte_for_byte() {
+    for (agent, files) in AGENTS {
+        let home = Home::of(files);
+        let before = home.files();
+        let mut told = home.done(&["init", agent, "--dry-run"]);
+        assert_eq!(home.files(), before, "{agent}: a dry run changes nothing");
+        told += &home.done(&["init", agent]);
+        let after = home.files();
+        assert_ne!(after, before);
+        told += &home.done(&["init", agent]);
+        assert_eq!(home.files(), after, "{agent}: twice changes nothing");
+        assert!(told.contains("is set up; nothing was changed\n"), "{told}");
+        assert!(!told.contains("hunter"), "{agent}: a secret is shown: {told}");
+        let json = home.json(&["init", agent, "--dry-run", "--json"]);
+        assert_eq!((&json["changed"], &json["agent"]), (&false.into(), &agent.into()), "{json:#}");
+        for (path, text) in after.iter().filter(|file| !before.contains(file)) {
+            writeln!(told, "--- {}\n{}", path.display(), text.replace("hunter", "secret")).unwrap();
+        }
+        // Where the secrets went, and who can read it.
+        let servers = home.path(".config/byleave/mcp.toml");
+        assert!(fs::read_to_string(&servers).unwrap().contains("from = "));
+        assert_eq!(servers.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let well = home.doctor(agent);
+        if agent != "claude-code" && agent != "gemini" {
+            assert_eq!(well["well"], true, "{well:#}");
+        } else {
+            assert!(well["what"].as_str().unwrap().contains("goes around the gateway"), "{well:#}");
+        }
+        told += &home.done(&["init", "--undo", agent]);
+        assert_eq!(home.files(), before, "{agent}: everything is as it was");
+        assert!(home.done(&["init", "--undo", agent]).contains("nothing was set up"));
+        insta::assert_snapshot!(format!("set_up_{agent}"), home.world.named(&told));
+    }
+}
+
+// req: M1
+#[test]
+fn what_was_changed_since_stays_when_it_is_taken_back() {
+    for (agent, files) in AGENTS {
+        let home = Home::of(files);
+        home.done(&["init", agent]);
+        // Somebody adds something at the end of every file, and something in the middle of the first.
+        let changed = |name: &str| -> String {
+            let text = home.read(name);
+            match Path::new(name).extension().unwrap().to_str().unwrap() {
+                "toml" => format!("{text}\n# mine\n[history]\npersistence = \"none\"\n"),
+                "yaml" => format!("{text}MINE: 'é' # mine\n"),
+                _ => {
+                    let (start, end) = text.trim_end().rsplit_once('}').unwrap();
+                    let comma = if start.trim_end().ends_with(',') { "" } else { "," };
+                    format!("{}{comma} \"mine\": [1.0, \"é\"]{end}\n}}\n", start.trim_end())
+                }
+            }
+        };
+        for (name, _) in files {
+            home.write(name, &changed(name));
+        }
+        let told = home.done(&["init", "--undo", agent]);
+        assert!(told.contains("was changed since"), "{agent}: {told}");
+        assert!(!told.contains("hunter"), "{told}");
+        for (name, before) in files {
+            let now = home.read(name);
+            assert!(now.contains("mine") || now.contains("MINE"), "{agent}: {now}");
+            assert!(!now.contains("byleave"), "{agent}: {now}");
+            let is_comment = |line: &&str| [" # ", "# ", "// ", "/* "].iter().any(|sign| line.contains(sign));
+            for line in before.lines().filter(is_comment) {
+                assert!(now.contains(line.trim()), "{agent}: `{line}` is not in {now}");
+            }
+            for word in before.split(['"', '\'', ' ', '\n']).filter(|word| word.contains("hunter")) {
+                assert!(now.contains(word), "{agent}: `{word}` is not in {now}");
+            }
+        }
+        assert!(!home.path(".config/byleave/mcp.toml").exists(), "{agent}");
+        assert!(!home.path("state/agents").join(agent).exists());
+    }
+}
+
+// req: M1
+#[test]
+fn the_doctor_sees_what_was_taken_out_or_came_back() {
+    let (agent, files) = AGENTS[3];
+    let home = Home::of(files);
+    home.done(&["init", agent]);
+    let (servers, hooks) = (home.read(".cursor/mcp.json"), home.read(".cursor/hooks.json"));
+    let says = |what: &str| {
+        let found = home.doctor(agent);
+        assert_eq!(found["well"], false, "{found:#}");
+        assert!(found["what"].as_str().unwrap().contains(what), "{found:#}");
+        assert!(found["hint"].as_str().unwrap().contains("byleave init cursor"), "{found:#}");
+    };
+    home.write(".cursor/mcp.json", "{\"mcpServers\": {}}");
+    says("the gateway is gone");
+    home.write(
+        ".cursor/mcp.json",
+        &servers.replace("\"byleave\": {", "\"new\": {\"command\": \"x\"}, \"byleave\": {"),
+    );
+    says("MCP server `new`");
+    home.write(".cursor/mcp.json", &servers);
+    home.write(".cursor/hooks.json", &hooks.replace("preToolUse", "preToolUsed"));
+    says("the hook `preToolUse` is gone");
+    home.write(".cursor/hooks.json", &hooks.replace("\"failClosed\": true", "\"failClosed\": false"));
+    says("the hook `preToolUse` in");
+    home.write(".cursor/hooks.json", &hooks);
+    home.hook("byleave-hook 0.0.1");
+    says("says it is `byleave-hook 0.0.1`");
+    fs::remove_file(home.program.with_file_name("byleave-hook")).unwrap();
+    says("does not run");
+    assert!(home.told(&["init", agent]).contains("there is no `"));
+    home.hook(&format!("byleave-hook {}", env!("CARGO_PKG_VERSION")));
+    // A server that came back is moved as well, and all steps are taken back together.
+    home.write(
+        ".cursor/mcp.json",
+        &servers.replace("\"byleave\": {", "\"new\": {\"command\": \"x\"}, \"byleave\": {"),
+    );
+    let told = home.done(&["init", agent]);
+    assert!(told.contains("moved   new"), "{told}");
+    assert_eq!(home.doctor(agent)["well"], true);
+    home.done(&["init", "--undo"]);
+    let now: Value = serde_json::from_str(&home.read(".cursor/mcp.json")).unwrap();
+    let names: Vec<&String> = now["mcpServers"].as_object().unwrap().keys().collect();
+    assert_eq!(names.len(), 3, "{now:#}");
+    assert_eq!(home.read(".cursor/hooks.json"), files[1].1);
+}
+
+// req: M1
+#[test]
+fn what_is_in_doubt_is_refused_and_nothing_is_changed() {
+    let cases = [
+        (
+            ".cursor/mcp.json",
+            "{\"mcpServers\": {\"byleave\": {\"command\": \"other\"}}}",
+            "another server called `byleave`",
+        ),
+        (
+            ".cursor/mcp.json",
+            "{\"mcpServers\": {\"a b\": {\"command\": \"x\"}, \"a-b\": {\"command\": \"y\"}}}",
+            "is not the one that",
+        ),
+        (
+            ".cursor/mcp.json",
+            "{\"mcpServers\": {\"a b\": {\"command\": \"x\"}, \"a-b\": {\"command\": \"x\"}}}",
+            "would both be called",
+        ),
+        (".cursor/mcp.json", "{\"mcpServers\": {\"é\": {\"command\": \"x\"}}}", "without letters or digits"),
+        (".cursor/mcp.json", "{\"mcpServers\": []}", "is not what it usually is"),
+        (".cursor/mcp.json", "{\"mcpServers\": ", "cannot be read"),
+        (".cursor/hooks.json", "{\"hooks\": {\"preToolUse\": {}}}", "is not what it usually is"),
+        (".config/byleave/mcp.toml", "[server", "cannot change"),
+    ];
+    for (name, text, why) in cases {
+        let home = Home::of(&[(name, text)]);
+        home.write(".cursor/other", "x");
+        if name.ends_with("toml") {
+            home.write(".cursor/mcp.json", "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}");
+        }
+        let before = home.files();
+        let told = home.told(&["init", "cursor"]);
+        assert!(told.contains(why) && !told.ends_with("[0]\n\n"), "{text}: {told}");
+        assert_eq!(home.files(), before, "{text}");
+    }
+    // A link that leads nowhere; one that leads somewhere is followed and stays.
+    let home = Home::of(&[("dotfiles/mcp.json", "{}")]);
+    fs::create_dir(home.path(".cursor")).unwrap();
+    std::os::unix::fs::symlink("../nowhere", home.path(".cursor/mcp.json")).unwrap();
+    assert!(home.told(&["init", "cursor"]).contains("leads nowhere"));
+    fs::remove_file(home.path(".cursor/mcp.json")).unwrap();
+    std::os::unix::fs::symlink("../dotfiles/mcp.json", home.path(".cursor/mcp.json")).unwrap();
+    home.done(&["init", "cursor"]);
+    assert!(home.read("dotfiles/mcp.json").contains("byleave"));
+    assert!(home.path(".cursor/mcp.json").symlink_metadata().unwrap().is_symlink());
+    home.done(&["init", "--undo", "cursor"]);
+    assert_eq!(home.read("dotfiles/mcp.json"), "{}");
+}
+
+// req: M1
+#[test]
+fn a_project_has_settings_of_its_own_and_a_server_is_shared() {
+    let home = Home::new();
+    let here = home.world.workspace();
+    let server = r#"{"mcpServers": {"shared": {"command": "x"}}}"#;
+    home.write(".cursor/mcp.json", server);
+    home.write(".gemini/settings.json", server);
+    let local = serde_json::json!({ "projects": { here.to_str().unwrap(): { "mcpServers": { "local": { "command": "./y" } } } } });
+    home.write(".claude.json", &local.to_string());
+    home.write("w/.mcp.json", r#"{"mcpServers": {"team": {"command": "./z"}}}"#);
+    let before = home.files();
+    assert!(home.done(&["init"]).contains("claude-code  no"));
+    assert!(home.told(&["init", "--dry-run"]).contains("no agent is named"));
+    let told = home.done(&["init", "claude-code", "--project"]);
+    assert!(told.contains("moved   team") && told.contains("moved   local"), "{told}");
+    let servers = home.read(".config/byleave/mcp.toml");
+    assert!(servers.contains(&format!("cwd = \"{}\"", here.display())), "{servers}");
+    assert!(home.read("w/.mcp.json").contains("mcp\", \"serve"));
+    assert!(home.path("w/.claude/settings.json").exists() && !home.path(".claude").exists());
+    home.done(&["init", "cursor"]);
+    home.done(&["init", "gemini"]);
+    assert!(home.done(&["init"]).contains("in 1 projects"));
+    // Whoever brought it may go; who is left still needs it.
+    let told = home.done(&["init", "--undo", "cursor"]);
+    assert!(told.contains("server `shared` stays behind the gateway: gemini has it too"), "{told}");
+    assert!(home.read(".config/byleave/mcp.toml").contains("[server.shared]"));
+    let json = home.json(&["init", "--undo", "--json"]);
+    assert_eq!(json["undone"].as_array().unwrap().len(), 2, "{json:#}");
+    let left: Vec<_> = home.files().into_iter().filter(|file| !before.contains(file)).collect();
+    let names: Vec<&Path> = left.iter().map(|(path, _)| path.as_path()).collect();
+    // The one that was shared last is nobody's to take out but the person's.
+    assert!(names.iter().all(|path| path.starts_with(home.path(".config"))), "{names:?}");
+}
+
+#[test]
+fn homes_that_the_environment_names_are_used() {
+    let home = Home::new();
+    for (agent, variable, file) in [
+        ("claude-code", "CLAUDE_CONFIG_DIR", ".claude.json"),
+        ("claude-code", "CLAUDE_CONFIG_DIR", "settings.json"),
+        ("codex", "CODEX_HOME", "config.toml"),
+        ("copilot", "COPILOT_HOME", "hooks/byleave.json"),
+    ] {
+        let dir = home.path("elsewhere").join(variable);
+        let mut command = home.world.command(&home.program);
+        let told = command.args(["init", agent]).env(variable, &dir).output().unwrap();
+        assert!(told.status.success(), "{told:?}");
+        assert!(fs::read_to_string(dir.join(file)).unwrap().contains("byleave"), "{agent}");
+    }
+}

@@ -1,0 +1,266 @@
+//! `byleave mcp serve`, the real program: over a pipe and over HTTP, with calls that wait, and killed in the middle.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// Long enough for anything that happens at all.
+const SOON: Duration = Duration::from_secs(30);
+
+/// The program as an MCP server, with a client at its pipe.
+struct Served {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    id: u64,
+}
+
+impl Served {
+    fn start(world: &World, words: &[&str]) -> Self {
+        let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
+        command.args(["mcp", "serve"]).args(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take(), child.stdout.take().unwrap());
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, input, lines, id: 0 }
+    }
+
+    /// The same, with the older protocol begun.
+    fn begun(world: &World, words: &[&str], version: &str) -> Self {
+        let mut served = Self::start(world, words);
+        let client = json!({"name": "tester", "version": "1"});
+        let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+        let begun = served.ask("initialize", &params);
+        assert_eq!(begun["result"]["protocolVersion"], version);
+        assert_eq!(begun["result"]["serverInfo"]["name"], "byleave");
+        served.tell("notifications/initialized");
+        served
+    }
+
+    fn write(&mut self, message: &Value) {
+        writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn tell(&mut self, method: &str) {
+        self.write(&json!({"jsonrpc": "2.0", "method": method}));
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.id += 1;
+        self.write(&json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params}));
+        loop {
+            let line = self.lines.recv_timeout(SOON).unwrap_or_else(|_| panic!("no answer to {method}"));
+            let value: Value =
+                serde_json::from_str(&line).expect("nothing but the protocol on standard output");
+            if value["id"] == self.id {
+                return value;
+            }
+        }
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))["result"].clone()
+    }
+
+    /// Its input ends; so does it, by itself.
+    fn ends(mut self) -> Option<i32> {
+        drop(self.input.take());
+        self.child.wait().unwrap().code()
+    }
+
+    fn killed(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn text(result: &Value) -> String {
+    let blocks = result["content"].as_array().unwrap().iter();
+    blocks.map(|block| block["text"].as_str().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+// req: M1
+#[test]
+fn an_agent_lists_and_calls_the_built_in_tools_over_a_pipe() {
+    let world = World::new();
+    for version in ["2025-06-18", "2025-11-25"] {
+        let mut served = Served::begun(&world, &[], version);
+        let listed = served.ask("tools/list", &json!({}));
+        let names: Vec<&str> = listed["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap())
+            .collect();
+        assert!(
+            ["bash", "echo", "read_file", "write_file"].iter().all(|name| names.contains(name)),
+            "{names:?}"
+        );
+        assert!(names.is_sorted());
+        let answers = ["approve", "answer", "inbox", "leave", "allow"];
+        assert!(!names.iter().any(|name| answers.iter().any(|word| name.contains(word))), "{names:?}");
+        let said = served.call("echo", &json!({"text": "hello"}));
+        assert_eq!((text(&said).as_str(), &said["isError"]), ("hello", &json!(false)));
+        assert_eq!(served.ends(), Some(0));
+    }
+    let agents = world.json(&["book", "--json"]);
+    assert_eq!(agents[0]["agent"], "tester");
+}
+
+// req: M1
+#[test]
+fn the_newest_protocol_needs_no_beginning() {
+    let world = World::new();
+    let mut served = Served::start(&world, &["--agent", "somebody"]);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "tester", "version": "1"},
+    });
+    let found = served.ask("server/discover", &json!({"_meta": meta}));
+    assert!(
+        found["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")),
+        "{found}"
+    );
+    let params = json!({"name": "echo", "arguments": {"text": "hello"}, "_meta": meta});
+    let said = served.ask("tools/call", &params);
+    assert_eq!(text(&said["result"]), "hello", "{said}");
+    assert_eq!(served.ends(), Some(0));
+    assert_eq!(world.json(&["book", "--json"])[0]["agent"], "somebody");
+}
+
+// req: R5
+#[test]
+fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
+    let world = World::new();
+    let line = json!({"path": "notes.txt", "line": "first"});
+    let mut served = Served::begun(&world, &["--deadline", "1"], "2025-11-25");
+    let waits = served.call("append_line", &line);
+    assert_eq!(waits["isError"], false);
+    let question = waits["_meta"]["byleave/pending"]["question"].as_str().unwrap().to_owned();
+    assert!(text(&waits).contains("pending") && text(&waits).contains(&question));
+    assert_eq!(world.question(), question);
+    // Killed before anybody answers; the answer is given to nobody but the book.
+    served.killed();
+    let answered = world.quietly(&["inbox", "answer", &question, "yes"], "");
+    assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
+    assert_eq!(world.file("notes.txt"), "first\n");
+    let mut served = Served::begun(&world, &["--deadline", "1"], "2025-11-25");
+    let picked_up = served.call("append_line", &line);
+    assert!(text(&picked_up).contains("appended 6 bytes"), "{picked_up}");
+    assert_eq!(world.file("notes.txt"), "first\n");
+    let again = served.call("append_line", &line);
+    assert!(again["_meta"]["byleave/pending"].is_object(), "{again}");
+    // Killed while it holds a call: the lock goes with it, and the next finds the call.
+    let held = again["_meta"]["byleave/pending"]["call"].clone();
+    served.killed();
+    let mut served = Served::begun(&world, &["--deadline", "1"], "2025-11-25");
+    let same = served.call("append_line", &line);
+    assert_eq!(same["_meta"]["byleave/pending"]["call"], held);
+    let no = world.quietly(&["inbox", "answer", &world.question(), "no", "--feedback", "once is enough"], "");
+    assert_eq!(no.status.code(), Some(3), "{}", String::from_utf8_lossy(&no.stderr));
+    let refused = served.call("append_line", &line);
+    assert_eq!(refused["isError"], true);
+    assert!(text(&refused).contains("once is enough"), "{refused}");
+    assert_eq!(refused["_meta"]["byleave/code"], "declined");
+    assert_eq!(served.ends(), Some(0));
+    assert_eq!(world.file("notes.txt"), "first\n");
+}
+
+/// One request over HTTP, and the status it gets, with the rest.
+fn post(address: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let body = body.to_string();
+    let mut request = format!(
+        "POST /mcp HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\nAccept: application/json, \
+         text/event-stream\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    let host = ("Host", address);
+    let named = headers.iter().any(|(name, _)| *name == "Host");
+    for (name, value) in headers.iter().chain((!named).then_some(&host)) {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // A stream of events may stay open; the first of it is enough.
+    let mut piece = [0_u8; 4096];
+    while let Ok(read) = stream.read(&mut piece) {
+        answer.extend_from_slice(&piece[..read]);
+        if read == 0 || String::from_utf8_lossy(&answer).contains("\"result\"") {
+            break;
+        }
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+// req: M1
+#[test]
+fn over_http_only_who_knows_the_token_is_heard_and_no_web_page() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new();
+    let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
+    command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = said.next().unwrap().unwrap();
+    let address =
+        first.strip_prefix("listening on http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
+    let second = said.next().unwrap().unwrap();
+    let file = world.state().join("mcp-token");
+    let token = std::fs::read_to_string(&file).unwrap();
+    assert!(second.ends_with("mcp-token") && !second.contains(&token), "{second}");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let client = json!({"name": "tester", "version": "1"});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    let bearer = format!("Bearer {token}");
+    let known = ("Authorization", bearer.as_str());
+    assert_eq!(post(&address, &[], &hello).0, 401);
+    assert_eq!(post(&address, &[("Authorization", "Bearer wrong")], &hello).0, 401);
+    assert_eq!(post(&address, &[known, ("Origin", "https://evil.example")], &hello).0, 403);
+    assert_eq!(post(&address, &[known, ("Origin", "null")], &hello).0, 403);
+    assert_eq!(post(&address, &[known, ("Host", "evil.example")], &hello).0, 403);
+    let (status, answer) = post(&address, &[known], &hello);
+    assert!(status == 200 && answer.contains("\"byleave\""), "{answer}");
+
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": client,
+    });
+    let params = json!({"name": "echo", "arguments": {"text": "hello"}, "_meta": meta});
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
+    let newest =
+        [known, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")];
+    let (status, answer) = post(&address, &newest, &call);
+    assert!(status == 200 && answer.contains("\"hello\""), "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("content-type: application/json"), "{answer}");
+
+    // As somebody who wants it to end does.
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut printed = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    assert_eq!(printed, "");
+}

@@ -1,0 +1,188 @@
+//! What an agent says to its hook, in each dialect's own keys, as one thing.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::dialect::Dialect;
+use crate::tools::shell_of;
+
+/// When a hook is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Before a tool is used: it waits for an answer.
+    Before,
+    /// After a tool was used.
+    After,
+    /// Where the agent would ask its own person. Nothing is said to that.
+    Asking,
+}
+
+/// What an agent said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard {
+    /// When.
+    pub moment: Moment,
+    /// The event in the agent's own word.
+    pub event: String,
+    /// The conversation.
+    pub session: String,
+    /// Where it works, as far as it says.
+    pub cwd: Option<String>,
+    /// The tool.
+    pub tool: String,
+    /// What the tool is given.
+    pub input: Value,
+    /// The agent's own name for this use, where it has one.
+    pub use_id: Option<String>,
+    /// What the tool gave back, afterwards.
+    pub response: Option<Value>,
+    /// Whether the answer may change the input at this event.
+    pub rewrites: bool,
+    /// VS Code reads other keys than the Copilot of the terminal.
+    pub is_editor: bool,
+}
+
+/// Why it was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unheard {
+    /// It is no JSON object.
+    NotJson(String),
+    /// A key is not there, or is not what it should be.
+    Missing(&'static str),
+    /// An event that we know nothing of.
+    Event(String),
+}
+
+impl fmt::Display for Unheard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson(why) => write!(f, "what the agent said is not a JSON object: {why}"),
+            Self::Missing(key) => write!(f, "the agent did not say `{key}`"),
+            Self::Event(event) => write!(f, "the event `{}` is not known here", event.escape_debug()),
+        }
+    }
+}
+
+impl std::error::Error for Unheard {}
+
+/// Reads what an agent says.
+pub fn hear(dialect: Dialect, said: &[u8]) -> Result<Heard, Unheard> {
+    let said: Value = serde_json::from_slice(said).map_err(|error| Unheard::NotJson(error.to_string()))?;
+    let Value::Object(said) = said else { return Err(Unheard::NotJson("it is something else".into())) };
+    match dialect {
+        Dialect::ClaudeCode | Dialect::Codex => usual(&said, "hook_event_name", "cwd"),
+        Dialect::Gemini => usual(&said, "hook_event_name", "cwd"),
+        Dialect::Goose => {
+            usual(&said, "event", "working_dir").map(|heard| Heard { rewrites: false, ..heard })
+        }
+        Dialect::Cursor => cursor(&said),
+        Dialect::Copilot if said.contains_key("toolName") => copilot(&said),
+        Dialect::Copilot => {
+            usual(&said, "hook_event_name", "cwd").map(|heard| Heard { is_editor: true, ..heard })
+        }
+    }
+}
+
+type Object = Map<String, Value>;
+
+/// As most of them say it.
+fn usual(said: &Object, event: &'static str, cwd: &str) -> Result<Heard, Unheard> {
+    let event = text(said, event).ok_or(Unheard::Missing(event))?;
+    let moment = match event.as_str() {
+        "PreToolUse" | "BeforeTool" => Moment::Before,
+        "PostToolUse" | "PostToolUseFailure" | "AfterTool" => Moment::After,
+        "PermissionRequest" => Moment::Asking,
+        _ => return Err(Unheard::Event(event)),
+    };
+    let response = ["tool_response", "tool_result", "tool_output"].iter().find_map(|key| said.get(*key));
+    Ok(Heard {
+        moment,
+        event,
+        session: text(said, "session_id").unwrap_or_default(),
+        cwd: text(said, cwd),
+        tool: text(said, "tool_name").ok_or(Unheard::Missing("tool_name"))?,
+        input: input(said, "tool_input")?,
+        use_id: text(said, "tool_use_id"),
+        response: response.cloned(),
+        rewrites: true,
+        is_editor: false,
+    })
+}
+
+fn copilot(said: &Object) -> Result<Heard, Unheard> {
+    let response = said.get("toolResult").cloned();
+    let moment = if response.is_some() { Moment::After } else { Moment::Before };
+    Ok(Heard {
+        moment,
+        event: if moment == Moment::After { "postToolUse" } else { "preToolUse" }.into(),
+        session: text(said, "sessionId").unwrap_or_default(),
+        cwd: text(said, "cwd"),
+        tool: text(said, "toolName").ok_or(Unheard::Missing("toolName"))?,
+        input: input(said, "toolArgs")?,
+        use_id: text(said, "toolCallId"),
+        response,
+        rewrites: true,
+        is_editor: false,
+    })
+}
+
+fn cursor(said: &Object) -> Result<Heard, Unheard> {
+    let event = text(said, "hook_event_name").ok_or(Unheard::Missing("hook_event_name"))?;
+    let one = |key: &str| said.get(key).map(|value| (key.to_owned(), value.clone()));
+    let of = |keys: &[&str]| Value::Object(keys.iter().filter_map(|key| one(key)).collect());
+    let (moment, tool, input) = match event.as_str() {
+        "preToolUse" | "postToolUse" | "postToolUseFailure" => {
+            let moment = if event == "preToolUse" { Moment::Before } else { Moment::After };
+            (moment, text(said, "tool_name"), input(said, "tool_input")?)
+        }
+        "beforeMCPExecution" | "afterMCPExecution" => {
+            let moment = if event.starts_with("before") { Moment::Before } else { Moment::After };
+            // It says which server by how it is reached, and not by a name.
+            (moment, text(said, "tool_name").map(|tool| format!("MCP:{tool}")), input(said, "tool_input")?)
+        }
+        "beforeShellExecution" => (Moment::Before, Some("Shell".into()), of(&["command"])),
+        "afterShellExecution" => (Moment::After, Some("Shell".into()), of(&["command"])),
+        "beforeReadFile" => (Moment::Before, Some("Read".into()), of(&["file_path"])),
+        "afterFileEdit" => (Moment::After, Some("Write".into()), of(&["file_path"])),
+        _ => return Err(Unheard::Event(event)),
+    };
+    let root = said.get("workspace_roots").and_then(|roots| roots.get(0)).and_then(Value::as_str);
+    let response = ["tool_output", "result_json", "output", "tool_response", "edits"];
+    Ok(Heard {
+        moment,
+        session: text(said, "conversation_id").unwrap_or_default(),
+        cwd: text(said, "cwd").or_else(|| root.map(str::to_owned)),
+        tool: tool.ok_or(Unheard::Missing("tool_name"))?,
+        input,
+        use_id: text(said, "tool_use_id"),
+        response: response.iter().find_map(|key| said.get(*key)).cloned(),
+        rewrites: event == "preToolUse",
+        event,
+        is_editor: false,
+    })
+}
+
+fn text(said: &Object, key: &str) -> Option<String> {
+    said.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// An object, or one as text inside of a text.
+fn input(said: &Object, key: &'static str) -> Result<Value, Unheard> {
+    match said.get(key) {
+        Some(Value::Object(input)) => Ok(Value::Object(input.clone())),
+        Some(Value::String(text)) => match serde_json::from_str(text) {
+            Ok(Value::Object(input)) => Ok(Value::Object(input)),
+            _ => Err(Unheard::Missing(key)),
+        },
+        Some(Value::Null) | None => Ok(Value::Object(Map::new())),
+        Some(_) => Err(Unheard::Missing(key)),
+    }
+}
+
+impl Heard {
+    /// The command, where a shell is asked to run one.
+    pub fn command(&self) -> Option<&str> {
+        shell_of(&self.tool, &self.input)
+    }
+}

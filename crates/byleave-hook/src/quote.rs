@@ -1,0 +1,44 @@
+//! The one line that a shell call becomes: the program by its whole path, and the call's id.
+
+/// The shell command that begins a call that was prepared.
+pub fn exec_line(program: &str, state: &str, call: &str) -> String {
+    format!("{} --state {} exec {call}", quoted(program), quoted(state))
+}
+
+/// The call in such a line, where it is one of ours to the letter.
+pub fn ticket_of<'a>(line: &'a str, program: &str, state: &str) -> Option<&'a str> {
+    let call = line.rsplit(' ').next()?;
+    let is_id = call.len() == 36 && call.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    (is_id && line == exec_line(program, state, call)).then_some(call)
+}
+
+/// A word as a shell reads it: itself, whatever is in it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALL: &str = "0190b0a0-0000-7000-8000-000000000001";
+
+    #[test]
+    fn a_line_is_read_back_and_no_other_is() {
+        for (program, state) in [("/usr/bin/byleave", "/s"), ("/opt/it's $HOME/b", "/a b/`x`")] {
+            let line = exec_line(program, state, CALL);
+            assert_eq!(ticket_of(&line, program, state), Some(CALL));
+            for other in
+                [format!("{line};id"), format!("id;{line}"), format!("{line} "), line.replace(CALL, "x")]
+            {
+                assert_eq!(ticket_of(&other, program, state), None, "{other}");
+            }
+            assert_eq!(ticket_of(&line, "/else", state), None);
+        }
+        assert_eq!(quoted("a 'b'"), r"'a '\''b'\'''");
+    }
+}

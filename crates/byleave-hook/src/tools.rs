@@ -1,0 +1,327 @@
+//! The built-in tools of agents: what each does to what, told from what it is given, so that one policy is about all of them.
+//!
+//! Names mean the same in every dialect, as far as more than one has them. A tool that is not here is not understood, and an
+//! argument that is not here reaches the tool unjudged: both are said, and a person is asked.
+
+use serde_json::Value;
+
+/// What kind of tool it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Runs shell commands.
+    Shell,
+    /// Reads, and changes nothing.
+    Reads,
+    /// Changes files.
+    Changes,
+    /// Fetches from the web.
+    Fetches,
+    /// Keeps to what is the agent's own: lists, plans, sub-agents whose calls come here by themselves.
+    Own,
+    /// Does something that only the tool knows.
+    Other,
+    /// Not known here.
+    Unknown,
+}
+
+/// One thing that a tool would do to one target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Reads a path.
+    Read(String),
+    /// Makes a file, or all of it anew.
+    Write(String),
+    /// Reads a file and writes it.
+    Edit(String),
+    /// Removes a path.
+    Delete(String),
+    /// Applies a patch.
+    Patch(String),
+    /// Fetches an address.
+    Fetch(String),
+    /// Runs a command.
+    Run(String),
+    /// Something that could not be worked out.
+    Unknown(String),
+}
+
+/// All that a call would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// What kind of tool it is.
+    pub kind: Kind,
+    /// The word for it in the book.
+    pub operation: &'static str,
+    /// What would be done.
+    pub claims: Vec<Claim>,
+}
+
+/// What is done to the target.
+#[derive(Clone, Copy)]
+enum Does {
+    Read,
+    Write,
+    Edit,
+    Delete,
+    Patch,
+    Fetch,
+    Run,
+}
+
+/// Where the target is, where nobody names it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unnamed {
+    /// Here.
+    Here,
+    /// Then nobody knows what it does.
+    Unknown,
+}
+
+struct Row {
+    names: &'static [&'static str],
+    does: Does,
+    targets: &'static [&'static str],
+    unnamed: Unnamed,
+    others: &'static [&'static str],
+}
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    Row { names: &["Bash", "bash", "shell", "run_shell_command", "developer__shell", "Shell", "run_in_terminal"],
+        does: Does::Run, targets: &["command"], unnamed: Unnamed::Unknown,
+        others: &["description", "timeout", "run_in_background", "is_background", "isBackground", "explanation", "goal", "mode",
+            "initial_wait", "working_directory", "directory", "dir_path", "workdir", "block_until_ms", "sessionId"] },
+    Row { names: &["Read", "read_file", "view", "developer__read_file", "ReadFile", "view_image"],
+        does: Does::Read, targets: &["file_path", "path", "absolute_path", "filePath", "target_file"], unnamed: Unnamed::Unknown,
+        others: &["offset", "limit", "pages", "start_line", "end_line", "startLine", "endLine", "view_range", "forceReadLargeFiles"] },
+    Row { names: &["read_many_files"], does: Does::Read, targets: &["paths", "include"], unnamed: Unnamed::Unknown,
+        others: &["exclude", "recursive", "useDefaultExcludes", "file_filtering_options"] },
+    Row { names: &["Glob", "glob", "LS", "list_directory", "list_dir", "Grep", "grep", "search_file_content", "grep_search", "rg", "file_search"],
+        does: Does::Read, targets: &["path", "dir_path", "directory", "paths"], unnamed: Unnamed::Here,
+        others: &["pattern", "glob", "query", "include", "ignore", "output_mode", "type", "head_limit", "multiline", "-A", "-B", "-C", "-i", "-n",
+            "case_sensitive", "respect_git_ignore", "file_filtering_options", "offset", "context", "limit", "include_pattern", "n"] },
+    Row { names: &["Write", "write_file", "create", "create_file"],
+        does: Does::Write, targets: &["file_path", "path", "filePath", "target_file"], unnamed: Unnamed::Unknown,
+        others: &["content", "file_text", "contents", "modified_by_user", "ai_proposed_content"] },
+    Row { names: &["Edit", "MultiEdit", "NotebookEdit", "replace", "edit", "StrReplace", "replace_string_in_file", "insert_edit_into_file"],
+        does: Does::Edit, targets: &["file_path", "path", "notebook_path", "filePath", "target_file", "target_notebook"], unnamed: Unnamed::Unknown,
+        others: &["old_string", "new_string", "oldString", "newString", "old_str", "new_str", "replace_all", "edits", "cell_id", "cell_type",
+            "edit_mode", "new_source", "expected_replacements", "instruction", "allow_multiple", "explanation", "code", "modified_by_user",
+            "ai_proposed_content"] },
+    Row { names: &["Delete", "delete_file"], does: Does::Delete, targets: &["path", "file_path", "target_file"], unnamed: Unnamed::Unknown,
+        others: &["explanation"] },
+    Row { names: &["apply_patch", "ApplyPatch"], does: Does::Patch, targets: &["input", "patch", "command"], unnamed: Unnamed::Unknown,
+        others: &["explanation", "workdir"] },
+    Row { names: &["WebFetch", "fetch", "fetch_webpage"], does: Does::Fetch, targets: &["url", "urls"], unnamed: Unnamed::Unknown,
+        others: &["prompt", "query", "max_length", "raw", "start_index"] },
+];
+
+/// Tools that keep to what is the agent's own.
+const OWN: &[&str] = &[
+    "TodoWrite",
+    "TodoRead",
+    "Task",
+    "Agent",
+    "TaskCreate",
+    "TaskUpdate",
+    "TaskList",
+    "TaskGet",
+    "TaskOutput",
+    "TaskStop",
+    "BashOutput",
+    "KillShell",
+    "KillBash",
+    "ExitPlanMode",
+    "EnterPlanMode",
+    "AskUserQuestion",
+    "Skill",
+    "ToolSearch",
+    "update_plan",
+    "write_todos",
+    "spawn_agent",
+    "todo__todo_write",
+    "report_intent",
+    "update_todo",
+    "read_bash",
+    "stop_bash",
+    "ask_user",
+    "manage_todo_list",
+];
+
+/// Tools of which is known that only they know what they do.
+const OTHER: &[&str] = &["WebSearch", "web_search", "google_web_search"];
+
+/// Whether a tool is one of our own gateway's: those are judged there.
+pub fn is_ours(tool: &str) -> bool {
+    ["mcp__byleave__", "mcp_byleave_", "byleave__", "byleave/", "MCP:byleave"]
+        .iter()
+        .any(|ours| tool.starts_with(ours))
+}
+
+/// What a tool would do with this input.
+pub fn claims(tool: &str, input: &Value) -> Claims {
+    if tool == "developer__text_editor" || tool == "text_editor" || tool == "str_replace_editor" {
+        return editor(input);
+    }
+    if let Some(row) = ROWS.iter().find(|row| row.names.contains(&tool)) {
+        return row.claims(tool, input);
+    }
+    let (kind, operation) = if OWN.contains(&tool) {
+        (Kind::Own, "invoke")
+    } else if OTHER.contains(&tool) || tool.starts_with("mcp__") || tool.starts_with("MCP:") {
+        (Kind::Other, "invoke")
+    } else {
+        (Kind::Unknown, "invoke")
+    };
+    Claims { kind, operation, claims: Vec::new() }
+}
+
+/// The command, where a shell is asked to run one.
+pub fn shell_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
+    let row = ROWS.iter().find(|row| row.names.contains(&tool))?;
+    matches!(row.does, Does::Run).then(|| input.get("command")?.as_str()).flatten()
+}
+
+/// The same input with another command.
+pub fn with_command(input: &Value, command: &str) -> Value {
+    let mut input = input.clone();
+    if let Value::Object(fields) = &mut input {
+        fields.insert("command".into(), command.into());
+        // The line that we make stands where it is run.
+        for place in ["working_directory", "directory", "dir_path", "workdir"] {
+            fields.remove(place);
+        }
+    }
+    input
+}
+
+impl Row {
+    fn claims(&self, tool: &str, input: &Value) -> Claims {
+        let mut claims = Vec::new();
+        let Value::Object(fields) = input else {
+            return Claims { kind: Kind::Unknown, operation: "invoke", claims };
+        };
+        for target in self.targets {
+            match fields.get(*target) {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => claims.push(self.does.to(text)),
+                Some(Value::Array(all)) => claims.extend(all.iter().map(|one| match one.as_str() {
+                    Some(text) => self.does.to(text),
+                    None => Claim::Unknown(format!("`{tool}` is given `{target}` that is no text")),
+                })),
+                Some(_) => {
+                    claims.push(Claim::Unknown(format!("`{tool}` is given `{target}` that is no text")))
+                }
+            }
+        }
+        // A pattern may name a place by itself.
+        let pattern = fields.get("pattern").and_then(Value::as_str);
+        let is_glob = tool.eq_ignore_ascii_case("glob");
+        if let Some(place) = pattern.filter(|_| is_glob).and_then(place_of) {
+            claims.push(Claim::Read(place));
+        }
+        if claims.is_empty() {
+            claims.push(match self.unnamed {
+                Unnamed::Here => Claim::Read(".".into()),
+                Unnamed::Unknown => Claim::Unknown(format!("`{tool}` does not say to what")),
+            });
+        }
+        let known = |name: &str| self.targets.contains(&name) || self.others.contains(&name);
+        for name in fields.keys().filter(|name| !known(name)) {
+            let why = format!("nobody knows what the argument `{}` of `{tool}` means", name.escape_debug());
+            claims.push(Claim::Unknown(why));
+        }
+        Claims { kind: self.does.kind(), operation: self.does.operation(), claims }
+    }
+}
+
+/// The part of a glob before anything in it stands for something else, where it leads out of here.
+fn place_of(pattern: &str) -> Option<String> {
+    let fixed: Vec<&str> =
+        pattern.split('/').take_while(|step| !step.contains(['*', '?', '[', '{'])).collect();
+    let leads_out =
+        pattern.starts_with('/') || pattern.starts_with('~') || pattern.split('/').any(|step| step == "..");
+    let place = fixed.join("/");
+    leads_out.then(|| if place.is_empty() { "/".into() } else { place })
+}
+
+/// Goose's editor does one of several things, by its command.
+fn editor(input: &Value) -> Claims {
+    let text = |key: &str| input.get(key).and_then(Value::as_str).map(str::to_owned);
+    let unknown = || Claim::Unknown("the editor does not say what it does to what".into());
+    let (operation, claim) = match (text("command").as_deref(), text("path")) {
+        (Some("view"), Some(path)) => ("read", Claim::Read(path)),
+        (Some("write" | "create"), Some(path)) => ("write", Claim::Write(path)),
+        (Some("str_replace" | "insert" | "undo_edit"), Some(path)) => ("edit", Claim::Edit(path)),
+        _ => ("edit", unknown()),
+    };
+    let kind = if operation == "read" { Kind::Reads } else { Kind::Changes };
+    Claims { kind, operation, claims: vec![claim] }
+}
+
+impl Does {
+    fn to(self, target: &str) -> Claim {
+        let target = target.to_owned();
+        match self {
+            Self::Read => Claim::Read(target),
+            Self::Write => Claim::Write(target),
+            Self::Edit => Claim::Edit(target),
+            Self::Delete => Claim::Delete(target),
+            Self::Patch => Claim::Patch(target),
+            Self::Fetch => Claim::Fetch(target),
+            Self::Run => Claim::Run(target),
+        }
+    }
+
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Read => Kind::Reads,
+            Self::Write | Self::Edit | Self::Delete | Self::Patch => Kind::Changes,
+            Self::Fetch => Kind::Fetches,
+            Self::Run => Kind::Shell,
+        }
+    }
+
+    const fn operation(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Edit | Self::Patch => "edit",
+            Self::Delete => "delete",
+            Self::Fetch => "fetch",
+            Self::Run => "execute",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let of = |tool: &str, input: Value| claims(tool, &input).claims;
+        assert_eq!(of("Write", json!({"file_path": "/a", "content": "x"})), [Claim::Write("/a".into())]);
+        assert_eq!(of("Glob", json!({"pattern": "**/*.rs"})), [Claim::Read(".".into())]);
+        assert_eq!(of("Glob", json!({"pattern": "/etc/*"})), [Claim::Read("/etc".into())]);
+        assert_eq!(of("Glob", json!({"pattern": "../../*"})), [Claim::Read("../..".into())]);
+        assert!(matches!(of("Write", json!({"content": "x"}))[..], [Claim::Unknown(_)]));
+        assert!(matches!(of("Read", json!({"file_path": 3}))[..], [Claim::Unknown(_)]));
+        assert!(matches!(
+            of("Bash", json!({"command": "ls", "sudo": true}))[..],
+            [Claim::Run(_), Claim::Unknown(_)]
+        ));
+        assert!(matches!(
+            of("text_editor", json!({"command": "burn", "path": "/a"}))[..],
+            [Claim::Unknown(_)]
+        ));
+        assert_eq!(claims("Frobnicate", &json!({})).kind, Kind::Unknown);
+        assert_eq!(claims("mcp__github__push", &json!({})).kind, Kind::Other);
+        assert!(
+            is_ours("mcp__byleave__bash")
+                && !is_ours("mcp__byleaver__bash")
+                && !is_ours("mcp__other__byleave")
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! What agents say and read, dialect by dialect, from the words that their documentation has.
+
+use byleave_hook::{Answer, Dialect, Moment, Unheard, hear, say};
+use serde_json::{Value, json};
+
+/// What each agent says before it runs a shell command.
+fn asked(dialect: Dialect) -> Value {
+    match dialect {
+        Dialect::ClaudeCode => json!({
+            "session_id": "abc", "transcript_path": "/t/abc.jsonl", "cwd": "/w", "prompt_id": "p1", "permission_mode": "default",
+            "hook_event_name": "PreToolUse", "tool_name": "Bash",
+            "tool_input": {"command": "make", "description": "Build", "timeout": 60000}, "tool_use_id": "toolu_01"
+        }),
+        Dialect::Codex => json!({
+            "session_id": "abc", "turn_id": "t1", "cwd": "/w", "transcript_path": null, "model": "m", "permission_mode": "default",
+            "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "call_1"
+        }),
+        Dialect::Gemini => json!({
+            "session_id": "abc", "transcript_path": "/t", "cwd": "/w", "hook_event_name": "BeforeTool",
+            "timestamp": "2026-11-14T10:00:00Z", "tool_name": "run_shell_command", "tool_input": {"command": "make"}
+        }),
+        Dialect::Cursor => json!({
+            "conversation_id": "abc", "generation_id": "g", "hook_event_name": "preToolUse", "workspace_roots": ["/w"],
+            "cursor_version": "2", "tool_name": "Shell", "tool_input": "{\"command\":\"make\"}"
+        }),
+        Dialect::Goose => json!({
+            "event": "PreToolUse", "session_id": "abc", "matcher_context": "developer__shell", "tool_name": "developer__shell",
+            "tool_input": {"command": "make"}, "working_dir": "/w"
+        }),
+        Dialect::Copilot => json!({
+            "sessionId": "abc", "timestamp": 1_788_992_290_306_u64, "cwd": "/w", "toolName": "bash",
+            "toolArgs": {"command": "make", "description": "Build", "mode": "sync", "initial_wait": 10}
+        }),
+    }
+}
+
+// req: M2
+#[test]
+fn every_dialect_is_heard() {
+    for dialect in Dialect::ALL {
+        let heard = hear(dialect, asked(dialect).to_string().as_bytes()).unwrap();
+        let name = dialect.name();
+        assert_eq!((heard.moment, heard.session.as_str()), (Moment::Before, "abc"), "{name}");
+        assert_eq!((heard.cwd.as_deref(), heard.command()), (Some("/w"), Some("make")), "{name}");
+        assert_eq!(heard.rewrites, dialect.rewrites(), "{name}");
+        assert_eq!(Dialect::named(name), Some(dialect));
+    }
+}
+
+// req: M2
+#[test]
+fn what_is_not_understood_is_never_heard_as_something_else() {
+    for dialect in Dialect::ALL {
+        for said in ["", "{", "[]", "null", "3", "{}", "\u{feff}{}", "{\"hook_event_name\":\"PreToolUse\"}"] {
+            assert!(hear(dialect, said.as_bytes()).is_err(), "{} {said}", dialect.name());
+        }
+        assert!(hear(dialect, b"\xff{}").is_err());
+        // An event that a newer agent has: it may be one that waits for an answer.
+        let mut said = asked(dialect);
+        for key in ["hook_event_name", "event"] {
+            if said.get(key).is_some() {
+                said[key] = "PreToolUseToo".into();
+                assert!(matches!(hear(dialect, said.to_string().as_bytes()), Err(Unheard::Event(_))));
+            }
+        }
+        for key in ["tool_input", "toolArgs"] {
+            for input in [json!([1]), json!("not json"), json!(7)] {
+                let mut said = asked(dialect);
+                if said.get(key).is_some() {
+                    said[key] = input;
+                    assert!(hear(dialect, said.to_string().as_bytes()).is_err(), "{}", dialect.name());
+                }
+            }
+        }
+    }
+}
+
+// req: M2
+#[test]
+fn what_is_printed() {
+    let mut all = String::new();
+    let rewritten =
+        json!({"command": "/usr/bin/byleave --state /s exec 0190b0a0-0000-7000-8000-000000000001"});
+    let answers = [
+        ("allow", Answer::Pass { note: None }),
+        ("allow with a note", Answer::Pass { note: Some("ann: once".into()) }),
+        ("rewrite", Answer::Rewrite { input: rewritten, note: None }),
+        ("deny", Answer::Deny { why: "rule `x` says no".into() }),
+        ("deny without a word", Answer::Deny { why: " ".into() }),
+    ];
+    for dialect in Dialect::ALL {
+        all.push_str(&format!("## {}\n", dialect.name()));
+        let heard = hear(dialect, asked(dialect).to_string().as_bytes()).unwrap();
+        let after = byleave_hook::Heard { moment: Moment::After, ..heard.clone() };
+        let before =
+            answers.iter().map(|(what, answer)| ((*what).to_owned(), say(dialect, Some(&heard), answer)));
+        let others = [
+            ("afterwards".to_owned(), say(dialect, Some(&after), &answers[0].1)),
+            ("afterwards, not recorded".to_owned(), say(dialect, Some(&after), &answers[3].1)),
+            ("not heard, and yet an allow".to_owned(), say(dialect, None, &answers[0].1)),
+        ];
+        for (what, said) in before.chain(others) {
+            let (out, err) = (said.stdout.trim_end(), said.stderr.trim_end());
+            all.push_str(&format!("{what}: exit {}\n  out: {out}\n  err: {err}\n", said.exit));
+            assert!(said.exit != 2 || !err.is_empty(), "exit 2 without a word lets a call pass in Codex");
+        }
+    }
+    insta::assert_snapshot!(all);
+}
+
+// req: M2
+#[test]
+fn an_editor_is_answered_in_its_own_keys() {
+    let said = json!({
+        "hook_event_name": "PreToolUse", "session_id": "abc", "cwd": "/w", "tool_name": "run_in_terminal",
+        "tool_input": {"command": "make", "explanation": "x", "isBackground": false}
+    });
+    let heard = hear(Dialect::Copilot, said.to_string().as_bytes()).unwrap();
+    let said = say(Dialect::Copilot, Some(&heard), &Answer::Deny { why: "no".into() });
+    let value: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(value["hookSpecificOutput"]["permissionDecision"], "deny");
+}

@@ -1,0 +1,214 @@
+//! The gateway: an MCP server for agents, with the gate behind it. Everything that an agent calls goes through the gate.
+//!
+//! What an agent is offered is the catalog, and what servers have beside tools. It is never offered anything that answers a
+//! question: an answer comes from a leave that is held, from the person behind a client that can ask, or from the inbox. While
+//! nobody has answered, the call is held; before the client gives up it is told that the call waits, and the same call made
+//! again picks up what came of it, once.
+
+mod call;
+mod connection;
+mod deadline;
+mod elicit;
+pub mod http;
+mod introduction;
+mod ladder;
+mod news;
+mod offer;
+mod passing;
+pub mod pipe;
+mod reading;
+mod shelf;
+mod slip;
+mod telling;
+mod who;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave::clock::fresh_id;
+use byleave::core::call::Mode;
+use byleave::core::id::{AgentId, SessionId, TenantId};
+use byleave::core::question::Question;
+use byleave::gate::Gate;
+use rmcp::model::RequestStateCodec;
+use tokio::sync::{broadcast, watch};
+
+use crate::exchange::Exchange;
+use crate::upstream::{News, Server, Servers};
+pub use connection::Connection;
+use news::Watched;
+use shelf::Shelf;
+use slip::Slips;
+
+/// Who is told that a question waits: the question, and the tool that it is about.
+pub type Told = Arc<dyn Fn(&Question, &str) + Send + Sync>;
+
+/// How a gateway works.
+#[derive(Clone)]
+pub struct Setup {
+    /// Whose book.
+    pub tenant: TenantId,
+    /// The directory that calls work in, absolute.
+    pub cwd: String,
+    /// How much is asked.
+    pub mode: Mode,
+    /// Who makes the calls; as the client calls itself, where nobody says.
+    pub agent: Option<AgentId>,
+    /// Clients that can show a form are asked to, for what a plain yes answers. Such an answer is only as good as the client.
+    pub elicitation: bool,
+    /// How long a client waits for a call; by what is known of it, where nobody says.
+    pub deadline: Option<Duration>,
+    /// How often a client that wants to know is told that a call still waits.
+    pub tick: Duration,
+    /// What tools and the rest are called.
+    pub names: Names,
+    /// Where it is kept which calls wait: a directory of the gateway's own in the state directory.
+    pub pending: PathBuf,
+    /// Who is told that a question waits.
+    pub told: Option<Told>,
+}
+
+/// What tools, prompts and resources are called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Names {
+    /// As the catalog has them; prompts of several servers with the server's name before them.
+    #[default]
+    Ours,
+    /// As the one server gave them, and nothing beside what it has.
+    Theirs,
+}
+
+/// What a connection comes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// A pipe, or anything else that lasts as long as the client.
+    Pipe,
+    /// Single requests, of which those of one client may come on many connections.
+    Http,
+}
+
+/// An MCP server for agents, with the gate behind it. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Gateway {
+    inner: Arc<Inner>,
+}
+
+/// A gateway could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make the key that questions to clients are sealed with: {0}")]
+pub struct GatewayFault(String);
+
+/// No servers: an agent is offered what the catalog has, and nothing beside it.
+#[derive(Debug)]
+pub struct NoServers(broadcast::Sender<(String, News)>);
+
+pub(crate) struct Inner {
+    gate: Gate,
+    exchange: Exchange,
+    servers: Arc<dyn Servers>,
+    setup: Setup,
+    slips: Slips,
+    codec: RequestStateCodec,
+    /// For clients without connections of their own.
+    session: SessionId,
+    shelf: Shelf,
+    watched: Watched,
+    /// How many calls are followed.
+    under_way: watch::Sender<usize>,
+}
+
+/// A call that is followed, until this is dropped.
+pub(crate) struct UnderWay<'a>(&'a Inner);
+
+impl Inner {
+    fn begun(&self) -> UnderWay<'_> {
+        self.under_way.send_modify(|calls| *calls = calls.saturating_add(1));
+        UnderWay(self)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.send_modify(|calls| *calls = calls.saturating_sub(1));
+    }
+}
+
+impl Default for NoServers {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(1))
+    }
+}
+
+impl Servers for NoServers {
+    fn list(&self) -> Vec<Arc<dyn Server>> {
+        Vec::new()
+    }
+
+    fn news(&self) -> broadcast::Receiver<(String, News)> {
+        self.0.subscribe()
+    }
+}
+
+impl Gateway {
+    /// A gateway to this gate and these servers. The exchange is the one that the tools of the servers look into.
+    pub fn new(
+        gate: Gate,
+        exchange: Exchange,
+        servers: Arc<dyn Servers>,
+        setup: Setup,
+    ) -> Result<Self, GatewayFault> {
+        let mut key = [0_u8; 32];
+        getrandom::fill(&mut key).map_err(|error| GatewayFault(error.to_string()))?;
+        let codec = RequestStateCodec::try_new(key).map_err(|error| GatewayFault(error.to_string()))?;
+        let slips = Slips::new(setup.pending.clone());
+        let session = fresh_session()?;
+        let (shelf, watched) = (Shelf::default(), Watched::default());
+        let under_way = watch::Sender::new(0);
+        let inner =
+            Inner { gate, exchange, servers, setup, slips, codec, session, shelf, watched, under_way };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Waits until no call is followed any more, but no longer than that. For who ends, when its clients are gone.
+    pub async fn until_idle(&self, limit: Duration) {
+        let mut under_way = self.inner.under_way.subscribe();
+        let idle = async { under_way.wait_for(|calls| *calls == 0).await.is_ok() };
+        if tokio::time::timeout(limit, idle).await.is_err() {
+            tracing::warn!("calls were left before they were at their end");
+        }
+    }
+
+    /// What serves one client, with a session of its own.
+    pub fn connection(&self, wire: Wire) -> Result<Connection, GatewayFault> {
+        Ok(Connection::new(Arc::clone(&self.inner), fresh_session()?, wire))
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("setup", &self.inner.setup).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tenant, cwd, mode, agent, elicitation, deadline, tick, names, pending, told: _ } = self;
+        f.debug_struct("Setup")
+            .field("tenant", tenant)
+            .field("cwd", cwd)
+            .field("mode", mode)
+            .field("agent", agent)
+            .field("elicitation", elicitation)
+            .field("deadline", deadline)
+            .field("tick", tick)
+            .field("names", names)
+            .field("pending", pending)
+            .finish_non_exhaustive()
+    }
+}
+
+fn fresh_session() -> Result<SessionId, GatewayFault> {
+    SessionId::new(format!("mcp-{}", fresh_id())).map_err(|bad| GatewayFault(bad.to_string()))
+}

@@ -1,0 +1,47 @@
+//! Deadlines: how long the agents that are known wait for a call, so that they are told before that it still waits.
+
+use std::time::Duration;
+
+/// Who calls itself how, and how long it waits where nobody set it otherwise. The first that fits counts.
+///
+/// Claude Code waits as long as it was told to; what it is not told is longer than any person takes.
+const KNOWN: &[(&str, u64)] =
+    &[("claude-code", 600), ("claude", 60), ("codex", 300), ("gemini", 600), ("goose", 300)];
+
+/// How long anybody else waits: as the protocol's own kits do by default.
+const OTHERS_S: u64 = 60;
+
+/// How long a call of this client may be held before it must be answered.
+pub(super) fn held_at_most(client: &str) -> Duration {
+    let client = client.to_ascii_lowercase();
+    let waits = KNOWN.iter().find(|(name, _)| client.starts_with(name)).map_or(OTHERS_S, |(_, waits)| *waits);
+    before(Duration::from_secs(waits))
+}
+
+/// Some time before a deadline: what is on its way must arrive.
+pub(super) fn before(deadline: Duration) -> Duration {
+    let margin = (deadline / 10).clamp(Duration::from_millis(100), Duration::from_secs(15));
+    deadline.saturating_sub(margin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: R5
+    #[test]
+    fn a_client_is_answered_before_it_gives_up() {
+        for (client, gives_up) in [
+            ("codex-mcp-client", 300),
+            ("claude-code", 600),
+            ("gemini-cli-mcp-client", 600),
+            ("goose", 300),
+            ("cursor-vscode", 60),
+            ("", 60),
+        ] {
+            let held = held_at_most(client).as_secs();
+            assert!(held < gives_up && held >= gives_up * 4 / 5, "{client} is held for {held} s");
+        }
+        assert!(before(Duration::from_millis(50)).is_zero());
+    }
+}

@@ -1,0 +1,200 @@
+//! The gateway over HTTP: on this machine only, for who knows the token, and for no web page.
+//!
+//! Every request must carry the token, name this machine as its host, and come from no page of another origin. The token is a
+//! file for its owner only; it is never printed.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::serve::ListenerExt as _;
+use byleave::core::digest::Digest;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{Gateway, Wire};
+
+/// Where it is reached.
+pub const PATH: &str = "/mcp";
+
+/// The most that a request may carry.
+const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How long a session lasts in which nothing is said: longer than a person is away.
+const IDLE: Duration = Duration::from_secs(24 * 3_600);
+
+/// How many random bytes a token is made from.
+const TOKEN_BYTES: usize = 32;
+
+/// What a client must know. Cannot print itself.
+#[derive(Clone)]
+pub struct Token(Arc<Digest>);
+
+/// Why the gateway cannot be reached over HTTP.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpFault {
+    /// Others could reach it.
+    #[error("cannot listen on {0}: only addresses of this machine are listened on, such as 127.0.0.1")]
+    NotLoopback(SocketAddr),
+    /// The token's file can be read by others.
+    #[error("cannot use the token in `{0}`: others may have read it; remove the file, and a new one is made")]
+    Exposed(String),
+    /// The token's file holds none.
+    #[error("cannot use `{0}`: there is no token in it; remove the file, and a new one is made")]
+    NoToken(String),
+    /// The system said no.
+    #[error("{what}: {why}")]
+    System {
+        /// What could not be done.
+        what: String,
+        /// What the system said.
+        why: io::Error,
+    },
+}
+
+impl Token {
+    /// The token in a file, which is made where there is none.
+    pub fn in_file(path: &Path) -> Result<Self, HttpFault> {
+        let fault = |why: io::Error| HttpFault::System {
+            what: format!("cannot use the token in `{}`", path.display()),
+            why,
+        };
+        match make(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(fault(error)),
+        }
+        let mode = fs::symlink_metadata(path).map_err(fault)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(HttpFault::Exposed(path.display().to_string()));
+        }
+        let text = fs::read_to_string(path).map_err(fault)?;
+        let text = text.trim();
+        if text.len() < TOKEN_BYTES {
+            return Err(HttpFault::NoToken(path.display().to_string()));
+        }
+        Ok(Self(Arc::new(Digest::of(text.as_bytes()))))
+    }
+
+    /// Whether a request carries it. Takes as long for a wrong one as for the right one.
+    fn is_in(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|given| given.split_once(' '));
+        let given =
+            given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+        let Some(given) = given else { return false };
+        let given = Digest::of(given.as_bytes());
+        let differ =
+            given.as_bytes().iter().zip(self.0.as_bytes()).fold(0_u8, |differ, (a, b)| differ | (a ^ b));
+        differ == 0
+    }
+}
+
+/// Whether an address is one of this machine, which others cannot reach.
+pub fn is_ours(address: SocketAddr) -> Result<(), HttpFault> {
+    if address.ip().is_loopback() { Ok(()) } else { Err(HttpFault::NotLoopback(address)) }
+}
+
+/// Serves clients until it is told to end.
+pub async fn serve(
+    gateway: Gateway,
+    listener: TcpListener,
+    token: Token,
+    end: CancellationToken,
+) -> Result<(), HttpFault> {
+    let fault = |what: &str, why| HttpFault::System { what: what.to_owned(), why };
+    let address = listener.local_addr().map_err(|why| fault("cannot find out where we listen", why))?;
+    is_ours(address)?;
+    let app = router(gateway, token, address.port(), end.clone());
+    // With Nagle's algorithm on, clients wait for every event of a stream.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection will be slow");
+        }
+    });
+    let served = axum::serve(listener, app).with_graceful_shutdown(async move { end.cancelled().await });
+    served.await.map_err(|why| fault("cannot go on listening", why))
+}
+
+fn router(gateway: Gateway, token: Token, port: u16, end: CancellationToken) -> Router {
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.keep_alive = Some(IDLE);
+    let config = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(["localhost", "127.0.0.1", "::1"])
+        .with_allowed_origins(["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{port}")))
+        .enforce_origin_validation()
+        .with_legacy_session_mode(true)
+        .with_json_response(true)
+        .with_max_request_body_bytes(BODY_BYTES_MAX)
+        .with_cancellation_token(end);
+    let connection = move || gateway.connection(Wire::Http).map_err(io::Error::other);
+    let service = StreamableHttpService::new(connection, Arc::new(sessions), config);
+    Router::new().nest_service(PATH, service).layer(middleware::from_fn_with_state(token, known))
+}
+
+/// Lets nobody in who does not carry the token.
+async fn known(State(token): State<Token>, request: Request, next: Next) -> Response {
+    if token.is_in(request.headers()) {
+        return next.run(request).await;
+    }
+    let wanted = [(header::WWW_AUTHENTICATE, "Bearer")];
+    (StatusCode::UNAUTHORIZED, wanted, "a bearer token is needed").into_response()
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut bytes = [0_u8; TOKEN_BYTES];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: M1
+    #[test]
+    fn a_token_is_made_once_and_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mcp-token");
+        let token = Token::in_file(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.len(), 64);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let with = |value: String| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+            headers
+        };
+        assert!(token.is_in(&with(format!("Bearer {text}"))));
+        assert!(
+            Token::in_file(&path).unwrap().is_in(&with(format!("bearer {text}"))),
+            "the same the next time"
+        );
+        for wrong in [
+            String::new(),
+            text.clone(),
+            format!("Basic {text}"),
+            "Bearer ".into(),
+            format!("Bearer {text}0"),
+        ] {
+            assert!(!token.is_in(&with(wrong.clone())), "{wrong}");
+        }
+        assert!(!token.is_in(&HeaderMap::new()));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(Token::in_file(&path), Err(HttpFault::Exposed(_))));
+    }
+}

@@ -1,0 +1,465 @@
+//! The ladder: a call from an agent, followed through the gate, and what is done while it waits for an answer.
+//!
+//! A leave that is held is the gate's business. Then the person behind the client is asked, where the client can and the question
+//! allows it; meanwhile and otherwise the call is held, and anyone may answer in the inbox. Before the client gives up it is told
+//! that the call waits. The same call made again finds it by its slip, and what came of it is handed over once. Nothing here can
+//! make a call run that the gate would not run, or run twice.
+
+use std::collections::HashSet;
+use std::io;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use byleave::approve::Reply;
+use byleave::clock::{Clock as _, SystemClock, fresh_id};
+use byleave::core::call::Call;
+use byleave::core::digest::{Digest, canonical};
+use byleave::core::id::{AgentId, CallId, QuestionId};
+use byleave::core::question::{Approver, Grade, Question};
+use byleave::event::Event;
+use byleave::gate::{AnswerFault, GivenAnswer};
+use byleave::result::{CallResult, Standing};
+use futures::future::BoxFuture;
+use rmcp::model::{ElicitRequestParams, InputRequiredResult, InputResponses};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::Value;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::connection::Connection;
+use super::elicit::{self, State};
+use super::slip::Slip;
+use super::telling::Telling;
+use super::who::Who;
+use super::{Inner, deadline};
+use crate::exchange::Caller;
+
+/// What an agent wants done.
+pub(super) struct Job {
+    /// The tool, by its name in the catalog.
+    pub(super) tool: String,
+    /// The arguments, an object.
+    pub(super) arguments: Value,
+    /// The model's own words on why.
+    pub(super) reason: Option<String>,
+    /// The client's answers to what it was asked.
+    pub(super) responses: Option<InputResponses>,
+    /// What it was told to bring back with them.
+    pub(super) state: Option<String>,
+}
+
+/// What came of it.
+pub(super) enum Came {
+    /// It is at its end.
+    Settled {
+        /// What came of the call.
+        result: Box<CallResult>,
+        /// It was made before, and has waited: that long ago it was last looked at.
+        picked_up: Option<Duration>,
+    },
+    /// The client is asked, and makes the call again with the answer.
+    Asks(Box<InputRequiredResult>),
+    /// It waits for a person.
+    Waits {
+        /// The call.
+        call: CallId,
+        /// The question, where it is not behind another call that has one.
+        question: Option<QuestionId>,
+    },
+    /// It cannot be followed, in words.
+    Unusable(String),
+    /// Nobody waits for it any more.
+    Gone,
+}
+
+/// Follows a call as far as its client waits.
+pub(super) async fn follow(at: &Connection, job: Job, cx: &RequestContext<RoleServer>) -> Came {
+    match begin(at, job, cx).await {
+        Ok(came) => came,
+        Err(why) => Came::Unusable(why),
+    }
+}
+
+async fn begin(at: &Connection, job: Job, cx: &RequestContext<RoleServer>) -> Result<Came, String> {
+    let gateway = &*at.gateway;
+    let _under_way = gateway.begun();
+    let since = Instant::now();
+    let who = Who::of(at, cx)?;
+    let key = key(gateway, &who.agent, &job);
+    let Job { tool, arguments, reason, mut responses, mut state } = job;
+    let back = elicit::brought_back(&gateway.codec, &key, state.as_deref(), responses.as_ref());
+    let back = back
+        .transpose()
+        .map_err(|error| format!("the answer cannot be used: {error}; make the call again without it"))?;
+    let named = back.as_ref().map(|(back, _)| back.call);
+    let found = gateway.slips.take(&key, named).map_err(|error| unkept(&error))?;
+    for call in found.outdated {
+        // Nobody came back for it: it must not run after all, when another was made in its place.
+        withdraw(gateway, call, "the gateway: nobody came back for it").await;
+    }
+    // One that comes back with an answer has not been away.
+    let picked_up = found.slip.as_ref().filter(|_| back.is_none()).map(Slip::age);
+    let mut asked = HashSet::new();
+    let mut said = None;
+    if let Some((back, reply)) = back {
+        if found.slip.is_none() {
+            return Err("the answer was used already; make the call again without it".into());
+        }
+        asked.insert(back.question);
+        said = reply.map(|reply| (back.question, back.digest, reply));
+        (state, responses) = (back.state, back.responses);
+    }
+    let call = found.slip.as_ref().map_or_else(|| CallId::new(fresh_id()), |slip| slip.call);
+    let caller = Caller {
+        peer: cx.peer.clone(),
+        progress: cx.meta.get_progress_token(),
+        meta: cx.meta.clone(),
+        version: who.version.clone(),
+        capabilities: cx.client_capabilities(),
+        input_responses: responses.clone(),
+        request_state: state.clone(),
+    };
+    let may_show = gateway.setup.elicitation && elicit::can_show(caller.capabilities.as_ref());
+    let telling = Telling::new(&cx.peer, caller.progress.clone());
+    let entered = gateway.exchange.enter(call, caller);
+    let held = gateway.setup.deadline.map_or_else(|| deadline::held_at_most(&who.client), deadline::before);
+    let mut following = Following {
+        at,
+        cx,
+        key,
+        call,
+        tool,
+        by: who.agent.to_string(),
+        is_modern: who.is_modern(),
+        may_show,
+        until: since + held,
+        since,
+        telling,
+        events: None,
+        slip: found.slip,
+        asked,
+        told: HashSet::new(),
+        state,
+        responses,
+        picked_up,
+    };
+    following.listen();
+    let standing = match following.slip {
+        Some(_) => {
+            if let Some((question, digest, reply)) = said {
+                following.answer(question, digest, reply).await?;
+            }
+            following.drive(gateway.gate.resume(call)).await
+        }
+        None => {
+            let setup = &gateway.setup;
+            let call = Call {
+                id: call,
+                tenant: setup.tenant.clone(),
+                session: who.session,
+                agent: who.agent,
+                tool: following.tool.clone(),
+                arguments,
+                reason,
+                cwd: setup.cwd.clone(),
+                mode: setup.mode,
+                dry_run: false,
+            };
+            following.drive(gateway.gate.advance(call)).await
+        }
+    };
+    let came = following.onward(standing).await;
+    drop(entered);
+    came
+}
+
+/// A call that a client waits for.
+struct Following<'a> {
+    at: &'a Connection,
+    cx: &'a RequestContext<RoleServer>,
+    key: Digest,
+    call: CallId,
+    tool: String,
+    by: String,
+    is_modern: bool,
+    may_show: bool,
+    since: Instant,
+    until: Instant,
+    telling: Telling,
+    events: Option<broadcast::Receiver<Event>>,
+    slip: Option<Slip>,
+    /// Questions that the client was asked already.
+    asked: HashSet<QuestionId>,
+    /// Questions that somebody was told of.
+    told: HashSet<QuestionId>,
+    state: Option<String>,
+    responses: Option<InputResponses>,
+    picked_up: Option<Duration>,
+}
+
+/// A question that the client shows.
+struct Shown<'a> {
+    question: Question,
+    reply: BoxFuture<'a, Option<Reply>>,
+}
+
+/// What ended a wait.
+enum Woken {
+    /// Something may have been written.
+    Moved,
+    /// The client has an answer, or will not have one.
+    Said(Option<Reply>),
+    /// It is time to tell that it still waits.
+    Tick,
+    /// The client must be told something now.
+    Late,
+    /// The client is gone, or wants it no more.
+    Off,
+}
+
+impl<'a> Following<'a> {
+    fn gateway(&self) -> &'a Inner {
+        &self.at.gateway
+    }
+
+    /// Listens to what the tool reports, if the client wants to hear it.
+    fn listen(&mut self) {
+        if self.telling.is_wanted() {
+            self.events = Some(self.gateway().gate.subscribe());
+        }
+    }
+
+    /// Drives the call as far as it goes; what runs is stopped where the client wants it no more.
+    async fn drive(&mut self, driven: impl Future<Output = Standing>) -> Standing {
+        let mut driven = pin!(driven);
+        let (at, cx) = (self.at, self.cx);
+        let mut off = pin!(async {
+            cx.ct.cancelled().await;
+            at.is_called_off(&cx.id).await
+        });
+        let mut is_off = false;
+        loop {
+            tokio::select! {
+                biased;
+                standing = &mut driven => return standing,
+                is_called_off = &mut off, if !is_off => {
+                    is_off = true;
+                    // What was answered runs to its end although its client went away: it can be picked up.
+                    if is_called_off || self.slip.is_none() {
+                        withdraw(self.gateway(), self.call, &self.by).await;
+                    }
+                }
+                event = heard(&mut self.events) => self.pass_on(event).await,
+            }
+        }
+    }
+
+    async fn pass_on(&mut self, event: Event) {
+        if let Event::Progress { call, progress } = event
+            && call == self.call
+        {
+            self.telling.progress(progress).await;
+        }
+    }
+
+    async fn onward(mut self, mut standing: Standing) -> Result<Came, String> {
+        let mut shown: Option<Shown<'a>> = None;
+        let mut tick = tokio::time::interval(self.gateway().setup.tick.max(Duration::from_millis(10)));
+        loop {
+            let question = match standing {
+                Standing::Settled(result) => return self.hand_over(result).await,
+                Standing::Waiting { ref question, .. } => Some(question.clone()),
+                Standing::HeldUp { .. } | Standing::RunningElsewhere { .. } | Standing::Ready { .. } => None,
+            };
+            if self.slip.is_none() {
+                let slip = self.gateway().slips.put(&self.key, self.call);
+                match slip {
+                    Ok(slip) => self.slip = Some(slip),
+                    Err(error) => {
+                        // What could not be picked up must not be left to run.
+                        withdraw(self.gateway(), self.call, "the gateway").await;
+                        return Err(unkept(&error));
+                    }
+                }
+            }
+            // An answer from elsewhere takes the question off the client's screen.
+            shown =
+                shown.filter(|shown| question.as_ref().is_some_and(|asked| asked.id == shown.question.id));
+            if let Some(question) = &question {
+                self.tell(question);
+                if let Some(form) = self.form(question).await {
+                    if self.is_modern {
+                        return self.ask(question, form);
+                    }
+                    shown = Some(self.show(question, form));
+                }
+            }
+            match self.wait(&standing, &mut shown, &mut tick).await {
+                Woken::Moved => {}
+                Woken::Said(reply) => {
+                    if let (Some(reply), Some(Shown { question, .. })) = (reply, shown.take()) {
+                        self.answer(question.id, question.digest(), reply).await?;
+                    }
+                }
+                Woken::Tick => {
+                    let waits = format!("waiting for an answer ({} s)", self.since.elapsed().as_secs());
+                    self.telling.tick(waits).await;
+                    continue;
+                }
+                Woken::Late => {
+                    let (call, question) = (self.call, question.map(|question| question.id));
+                    self.let_go()?;
+                    return Ok(Came::Waits { call, question });
+                }
+                Woken::Off => {
+                    // Who only went away may come back, and makes the same call.
+                    if self.at.is_called_off(&self.cx.id).await {
+                        withdraw(self.gateway(), self.call, &self.by).await;
+                        self.slip.take().map(Slip::remove).transpose().map_err(|error| unkept(&error))?;
+                    }
+                    return Ok(Came::Gone);
+                }
+            }
+            let gate = &self.gateway().gate;
+            standing = self.drive(gate.resume(self.call)).await;
+        }
+    }
+
+    async fn wait(
+        &self,
+        standing: &Standing,
+        shown: &mut Option<Shown<'a>>,
+        tick: &mut tokio::time::Interval,
+    ) -> Woken {
+        let said = async {
+            match shown {
+                Some(shown) => (&mut shown.reply).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cx.ct.cancelled() => Woken::Off,
+            reply = said => Woken::Said(reply),
+            () = tokio::time::sleep_until(self.until.into()) => Woken::Late,
+            _ = tick.tick(), if self.telling.is_wanted() => Woken::Tick,
+            () = self.gateway().gate.until_it_moves(standing) => Woken::Moved,
+        }
+    }
+
+    /// Hands the result over, once: the slip goes first.
+    async fn hand_over(mut self, result: CallResult) -> Result<Came, String> {
+        let is_left = self.slip.is_some() && self.cx.ct.is_cancelled();
+        if is_left && !self.at.is_called_off(&self.cx.id).await {
+            self.let_go()?;
+            return Ok(Came::Gone);
+        }
+        match self.slip.take().map(Slip::remove).transpose() {
+            Ok(_) => {}
+            // Somebody swept the directory; nobody else can have found it, as it was held here.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unkept(&error)),
+        }
+        Ok(Came::Settled { result: Box::new(result), picked_up: self.picked_up })
+    }
+
+    /// Lets go of the slip, so that the same call made again finds it.
+    fn let_go(&mut self) -> Result<(), String> {
+        self.slip.take().map(Slip::leave).transpose().map(drop).map_err(|error| unkept(&error))
+    }
+
+    /// Tells whoever wants to know that a question waits.
+    fn tell(&mut self, question: &Question) {
+        if self.told.insert(question.id)
+            && let Some(told) = &self.gateway().setup.told
+        {
+            told(question, &self.tool);
+        }
+    }
+
+    /// The form for a question, where the client can show one and was not asked yet.
+    async fn form(&mut self, question: &Question) -> Option<ElicitRequestParams> {
+        if !self.may_show || !self.asked.insert(question.id) {
+            return None;
+        }
+        let sheet = self.gateway().gate.sheet(question.id).await;
+        sheet.ok().and_then(|sheet| elicit::form(&sheet))
+    }
+
+    fn show(&self, question: &Question, form: ElicitRequestParams) -> Shown<'a> {
+        let peer = self.cx.peer.clone();
+        let reply = async move {
+            match peer.create_elicitation(form).await {
+                Ok(result) => elicit::reply(&result),
+                Err(error) => {
+                    tracing::info!(%error, "a client could not ask; the question stays in the inbox");
+                    None
+                }
+            }
+        };
+        Shown { question: question.clone(), reply: Box::pin(reply) }
+    }
+
+    fn ask(mut self, question: &Question, form: ElicitRequestParams) -> Result<Came, String> {
+        let state = State {
+            call: self.call,
+            question: question.id,
+            digest: question.digest(),
+            state: self.state.take(),
+            responses: self.responses.take(),
+        };
+        let left = Duration::from_millis(question.expires_at.saturating_sub(SystemClock.now()));
+        let asks = elicit::asked(&self.gateway().codec, &self.key, &state, form, left);
+        let asks = asks.map_err(|error| format!("the question cannot be sealed: {error}"))?;
+        self.let_go()?;
+        Ok(Came::Asks(Box::new(asks)))
+    }
+
+    /// Gives the answer that the client says a person gave.
+    async fn answer(&self, question: QuestionId, digest: Digest, reply: Reply) -> Result<(), String> {
+        // Not by the agent's name: it cannot answer itself.
+        let by = Approver { name: format!("{} (elicitation)", self.by), grade: Grade::ClientAttested };
+        match self.gateway().gate.answer(GivenAnswer { question, digest, reply, by }).await {
+            // Somebody else was quicker; theirs counts.
+            Ok(_) | Err(AnswerFault::Late) => Ok(()),
+            Err(fault) => Err(fault.to_string()),
+        }
+    }
+}
+
+/// The next thing that happens to any call, if anybody listens.
+async fn heard(events: &mut Option<broadcast::Receiver<Event>>) -> Event {
+    let Some(listening) = events else { return std::future::pending().await };
+    loop {
+        match listening.recv().await {
+            Ok(event) => return event,
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return std::future::pending().await,
+        }
+    }
+}
+
+/// Calls a call off, and with it the question that it waits for.
+async fn withdraw(gateway: &Inner, call: CallId, by: &str) {
+    if let Err(fault) = gateway.gate.cancel(call, by).await {
+        tracing::warn!(%call, %fault, "a call could not be called off");
+    }
+}
+
+/// What makes a call the same: who makes it, where, and what it is.
+fn key(gateway: &Inner, agent: &AgentId, job: &Job) -> Digest {
+    let setup = &gateway.setup;
+    let arguments = canonical(&job.arguments);
+    let parts: [&[u8]; 5] = [
+        setup.tenant.as_str().as_bytes(),
+        agent.as_str().as_bytes(),
+        setup.cwd.as_bytes(),
+        job.tool.as_bytes(),
+        arguments.as_bytes(),
+    ];
+    Digest::of_parts("byleave.same-call", &parts)
+}
+
+fn unkept(error: &io::Error) -> String {
+    format!("it cannot be kept which calls wait: {error}; look at the state directory with `byleave doctor`")
+}

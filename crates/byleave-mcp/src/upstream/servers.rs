@@ -1,0 +1,503 @@
+//! All servers of a process: started once they are accepted, their accepted tools in the catalog, everything else suspended.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use byleave::catalog::Catalog;
+use byleave::clock::{Clock as _, SystemClock, fresh_id};
+use byleave::core::call::{Call, Mode};
+use byleave::core::escape::is_printable;
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::gate::Gate;
+use byleave::pending::Pending;
+use byleave::result::{CallResult, Ending};
+use byleave::tool::Tool;
+use rmcp::model::ServerPeerInfo;
+use rmcp::service::{Peer, RoleClient};
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use super::accept::{self, ACCEPT, Accept, Keeper};
+use super::child::Ground;
+use super::definition::{Definition, ServerName};
+use super::link::{Connection, Link};
+use super::pins::{Drift, LaunchPin, Offered, Pins, digest};
+use super::tool::ServerTool;
+use super::{News, Server, Servers, names};
+use crate::exchange::Exchange;
+
+/// How long a server that is seen for the first time may take to offer all that it has.
+const SETTLING: Duration = Duration::from_millis(300);
+
+/// How much news may wait for who is slow.
+const NEWS_MAX: usize = 256;
+
+/// All servers of a process. Cheap to clone; all clones are one. When the last is dropped, the servers end.
+#[derive(Clone)]
+pub struct Upstream {
+    inner: Arc<Inner>,
+}
+
+/// How a server stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stands {
+    /// Nobody has tried it yet.
+    Untried,
+    /// How it would be started was not accepted, or is not what was accepted: it is not started.
+    NotAccepted,
+    /// It is not there.
+    Down(String),
+    /// It is there.
+    Up {
+        /// The names in the catalog of the tools that are offered.
+        offered: Vec<String>,
+        /// What is suspended until somebody accepts it.
+        suspended: Vec<Drift>,
+        /// What cannot be taken at all.
+        refused: Vec<String>,
+    },
+}
+
+struct Inner {
+    all: BTreeMap<ServerName, Arc<One>>,
+    pins: Pins,
+    search: String,
+    catalog: Catalog,
+    /// What servers say, before it was looked at.
+    said: broadcast::Sender<(String, News)>,
+    news: broadcast::Sender<(String, News)>,
+}
+
+struct One {
+    link: Link,
+    stands: Mutex<Stands>,
+    /// The tools of it that are offered, by their names in the catalog.
+    offered: Mutex<BTreeMap<String, Told>>,
+    /// One look at a time.
+    looking: tokio::sync::Mutex<Option<Arc<Offered>>>,
+}
+
+/// What a server said of a tool: as it came, and as the protocol reads it.
+struct Told {
+    came: Value,
+    read: Arc<rmcp::model::Tool>,
+}
+
+impl Upstream {
+    /// The servers, none of them started. Their tools come into this catalog.
+    pub fn new(
+        definitions: Vec<Definition>,
+        ground: &Ground,
+        pins: Pins,
+        exchange: &Exchange,
+        catalog: Catalog,
+    ) -> Result<Self, byleave::catalog::NotRegistered> {
+        let (said, _) = broadcast::channel(NEWS_MAX);
+        let (news, _) = broadcast::channel(NEWS_MAX);
+        let one = |definition: Definition| {
+            let name = definition.name.clone();
+            let link = Link::new(definition, ground.clone(), exchange.clone(), said.clone());
+            (
+                name,
+                Arc::new(One {
+                    link,
+                    stands: Mutex::new(Stands::Untried),
+                    offered: Mutex::default(),
+                    looking: tokio::sync::Mutex::default(),
+                }),
+            )
+        };
+        let all = definitions.into_iter().map(one).collect();
+        let search = ground.environment.get("PATH").cloned().unwrap_or_default();
+        let inner = Arc::new(Inner { all, pins, search, catalog, said, news });
+        let keeper: std::sync::Weak<dyn Keeper> = Arc::<Inner>::downgrade(&inner);
+        inner.catalog.register(Accept::new(keeper))?;
+        Ok(Self { inner })
+    }
+
+    /// Which servers there are, and how each stands.
+    pub fn standing(&self) -> Vec<(ServerName, Stands)> {
+        self.inner.all.iter().map(|(name, one)| (name.clone(), one.stands().clone())).collect()
+    }
+
+    /// Brings a server up, if it may be started, and looks at what it offers.
+    pub async fn look(&self, server: &ServerName) -> Stands {
+        self.inner.look(server).await
+    }
+
+    /// Brings all of them up at once.
+    pub async fn look_at_all(&self) {
+        let looks = self.inner.all.keys().map(|server| self.inner.look(server));
+        futures::future::join_all(looks).await;
+    }
+
+    /// Accepts a server as it stands, through the gate: a person is asked how it is started, and then what it offers.
+    pub async fn accept(&self, gate: &Gate, by: &Asking, server: &ServerName) -> Result<(), String> {
+        self.accept_as(gate, by, server, |_| CallId::new(fresh_id())).await
+    }
+
+    /// The same for who is started again and again: it is the same question for a day, however often it comes up.
+    async fn accept_daily(&self, gate: &Gate, by: &Asking, server: &ServerName) -> Result<(), String> {
+        let unpinned = self.inner.all.get(server).is_some_and(|one| one.link.definition().is_unpinned());
+        if unpinned {
+            return self.accept(gate, by, server).await;
+        }
+        self.accept_as(gate, by, server, of_the_day).await
+    }
+
+    async fn accept_as(
+        &self,
+        gate: &Gate,
+        by: &Asking,
+        server: &ServerName,
+        id: impl Fn(&Value) -> CallId,
+    ) -> Result<(), String> {
+        for _ in 0..2 {
+            let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
+            let result = gate.settle(by.call(id(&arguments), server, arguments)?).await;
+            said(&result)?;
+        }
+        Ok(())
+    }
+
+    /// Accepts a server as it stands without asking: for who has asked already.
+    pub async fn accept_unasked(&self, server: &ServerName) -> Result<(), String> {
+        for _ in 0..2 {
+            let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
+            self.inner.accepted(&arguments).await?;
+        }
+        Ok(())
+    }
+
+    /// Accepts a server that was never seen as it stands, for a person who named its very command: unless it says something that
+    /// nobody would see. That is left to be looked at.
+    pub async fn accept_at_sight(&self, server: &ServerName) -> Result<(), String> {
+        for _ in 0..2 {
+            let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
+            if hides(&arguments) {
+                return Err("it says something that cannot be seen; it is not offered before somebody has looked at it".into());
+            }
+            self.inner.accepted(&arguments).await?;
+        }
+        // Some offer the rest only once they know what we can be asked: that is still the first sight of them.
+        tokio::time::sleep(SETTLING).await;
+        match self.inner.to_accept(server).await? {
+            Some(arguments) if !hides(&arguments) => self.inner.accepted(&arguments).await.map(drop),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Attends to the servers until it is dropped: brings them up, has a person asked about what was not accepted, and looks again
+    /// when one says that it has changed.
+    pub async fn attend(self, gate: Gate, by: Asking) {
+        let mut said = self.inner.said.subscribe();
+        let mut asking: BTreeMap<ServerName, tokio::task::JoinHandle<()>> = BTreeMap::new();
+        self.look_at_all().await;
+        for server in self.inner.all.keys() {
+            self.ask_where_needed(server, &gate, &by, &mut asking);
+            self.inner.tell(server, News::Tools);
+        }
+        loop {
+            let (server, news) = match said.recv().await {
+                Ok(heard) => heard,
+                Err(broadcast::error::RecvError::Lagged(_)) => continue,
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+            let Ok(server) = ServerName::new(server) else { continue };
+            if news == News::Tools {
+                self.inner.look(&server).await;
+                self.ask_where_needed(&server, &gate, &by, &mut asking);
+            }
+            self.inner.tell(&server, news);
+        }
+    }
+
+    fn ask_where_needed(
+        &self,
+        server: &ServerName,
+        gate: &Gate,
+        by: &Asking,
+        asking: &mut BTreeMap<ServerName, tokio::task::JoinHandle<()>>,
+    ) {
+        let open = match self.inner.all.get(server).map(|one| one.stands().clone()) {
+            Some(Stands::NotAccepted) => true,
+            Some(Stands::Up { suspended, .. }) => !suspended.is_empty(),
+            Some(Stands::Untried | Stands::Down(_)) | None => false,
+        };
+        if !open || asking.get(server).is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let (this, gate, by, server) = (self.clone(), gate.clone(), by.clone(), server.clone());
+        let name = server.clone();
+        let task = tokio::spawn(async move {
+            if let Err(why) = this.accept_daily(&gate, &by, &server).await {
+                tracing::warn!(%server, why, "a server was not accepted");
+            }
+        });
+        asking.insert(name, task);
+    }
+}
+
+/// On whose behalf a person is asked to accept a server.
+#[derive(Clone, Debug)]
+pub struct Asking {
+    /// Whose book.
+    pub tenant: TenantId,
+    /// Where.
+    pub cwd: String,
+}
+
+impl Asking {
+    fn call(&self, id: CallId, server: &ServerName, arguments: Value) -> Result<Call, String> {
+        let session = SessionId::new(format!("mcp-{server}")).map_err(|no| no.to_string())?;
+        let agent = AgentId::new("byleave").map_err(|no| no.to_string())?;
+        Ok(Call {
+            id,
+            tenant: self.tenant.clone(),
+            session,
+            agent,
+            tool: ACCEPT.into(),
+            arguments,
+            reason: None,
+            cwd: self.cwd.clone(),
+            mode: Mode::ConfirmAll,
+            dry_run: false,
+        })
+    }
+}
+
+/// The id of a call with these arguments on this day.
+fn of_the_day(arguments: &Value) -> CallId {
+    const DAY_MS: u64 = 24 * 3_600 * 1_000;
+    let day = SystemClock.now() / DAY_MS * DAY_MS;
+    let digest = digest(arguments);
+    let mut random = [0; 10];
+    random.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
+    CallId::new(uuid::Builder::from_unix_timestamp_millis(day, &random).into_uuid())
+}
+
+/// Whether there is a character in it that is not drawn.
+fn hides(value: &Value) -> bool {
+    let hidden = |text: &str| text.chars().any(|c| !is_printable(c) && !matches!(c, '\n' | '\t'));
+    match value {
+        Value::String(text) => hidden(text),
+        Value::Array(items) => items.iter().any(hides),
+        Value::Object(fields) => fields.iter().any(|(name, item)| hidden(name) || hides(item)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn said(result: &CallResult) -> Result<(), String> {
+    match &result.ending {
+        Ending::Completed(_) => Ok(()),
+        _ => Err(result.error().unwrap_or_else(|| result.text())),
+    }
+}
+
+impl Inner {
+    /// Whether a server may be started as it is defined; how it would be, if not.
+    fn to_start(&self, one: &One) -> Result<Option<LaunchPin>, String> {
+        let definition = one.link.definition();
+        let now = LaunchPin::now(definition, &self.search)
+            .map_err(|error| format!("the program cannot be looked at: {error}"))?;
+        let pinned = self.pins.of(&definition.name).map_err(|fault| fault.to_string())?;
+        // What cannot be pinned is accepted for as long as it runs.
+        let accepted =
+            pinned.launch.as_ref() == Some(&now) && (!definition.is_unpinned() || one.link.now().is_some());
+        Ok((!accepted).then_some(now))
+    }
+
+    async fn look(&self, server: &ServerName) -> Stands {
+        let Some(one) = self.all.get(server) else { return Stands::Untried };
+        let mut looking = one.looking.lock().await;
+        let stands = match self.to_start(one) {
+            Ok(None) => self.offers(one, &mut looking).await,
+            Ok(Some(_)) => {
+                self.withdraw(one, |_, _| false);
+                one.link.drop_connection();
+                Stands::NotAccepted
+            }
+            Err(why) => Stands::Down(why),
+        };
+        one.stands().clone_from(&stands);
+        stands
+    }
+
+    async fn offers(&self, one: &One, looking: &mut Option<Arc<Offered>>) -> Stands {
+        let server = &one.link.definition().name;
+        let offered = match one.link.offered().await {
+            Ok(offered) => Arc::new(offered),
+            Err(down) => {
+                // Its accepted tools stay: the next call tries again, and is told why not.
+                return Stands::Down(down.to_string());
+            }
+        };
+        *looking = Some(Arc::clone(&offered));
+        let pinned = match self.pins.of(server) {
+            Ok(pinned) => pinned,
+            Err(fault) => return Stands::Down(fault.to_string()),
+        };
+        let suspended = pinned.drift(&offered);
+        let mut refused = offered.refused.clone();
+        let accepted: BTreeMap<String, (&String, &Value)> = offered
+            .tools
+            .iter()
+            .filter(|(tool, definition)| pinned.has_accepted(tool, definition))
+            .map(|(tool, definition)| (names::in_catalog(server, tool), (tool, definition)))
+            .collect();
+        // What stays as it is stays in the catalog all the while: a call may be on its way.
+        self.withdraw(one, |name, told| {
+            accepted.get(name).is_some_and(|(_, definition)| **definition == told.came)
+        });
+        for (name, (tool, definition)) in accepted {
+            if !one.offered().contains_key(&name)
+                && let Err(why) = self.offer(one, &name, tool, definition)
+            {
+                refused.push(format!("`{tool}`: {why}"));
+            }
+        }
+        let names = one.offered().keys().cloned().collect();
+        Stands::Up { offered: names, suspended, refused }
+    }
+
+    fn offer(&self, one: &One, name: &str, tool: &str, definition: &Value) -> Result<(), String> {
+        let read = serde_json::from_value(definition.clone()).map_err(|error| error.to_string())?;
+        let made = Arc::new(ServerTool::new(one.link.clone(), name, tool, definition)?);
+        self.catalog.register_all([made as Arc<dyn Tool>]).map_err(|why| why.to_string())?;
+        one.offered().insert(name.to_owned(), Told { came: definition.clone(), read: Arc::new(read) });
+        Ok(())
+    }
+
+    /// Takes what does not stay of a server out of the catalog.
+    fn withdraw(&self, one: &One, stays: impl Fn(&str, &Told) -> bool) {
+        one.offered().retain(|name, told| {
+            let stays = stays(name, told);
+            if !stays && self.catalog.unregister(name).is_err() {
+                tracing::debug!(name, "a tool had gone already");
+            }
+            stays
+        });
+    }
+
+    /// What a person has to accept next of a server; nothing, if all of it is.
+    async fn to_accept(&self, server: &ServerName) -> Result<Option<Value>, String> {
+        let one = self.all.get(server).ok_or_else(|| format!("there is no server `{server}`"))?;
+        if let Some(pin) = self.to_start(one)? {
+            return Ok(Some(accept::to_start(one.link.definition(), &pin)));
+        }
+        match self.look(server).await {
+            Stands::Up { suspended, .. } if suspended.is_empty() => Ok(None),
+            Stands::Up { suspended, .. } => Ok(Some(accept::to_offer(one.link.definition(), &suspended))),
+            Stands::Down(why) => Err(why),
+            Stands::NotAccepted | Stands::Untried => Err(format!("the server `{server}` changed meanwhile")),
+        }
+    }
+
+    /// Accepts what the arguments of an accepting call show, if it still is so.
+    async fn accepted(&self, arguments: &Value) -> Result<String, String> {
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        let server = ServerName::new(text("server").unwrap_or_default()).map_err(|no| no.to_string())?;
+        let one = self.all.get(&server).ok_or_else(|| format!("there is no server `{server}` here"))?;
+        let changed = || format!("the server `{server}` has changed since it was shown; look at it again");
+        if let Some(shown) = text("start_digest") {
+            let pin = self.to_start(one)?.ok_or_else(changed)?;
+            if accept::started(&pin) != shown {
+                return Err(changed());
+            }
+            self.pins
+                .change(&server, |pinned| pinned.launch = Some(pin))
+                .map_err(|fault| fault.to_string())?;
+            // Brought up here, because what cannot be pinned is accepted for this one start.
+            one.link.up().await.map_err(|down| down.to_string())?;
+            return Ok(format!("the server `{server}` may be started"));
+        }
+        if let Some(shown) = text("offers_digest") {
+            let offered = one.looking.lock().await.clone().ok_or_else(changed)?;
+            let pinned = self.pins.of(&server).map_err(|fault| fault.to_string())?;
+            let drift = pinned.drift(&offered);
+            if accept::offered(&drift) != shown {
+                return Err(changed());
+            }
+            self.pins.change(&server, |pinned| pinned.accept(drift)).map_err(|fault| fault.to_string())?;
+            self.look(&server).await;
+            self.tell(&server, News::Tools);
+            return Ok(format!("what the server `{server}` offers is accepted"));
+        }
+        Err("nothing is shown that could be accepted".into())
+    }
+
+    fn tell(&self, server: &ServerName, news: News) {
+        // Nobody need be listening.
+        drop(self.news.send((server.to_string(), news)));
+    }
+}
+
+impl Keeper for Inner {
+    fn accepted<'a>(&'a self, arguments: &'a Value) -> Pending<'a, Result<String, String>> {
+        Box::pin(Self::accepted(self, arguments))
+    }
+}
+
+impl One {
+    /// The connection, if all that the server says of itself was accepted: its words reach the model on many ways.
+    fn accepted(&self) -> Option<Arc<Connection>> {
+        let all = matches!(&*self.stands(), Stands::Up { suspended, .. } if suspended.is_empty());
+        self.link.now().filter(|_| all)
+    }
+
+    fn offered(&self) -> MutexGuard<'_, BTreeMap<String, Told>> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stands(&self) -> MutexGuard<'_, Stands> {
+        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Servers for Upstream {
+    fn list(&self) -> Vec<Arc<dyn Server>> {
+        self.inner.all.values().map(|one| Arc::clone(one) as Arc<dyn Server>).collect()
+    }
+
+    fn news(&self) -> broadcast::Receiver<(String, News)> {
+        self.inner.news.subscribe()
+    }
+}
+
+impl Server for One {
+    fn name(&self) -> &str {
+        self.link.definition().name.as_str()
+    }
+
+    fn says(&self) -> Option<Arc<ServerPeerInfo>> {
+        self.accepted().and_then(|connection| connection.says())
+    }
+
+    fn peer(&self) -> Option<Peer<RoleClient>> {
+        self.accepted().map(|connection| connection.peer().clone())
+    }
+
+    fn definition(&self, tool: &str) -> Option<Arc<rmcp::model::Tool>> {
+        self.offered().get(tool).map(|told| Arc::clone(&told.read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_same_question_is_the_same_call_and_what_cannot_be_seen_is_noticed() {
+        let one = json!({ "server": "a", "offers_digest": "1" });
+        let other = json!({ "server": "a", "offers_digest": "2" });
+        assert_ne!(of_the_day(&one), of_the_day(&other));
+        // Unless midnight is between the two looks.
+        assert!((0..3).any(|_| of_the_day(&one) == of_the_day(&one)));
+        assert!(!hides(&json!({ "description": "adds\n\tnumbers: é 数" })));
+        for hidden in ["\u{1b}[8m", "\u{e0072}", "\u{202e}", "\u{200b}"] {
+            assert!(hides(&json!([{ "description": hidden }])) && hides(&json!({ hidden: 1 })), "{hidden:?}");
+        }
+    }
+}

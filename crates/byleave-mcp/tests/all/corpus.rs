@@ -1,0 +1,268 @@
+//! The cases of the corpus that are about MCP: how each is shown. None may be without a way.
+//!
+//! A case happens in a place of its own, with servers as real processes behind a gate that has the case's rules and nothing
+//! beside them. What must be held back is first shown to be there: the same call or its harmless twin goes through, so that
+//! nothing is held by a server that is not there. The table goes into docs/security/scores.md, written by
+//! `BYLEAVE_SCORES=write cargo nextest run -p byleave-mcp -E 'test(corpus)'`.
+
+mod bench;
+mod changed;
+mod judged;
+mod said;
+mod started;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::bench::source;
+
+/// How a case is shown.
+#[derive(Clone, Copy)]
+enum By {
+    /// A test here.
+    Here(&'static str, Shown),
+    /// A test of another crate: its file, and its name.
+    There(&'static str, &'static str),
+    /// There is no such thing: why.
+    NotOffered(&'static str),
+}
+
+/// The tests here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    Judged,
+    Named,
+    Launched,
+    Redefined,
+    Described,
+    NotStarted,
+    Resources,
+    Requests,
+    Results,
+    Confined,
+}
+use By::{Here, NotOffered, There};
+
+const SEARCHING: &str = "crates/byleave-tools/tests/all/searching.rs";
+const HIDDEN: &str = "what_rules_hide_is_left_out_and_told";
+
+const CASES: &[(&str, By)] = &[
+    // Tools that come with the program.
+    ("search-tool-returns-denied-content", There(SEARCHING, HIDDEN)),
+    ("glob-tool-lists-denied-names", There(SEARCHING, HIDDEN)),
+    ("search-path-argument-inside-denied", There(SEARCHING, HIDDEN)),
+    ("brace-alternatives-hide-denied", There(SEARCHING, HIDDEN)),
+    ("tool-name-case-variant", Here("a name is that of a tool, or of none", Shown::Named)),
+    // Arguments are judged as effects.
+    ("lsp-read-bypasses-policy", Here(ARGUMENTS, Shown::Judged)),
+    ("fs-mcp-reads-denied-path", Here(ARGUMENTS, Shown::Judged)),
+    ("fs-mcp-prefix-sibling", Here(ARGUMENTS, Shown::Judged)),
+    ("git-mcp-argument-injection", Here(ARGUMENTS, Shown::Judged)),
+    ("git-mcp-init-anywhere", Here(ARGUMENTS, Shown::Judged)),
+    ("git-mcp-repo-path-escape", Here(ARGUMENTS, Shown::Judged)),
+    ("git-mcp-add-traversal", Here(ARGUMENTS, Shown::Judged)),
+    ("cli-mcp-allowlist-substitution", Here(ARGUMENTS, Shown::Judged)),
+    ("mcp-shell-metacharacters", Here("a server does nothing outside its profile", Shown::Confined)),
+    // Who is who: by connection, never by name.
+    ("server-name-separator-collision", Here(WHO, Shown::Judged)),
+    ("deny-misses-double-underscore", Here(WHO, Shown::Judged)),
+    ("normalized-name-collision", Here("a name is one as it is written, or none", Shown::Named)),
+    ("server-name-spoofing", Here(WHO, Shown::Judged)),
+    ("tool-shadows-builtin", Here("the tool of a server has another name than ours", Shown::Named)),
+    ("duplicate-tool-two-servers", Here(WHO, Shown::Judged)),
+    ("mcp-server-level-deny-leaves-tools", Here("tools and resources are denied", Shown::Named)),
+    ("mcp-config-flag-skips-policy", Here("a wrapped server is judged by the same rules", Shown::Named)),
+    ("disabled-server-reconnected", Here("what was forgotten is not started again", Shown::Named)),
+    ("mcp-deny-list-variable-expansion", Here("such a rule is an error, and nothing runs", Shown::Named)),
+    // What a server says of itself loosens nothing.
+    ("readonly-hint-lie", Here(WORD, Shown::Judged)),
+    ("tool-kind-metadata-spoof", Here(WORD, Shown::Judged)),
+    ("destructive-sibling-tool", Here(WORD, Shown::Judged)),
+    ("poisoned-tool-error", Here(RESULT, Shown::Results)),
+    ("result-claims-approval", Here(RESULT, Shown::Results)),
+    // Definitions are pinned.
+    ("server-command-swapped", Here(LAUNCH, Shown::Launched)),
+    ("server-args-swapped", Here(LAUNCH, Shown::Launched)),
+    ("server-env-swapped", Here(LAUNCH, Shown::Launched)),
+    ("unpinned-package-version", Here("asked at every start", Shown::Launched)),
+    ("tool-description-changed", Here(DRIFT, Shown::Redefined)),
+    ("tool-schema-gains-parameter", Here(DRIFT, Shown::Redefined)),
+    ("poisoned-schema-fields", Here(DRIFT, Shown::Redefined)),
+    ("list-changed-notification-swap", Here(DRIFT, Shown::Redefined)),
+    ("definition-differs-per-request", Here(DRIFT, Shown::Redefined)),
+    ("always-allow-mcp-skips-review", Here(DRIFT, Shown::Redefined)),
+    // What people and models read.
+    ("description-hidden-ansi", Here(WHOLE, Shown::Described)),
+    ("description-unicode-tags", Here(WHOLE, Shown::Described)),
+    ("description-oversized", Here("not taken", Shown::Described)),
+    ("line-jumping-before-approval", Here("no word of it reaches the agent", Shown::Described)),
+    ("cross-server-instruction", Here(WHOLE, Shown::Described)),
+    (
+        "deeplink-hides-arguments",
+        Here("the whole command is shown; no link installs anything", Shown::Described),
+    ),
+    // Nothing is started that nobody agreed to.
+    ("mcp-server-started-before-trust", Here(NOT_STARTED, Shown::NotStarted)),
+    ("mcp-list-command-spawns", Here(NOT_STARTED, Shown::NotStarted)),
+    ("mcp-headers-helper", Here("such a definition is an error", Shown::NotStarted)),
+    ("plugin-config-substitution", Here("words are handed over as they are, to no shell", Shown::NotStarted)),
+    // The rest of the protocol.
+    ("resource-read-unlisted-uri", Here(LISTED, Shown::Resources)),
+    ("resource-read-ssrf", Here(LISTED, Shown::Resources)),
+    ("sampling-auto-approved", Here("refused unless the person said so", Shown::Requests)),
+    ("elicitation-phishing", Here("marked as the server's, and whole", Shown::Requests)),
+    ("elicitation-url-too-long", Here("marked as the server's, and whole", Shown::Requests)),
+    (
+        "oauth-endpoint-command-injection",
+        NotOffered("nothing of ours opens a browser or signs in at a server"),
+    ),
+    (
+        "inspector-proxy-spawn",
+        There(
+            "crates/byleave-cli/tests/all/mcp.rs",
+            "over_http_only_who_knows_the_token_is_heard_and_no_web_page",
+        ),
+    ),
+];
+
+const ARGUMENTS: &str = "arguments are judged as what they look like";
+const WHO: &str = "rules are about servers and tools, never about joined names";
+const WORD: &str = "the word of a server counts where it is trusted, and for that tool";
+const RESULT: &str = "the next call is asked about like any other";
+const LAUNCH: &str = "not started until it is accepted again";
+const DRIFT: &str = "suspended until it is accepted again";
+const WHOLE: &str = "the person is shown every character";
+const NOT_STARTED: &str = "not started before it is accepted";
+const LISTED: &str = "only what is listed is read, and judged as what it names";
+
+/// A case, as far as it is needed here.
+#[derive(Clone, Deserialize)]
+struct Case {
+    id: String,
+    must: String,
+    setup: String,
+    rules: Vec<Value>,
+    input: Value,
+}
+
+impl Case {
+    fn server(&self) -> &str {
+        self.input["server"].as_str().unwrap()
+    }
+
+    fn called(&self) -> &str {
+        self.input["tool"].as_str().unwrap()
+    }
+}
+
+#[test]
+fn every_case_is_shown_somehow() {
+    let cases = cases();
+    let there: BTreeSet<&str> = cases.iter().map(|case| case.id.as_str()).collect();
+    let shown: BTreeSet<&str> = CASES.iter().map(|(id, _)| *id).collect();
+    assert_eq!(shown, there);
+    assert_eq!(CASES.len(), there.len(), "a case stands there twice");
+    for (id, by) in CASES {
+        if let There(file, test) = by {
+            let text = source(file);
+            let (before, _) =
+                text.split_once(&format!("fn {test}(")).unwrap_or_else(|| panic!("{id}: {test}"));
+            let attributes = before.rsplit("\n\n").next().unwrap();
+            assert!(attributes.contains("test]") && !attributes.contains("ignore"), "{id}: {attributes}");
+        }
+    }
+}
+
+// req: M1 M2
+#[test]
+fn nothing_of_ours_opens_a_browser() {
+    // What would have to be there to hand an address to one, or to ask a server where to sign in.
+    let lock = source("Cargo.lock");
+    for opener in ["open", "opener", "webbrowser"] {
+        assert!(!lock.contains(&format!("name = \"{opener}\"\n")), "{opener}");
+    }
+    let mut looked_at = 0;
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            for word in ["transport::auth", "AuthorizationManager", "OAuth", "xdg-open"] {
+                assert!(!text.contains(word), "{}: {word}", path.display());
+            }
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 20, "{looked_at}");
+}
+
+#[test]
+fn the_table_is_what_the_page_says() {
+    const BEGINS: &str = "<!-- mcp: written by crates/byleave-mcp/tests/all/corpus.rs -->\n";
+    const ENDS: &str = "<!-- /mcp -->\n";
+    let section = section();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let parts = page.split_once(BEGINS).and_then(|(before, rest)| Some((before, rest.split_once(ENDS)?)));
+    if std::env::var("BYLEAVE_SCORES").is_ok_and(|what| what == "write") {
+        let page = match parts {
+            Some((before, (_, after))) => format!("{before}{BEGINS}{section}{ENDS}{after}"),
+            None => format!("{page}\n{BEGINS}{section}{ENDS}"),
+        };
+        return std::fs::write(&path, page).unwrap();
+    }
+    let written = parts.map(|(_, (written, _))| written);
+    assert!(written == Some(&section), "docs/security/scores.md is not what is shown:\n{section}");
+}
+
+fn section() -> String {
+    let mut text = String::from(
+        "## MCP\n\nWritten by `BYLEAVE_SCORES=write cargo nextest run -p byleave-mcp -E 'test(corpus)'`, never by hand. The cases of\n\
+         `tests/corpus/bypasses.jsonl` about MCP, each with a server as a real process behind a gate with the rules of the case. What\n\
+         is held back is first shown to be there to be called.\n\n| case | must | shown |\n|---|---|---|\n",
+    );
+    let cases = cases();
+    let mut counts = [0; 3];
+    for (id, by) in CASES {
+        let must = &cases.iter().find(|case| case.id == *id).unwrap().must;
+        let (kind, shown) = match by {
+            Here(how, _) => (0, (*how).to_owned()),
+            There(file, test) => (1, format!("`{test}` in `{file}`")),
+            NotOffered(why) => (2, format!("not offered: {why}")),
+        };
+        counts[kind] += 1;
+        writeln!(text, "| {id} | {must} | {shown} |").unwrap();
+    }
+    let [here, there, not] = counts;
+    writeln!(
+        text,
+        "\n{here} of {} are shown by the tests of byleave-mcp, {there} by other tests, {not} is not offered.",
+        CASES.len()
+    )
+    .unwrap();
+    text
+}
+
+/// The cases that a test here shows.
+fn shown_by(shown: Shown) -> Vec<Case> {
+    let here = |case: &Case| {
+        CASES.iter().any(|(id, by)| *id == case.id && matches!(by, Here(_, by) if *by == shown))
+    };
+    let found: Vec<Case> = cases().into_iter().filter(here).collect();
+    assert!(!found.is_empty(), "{shown:?}");
+    found
+}
+
+fn cases() -> Vec<Case> {
+    let text = source("tests/corpus/bypasses.jsonl");
+    let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    all.filter(|case| case["tool"] == "mcp").map(|case| serde_json::from_value(case).unwrap()).collect()
+}

@@ -1,0 +1,149 @@
+//! A gate with one server behind it: the fixture `hostile` in one of its modes, as a process.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use byleave::approve::{Reply, callback};
+use byleave::catalog::Catalog;
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::core::pattern::Pattern;
+use byleave::core::policy::{Layer, Policy, Rule};
+use byleave::core::ruling::Verdict;
+use byleave::gate::Gate;
+use byleave::result::CallResult;
+use byleave_mcp::exchange::Exchange;
+use byleave_mcp::upstream::definition::{Definition, Launch, ServerName};
+use byleave_mcp::upstream::pins::Pins;
+use byleave_mcp::upstream::{Asking, Ground, Stands, Upstream};
+use serde_json::Value;
+
+/// Whatever a server does, it is over by then.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+pub(crate) struct Stage {
+    pub(crate) gate: Gate,
+    pub(crate) upstream: Upstream,
+    pub(crate) server: ServerName,
+    /// How often a person was asked.
+    pub(crate) asked: Arc<AtomicUsize>,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+/// The fixture, which cargo builds with the tests.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.ancestors().nth(2).unwrap().join("examples").join(name);
+    assert!(built.exists(), "`cargo build -p byleave-mcp --examples` makes {}", built.display());
+    built
+}
+
+/// How the fixture is started in a mode.
+pub(crate) fn hostile(mode: &str, argument: &str) -> Definition {
+    let args = [mode, argument].into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let command = example("hostile").to_str().unwrap().to_owned();
+    let launch = Launch::Child { command, args, env: BTreeMap::new(), cwd: None };
+    Definition::new(ServerName::new("h").unwrap(), launch)
+}
+
+impl Stage {
+    /// Nothing accepted yet; a person says yes to whatever is asked.
+    pub(crate) fn new(definition: Definition) -> Self {
+        Self::beside(definition, tempfile::tempdir().unwrap())
+    }
+
+    /// The same with a state directory that was there before.
+    pub(crate) fn beside(definition: Definition, folder: tempfile::TempDir) -> Self {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let yes = move |_: &_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Reply::Yes { note: None }
+        };
+        let approver = Arc::new(callback("a person", yes));
+        let workspace = folder.path().canonicalize().unwrap();
+        let rules = || {
+            let all = vec![Pattern::Invoke("mcp:h/**".into())];
+            Policy::new(vec![Rule::new("all", Layer::User, Verdict::Allow, all)]).unwrap()
+        };
+        let gate = Gate::builder()
+            .policy(rules())
+            .catalog(Catalog::new())
+            .approver(Arc::clone(&approver) as Arc<_>)
+            .checkpoint(approver)
+            .build()
+            .unwrap();
+        let ground = Ground {
+            homes: workspace.join("homes"),
+            workspace,
+            home: None,
+            ours: Vec::new(),
+            environment: std::env::vars().collect(),
+            rules: Arc::new(rules()),
+            waived: Default::default(),
+            bare: true,
+        };
+        let server = definition.name.clone();
+        let pins = Pins::beside(folder.path());
+        let catalog = gate.catalog().clone();
+        let upstream = Upstream::new(vec![definition], &ground, pins, &Exchange::default(), catalog).unwrap();
+        Self { gate, upstream, server, asked, folder }
+    }
+
+    /// A server that is accepted as it is.
+    pub(crate) async fn accepted(definition: Definition) -> Self {
+        let stage = Self::new(definition);
+        let accepted = tokio::time::timeout(PATIENCE, stage.upstream.accept_unasked(&stage.server)).await;
+        accepted.unwrap().unwrap();
+        stage
+    }
+
+    pub(crate) fn asking(&self) -> Asking {
+        Asking { tenant: "local".parse().unwrap(), cwd: self.folder.path().to_str().unwrap().into() }
+    }
+
+    pub(crate) async fn look(&self) -> Stands {
+        tokio::time::timeout(PATIENCE, self.upstream.look(&self.server)).await.unwrap()
+    }
+
+    pub(crate) fn call(&self, tool: &str, arguments: Value) -> Call {
+        Call {
+            id: CallId::new(fresh_id()),
+            tenant: "local".parse().unwrap(),
+            session: SessionId::new("s").unwrap(),
+            agent: AgentId::new("a").unwrap(),
+            tool: tool.into(),
+            arguments,
+            reason: None,
+            cwd: self.folder.path().to_str().unwrap().into(),
+            mode: Mode::ConfirmSensitive,
+            dry_run: false,
+        }
+    }
+
+    pub(crate) async fn settle(&self, tool: &str, arguments: Value) -> CallResult {
+        tokio::time::timeout(PATIENCE, self.gate.settle(self.call(tool, arguments))).await.unwrap()
+    }
+
+    pub(crate) fn offered(&self) -> Vec<String> {
+        let entries = self.gate.catalog().list();
+        entries
+            .iter()
+            .map(|entry| entry.name().to_owned())
+            .filter(|name| name.starts_with("mcp_h_"))
+            .collect()
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// Whether something is there.
+pub(crate) fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}

@@ -1,0 +1,90 @@
+//! Servers that behave badly: each costs an error, and nothing else. The fixture itself is shown to do what its name says.
+use serde_json::json;
+
+use crate::near::{Front, Near, Place, fixture};
+
+// req: M1
+#[tokio::test]
+async fn the_fixture_does_what_its_modes_say() {
+    // Mode, what is called, and a word of what a client without any guard hears.
+    for (mode, holds) in [
+        ("echo", "hello"),
+        ("error", "no"),
+        ("breaks-schema", "many"),
+        ("wrong-id", "for the caller"),
+        ("garbage", "done"),
+        ("env", "API_TOKEN"),
+        ("writes", "written"),
+        ("innocent", "written"),
+        ("elicits", "accept"),
+        ("samples", "sampled"),
+        ("progress", "done"),
+    ] {
+        let near = started(Front::Nothing, mode).await;
+        let path = near.place.workspace().join("marker");
+        let tool = if mode == "echo" { "echo" } else { "go" };
+        let said = near.said(tool, json!({ "text": "hello", "path": path })).await;
+        assert!(said.contains(holds), "{mode} said: {said}");
+        assert_eq!(path.exists(), matches!(mode, "writes" | "innocent"), "{mode}");
+    }
+}
+
+// req: M1 M2
+#[tokio::test]
+async fn a_bad_server_costs_an_error_result() {
+    // Those that take until a call's time is over are tried on the gate itself, with less time.
+    for mode in ["killed", "huge", "endless", "error", "breaks-schema"] {
+        let near = started(Front::Gateway, mode).await;
+        match near.call("go", json!({})).await {
+            Ok(result) => assert_eq!(result.is_error, Some(true), "{mode}: {result:?}"),
+            // What the server says in the words of the protocol is passed on in them.
+            Err(error) => assert!(mode == "error" && error.to_string().contains("no"), "{mode}: {error}"),
+        }
+        // The gateway itself still answers.
+        assert!(!near.tools().await.is_empty(), "{mode}");
+    }
+}
+
+// req: M1 M2
+#[tokio::test]
+async fn a_server_that_restarts_after_every_call_is_called_again() {
+    let near = started(Front::Gateway, "restarting").await;
+    for _ in 0..3 {
+        let said = near.said("go", json!({})).await;
+        assert!(said.contains("done"), "{said}");
+    }
+}
+
+// req: M1 M2
+#[tokio::test]
+async fn what_a_bad_server_lists_reaches_nobody() {
+    // Mode, and a tool that is in order all the same.
+    for (mode, stays) in
+        [("remote-schema", Some("plain")), ("control-names", Some("plain")), ("twins", None), ("loud", None)]
+    {
+        let near = started(Front::Gateway, mode).await;
+        let tools = near.tools().await;
+        assert!(tools.len() <= 1_000, "{mode}: {} tools", tools.len());
+        let mut names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
+        let shown = serde_json::to_string(&tools).unwrap();
+        assert!(!shown.contains("\\u001b") && !shown.contains('\u{202e}'), "{mode}: {shown}");
+        assert!(!shown.chars().any(|c| ('\u{E0000}'..='\u{E007F}').contains(&c)), "{mode}: {shown}");
+        assert!(
+            names.iter().all(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))),
+            "{names:?}"
+        );
+        names.sort_unstable();
+        let listed = names.len();
+        names.dedup();
+        assert_eq!(names.len(), listed, "{mode}: one name twice");
+        if let Some(tool) = stays {
+            assert!(near.named(tool).await.is_some(), "{mode}: {names:?}");
+        }
+    }
+}
+
+async fn started(front: Front, mode: &str) -> Near {
+    let place = Place::new();
+    let hostile = place.copied(&fixture("hostile"));
+    Near::within(place, front, &[&hostile, mode]).await
+}

@@ -1,0 +1,263 @@
+//! The approval ladder: the client's person, the inbox, and calls that wait longer than their client.
+
+use std::time::Duration;
+
+use byleave::core::question::Grade;
+use byleave_mcp::gateway::Setup;
+use rmcp::model::{CallToolResponse, ClientRequest, Request};
+use rmcp::service::PeerRequestOptions;
+use serde_json::{Value, json};
+
+use crate::stage::{Client, SOON, Stage, VERSIONS, is_error, is_pending, mark, no, text, yes};
+
+fn at_once(stage: &Stage) -> Setup {
+    Setup { deadline: Some(Duration::ZERO), ..stage.setup() }
+}
+
+// req: R5
+#[tokio::test]
+async fn a_call_is_held_while_the_inbox_can_answer() {
+    for version in &VERSIONS {
+        let stage = Stage::new();
+        let mut questions = stage.questions();
+        let handler = Client::new(version);
+        let setup = Setup { tick: Duration::from_millis(20), ..stage.setup() };
+        let client = stage.client(setup, handler.clone()).await;
+        let peer = client.peer().clone();
+        let held = tokio::spawn(async move { peer.call_tool(mark("x")).await });
+        let (call, question) = questions.next().await;
+        // It is told that it waits, more than once and rising.
+        let ticks = async {
+            while handler.progress.lock().unwrap().len() < 3 {
+                handler.heard.notified().await;
+            }
+        };
+        tokio::time::timeout(SOON, ticks).await.unwrap();
+        assert_eq!(stage.marks(), 0);
+        stage.answer(&question, yes()).await;
+        let result = tokio::time::timeout(SOON, held).await.unwrap().unwrap().unwrap();
+        assert_eq!(text(&result), "mark 1 x", "{version}");
+        assert_eq!(stage.marks(), 1);
+        let progress = handler.progress.lock().unwrap().clone();
+        assert!(progress.iter().all(|(_, words)| words.starts_with("waiting for an answer (")));
+        assert!(progress.windows(2).all(|two| two[0].0 < two[1].0), "{progress:?}");
+        assert_eq!(stage.answered_by(call).await[0].grade, Grade::Terminal);
+    }
+}
+
+// req: R5
+#[tokio::test]
+async fn before_the_deadline_it_is_pending_and_the_same_call_picks_it_up_once() {
+    for version in &VERSIONS {
+        let stage = Stage::new();
+        let mut questions = stage.questions();
+        let client = stage.client(at_once(&stage), Client::new(version)).await;
+        let waits = client.call_tool(mark("x")).await.unwrap();
+        let (_, question) = questions.next().await;
+        assert!(is_pending(&waits) && !is_error(&waits), "{version}: {}", text(&waits));
+        assert!(text(&waits).contains(&question.id.to_string()) && text(&waits).contains("byleave inbox"));
+        // Not answered yet: the same call again is the same call.
+        let again = client.call_tool(mark("x")).await.unwrap();
+        assert!(is_pending(&again) && text(&again).contains(&question.id.to_string()));
+        // Another call is another.
+        let other = client.call_tool(mark("y")).await.unwrap();
+        assert!(is_pending(&other) && !text(&other).contains(&question.id.to_string()));
+        stage.answer(&question, yes()).await;
+        let picked_up = client.call_tool(mark("x")).await.unwrap();
+        assert!(text(&picked_up).ends_with("mark 1 x"), "{version}: {}", text(&picked_up));
+        assert_eq!(stage.marks(), 1);
+        // It was picked up: the same call is a new one, and is asked about.
+        let new = client.call_tool(mark("x")).await.unwrap();
+        assert!(is_pending(&new) && !text(&new).contains(&question.id.to_string()));
+        assert_eq!(stage.marks(), 1, "{version}: one yes, one run");
+    }
+}
+
+// req: R5
+#[tokio::test]
+async fn a_no_is_picked_up_once_too() {
+    let stage = Stage::new();
+    let mut questions = stage.questions();
+    let client = stage.client(at_once(&stage), Client::new(&VERSIONS[1])).await;
+    assert!(is_pending(&client.call_tool(mark("x")).await.unwrap()));
+    let (_, question) = questions.next().await;
+    stage.answer(&question, no("write it down instead")).await;
+    let refused = client.call_tool(mark("x")).await.unwrap();
+    assert!(is_error(&refused) && text(&refused).contains("write it down instead"));
+    assert!(text(&refused).contains("declined"));
+    assert_eq!(stage.marks(), 0);
+}
+
+// req: R5
+#[tokio::test]
+async fn a_restart_between_the_answer_and_the_pick_up_loses_nothing_and_repeats_nothing() {
+    for restart_before_answer in [true, false] {
+        let mut stage = Stage::new();
+        let mut questions = stage.questions();
+        let client = stage.client(at_once(&stage), Client::new(&VERSIONS[1])).await;
+        assert!(is_pending(&client.call_tool(mark("x")).await.unwrap()));
+        let (call, question) = questions.next().await;
+        client.cancel().await.unwrap();
+        if restart_before_answer {
+            stage.restart();
+        }
+        stage.answer(&question, yes()).await;
+        // As the inbox does: whoever answers drives it on.
+        stage.gate.resume(call).await;
+        assert_eq!(stage.marks(), 1);
+        stage.restart();
+        let client = stage.client(at_once(&stage), Client::new(&VERSIONS[1])).await;
+        let picked_up = client.call_tool(mark("x")).await.unwrap();
+        assert!(text(&picked_up).ends_with("mark 1 x"), "{}", text(&picked_up));
+        assert!(is_pending(&client.call_tool(mark("x")).await.unwrap()), "and then it is a new one");
+        assert_eq!(stage.marks(), 1);
+    }
+}
+
+// req: R5
+#[tokio::test]
+async fn two_same_calls_at_once_are_two_calls_and_each_is_picked_up() {
+    let stage = Stage::new();
+    let mut questions = stage.questions();
+    let setup = Setup { deadline: Some(Duration::from_millis(1_500)), ..stage.setup() };
+    let client = stage.client(setup, Client::new(&VERSIONS[1])).await;
+    let both = || async { tokio::join!(client.call_tool(mark("x")), client.call_tool(mark("x"))) };
+    let (first, second) = both().await;
+    assert!(is_pending(&first.unwrap()) && is_pending(&second.unwrap()));
+    let (_, first) = questions.next().await;
+    stage.answer(&first, yes()).await;
+    // The second is held up behind the first, and asks when that is done.
+    let (picked_up, other) = both().await;
+    let (picked_up, other) = (picked_up.unwrap(), other.unwrap());
+    let one = [&picked_up, &other].into_iter().filter(|result| text(result).contains("mark 1 x")).count();
+    assert_eq!((one, stage.marks()), (1, 1), "{} / {}", text(&picked_up), text(&other));
+    let (_, second) = questions.next().await;
+    stage.answer(&second, yes()).await;
+    let rest = client.call_tool(mark("x")).await.unwrap();
+    assert!(text(&rest).contains("mark 2 x"), "{}", text(&rest));
+    assert_eq!(stage.marks(), 2);
+}
+
+// req: R5
+#[tokio::test]
+async fn a_cancelled_call_withdraws_its_question() {
+    for version in &VERSIONS {
+        let stage = Stage::new();
+        let mut questions = stage.questions();
+        let client = stage.client(stage.setup(), Client::new(version)).await;
+        let request = ClientRequest::CallToolRequest(Request::new(mark("x")));
+        let handle =
+            client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
+        let (call, question) = questions.next().await;
+        handle.cancel(None).await.unwrap();
+        let withdrawn = async {
+            while stage.gate.sheet(question.id).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, withdrawn).await.unwrap();
+        assert!(stage.answered_by(call).await.is_empty());
+        assert_eq!(stage.marks(), 0);
+    }
+}
+
+// req: R5
+#[tokio::test]
+async fn the_clients_person_is_asked_where_the_client_can() {
+    for version in &VERSIONS {
+        let stage = Stage::new();
+        let mut questions = stage.questions();
+        let said = json!({"action": "accept", "content": {"decision": "once", "reason": "go on"}});
+        let handler = Client::new(version).with_form(said);
+        let client = stage.client(stage.setup(), handler.clone()).await;
+        let result = client.call_tool(mark("x")).await.unwrap();
+        assert!(text(&result).ends_with("mark 1 x"), "{version}: {}", text(&result));
+        assert_eq!(stage.marks(), 1);
+        let shown = handler.shown.lock().unwrap().clone();
+        assert_eq!(shown.len(), 1, "{version}: asked once");
+        assert!(shown[0].contains("mark") && shown[0].contains("invoke"), "{}", shown[0]);
+        let (call, _) = questions.next().await;
+        let by = stage.answered_by(call).await;
+        assert_eq!(by.len(), 1);
+        assert_eq!(by[0].grade, Grade::ClientAttested);
+        assert_eq!(by[0].name, "tester (elicitation)");
+    }
+}
+
+// req: R5
+#[tokio::test]
+async fn what_is_not_a_yes_is_none() {
+    for version in &VERSIONS {
+        for (said, refused) in [
+            (json!({"action": "decline"}), true),
+            (json!({"action": "accept", "content": {"decision": "deny", "reason": "no way"}}), true),
+            (json!({"action": "cancel"}), false),
+            (json!({"action": "accept", "content": {"decision": "always"}}), false),
+        ] {
+            let stage = Stage::new();
+            let setup = Setup { deadline: Some(Duration::from_millis(400)), ..stage.setup() };
+            let client = stage.client(setup, Client::new(version).with_form(said.clone())).await;
+            let result = client.call_tool(mark("x")).await.unwrap();
+            assert_eq!((is_error(&result), is_pending(&result)), (refused, !refused), "{version} {said}");
+            assert_eq!(stage.marks(), 0, "{version} {said}");
+        }
+    }
+}
+
+// req: R5
+#[tokio::test]
+async fn the_inbox_can_be_quicker_than_the_clients_person() {
+    let stage = Stage::new();
+    let mut questions = stage.questions();
+    let client = stage.client(stage.setup(), Client::new(&VERSIONS[1]).with_form(Value::Null)).await;
+    let peer = client.peer().clone();
+    let held = tokio::spawn(async move { peer.call_tool(mark("x")).await });
+    let (call, question) = questions.next().await;
+    stage.answer(&question, yes()).await;
+    let result = tokio::time::timeout(SOON, held).await.unwrap().unwrap().unwrap();
+    assert_eq!(text(&result), "mark 1 x");
+    assert_eq!(stage.answered_by(call).await[0].grade, Grade::Terminal);
+}
+
+// req: R5
+#[tokio::test]
+async fn forms_can_be_turned_off() {
+    for version in &VERSIONS {
+        let stage = Stage::new();
+        let said = json!({"action": "accept", "content": {"decision": "once"}});
+        let handler = Client::new(version).with_form(said);
+        let client = stage.client(Setup { elicitation: false, ..at_once(&stage) }, handler.clone()).await;
+        assert!(is_pending(&client.call_tool(mark("x")).await.unwrap()));
+        assert!(handler.shown.lock().unwrap().is_empty());
+    }
+}
+
+// req: R5
+#[tokio::test]
+async fn an_answer_that_a_client_brings_back_counts_once_and_for_its_call_only() {
+    let stage = Stage::new();
+    let client = stage.client(stage.setup(), Client::new(&VERSIONS[2]).with_form(Value::Null)).await;
+    let CallToolResponse::InputRequired(asks) = client.call_tool_once(mark("x")).await.unwrap() else {
+        panic!("it was not asked");
+    };
+    let with_answer = |mut request: rmcp::model::CallToolRequestParams| {
+        let said = json!({"action": "accept", "content": {"decision": "once"}});
+        request.input_responses = Some([("byleave".to_owned(), said)].into());
+        request.request_state = asks.request_state.clone();
+        request
+    };
+    let complete = |response| match response {
+        CallToolResponse::Complete(result) => result,
+        other => panic!("not complete: {other:?}"),
+    };
+    // For other arguments it is worth nothing.
+    let other = complete(client.call_tool_once(with_answer(mark("y"))).await.unwrap());
+    assert!(is_error(&other), "{}", text(&other));
+    assert_eq!(stage.marks(), 0);
+    let done = complete(client.call_tool_once(with_answer(mark("x"))).await.unwrap());
+    assert!(text(&done).ends_with("mark 1 x"), "{}", text(&done));
+    // And only once.
+    let again = complete(client.call_tool_once(with_answer(mark("x"))).await.unwrap());
+    assert!(is_error(&again) && text(&again).contains("used already"), "{}", text(&again));
+    assert_eq!(stage.marks(), 1);
+}

@@ -1,0 +1,187 @@
+//! Real servers from npm, every tool of theirs called: alone, so that the near end is known to be right, and behind the gateway.
+
+use std::time::Duration;
+
+use rmcp::model::{CallToolRequest, ClientRequest};
+use rmcp::service::PeerRequestOptions;
+use serde_json::{Value, json};
+
+use crate::near::{Front, Near, Place, SECRET, fixture, patiently, request};
+
+/// Where the gateway means to differ from the server.
+#[derive(Clone, Copy, PartialEq)]
+enum Behind {
+    /// It does not.
+    Same,
+    /// The server may not do this: what it says instead does not hold what it would have said.
+    Not,
+    /// Either answer will do: how far this works is the server's own affair.
+    Whatever,
+}
+use Behind::{Not, Same, Whatever};
+
+// req: M1
+#[tokio::test]
+async fn everything_alone() {
+    everything(Front::Nothing).await;
+}
+
+// req: M1 M2
+#[tokio::test]
+async fn everything_behind_the_gateway() {
+    everything(Front::Gateway).await;
+}
+
+// req: M1
+#[tokio::test]
+async fn filesystem_alone() {
+    filesystem(Front::Nothing).await;
+}
+
+// req: M1 M2
+#[tokio::test]
+async fn filesystem_behind_the_gateway() {
+    filesystem(Front::Gateway).await;
+}
+
+// req: M1
+#[tokio::test]
+async fn a_cancelled_call_is_taken_back_at_the_server() {
+    taken_back(Front::Nothing).await;
+}
+
+// req: M1 M2
+#[tokio::test]
+async fn a_cancelled_call_is_taken_back_at_the_server_behind_the_gateway() {
+    taken_back(Front::Gateway).await;
+}
+
+async fn everything(front: Front) {
+    let place = Place::new();
+    let server = place.npm("mcp-server-everything");
+    let near = Near::within(place, front, &[&server, "stdio"]).await;
+    // It has more tools once it knows what the client can be asked. The gateway has waited for them.
+    if front == Front::Nothing {
+        near.changed().await;
+    }
+    let cases: &[(&str, Value, &str, Behind)] = &[
+        ("echo", json!({ "message": "hello" }), "Echo: hello", Same),
+        ("get-annotated-message", json!({ "messageType": "error" }), "Error", Same),
+        // It says of itself that it only reads, and prints its whole environment.
+        ("get-env", json!({}), SECRET, Not),
+        ("get-resource-links", json!({ "count": 2 }), "resource_link", Same),
+        ("get-resource-reference", json!({ "resourceType": "Text", "resourceId": 1 }), "demo://", Same),
+        ("get-structured-content", json!({ "location": "New York" }), "structuredContent", Same),
+        ("get-sum", json!({ "a": 2, "b": 3 }), "5", Same),
+        ("get-tiny-image", json!({}), "image/png", Same),
+        (
+            "gzip-file-as-resource",
+            json!({ "name": "a.gz", "data": "data:text/plain,hello", "outputType": "resource" }),
+            "application/gzip",
+            Same,
+        ),
+        ("toggle-simulated-logging", json!({}), "logging", Same),
+        ("toggle-subscriber-updates", json!({}), "updates", Same),
+        ("trigger-long-running-operation", json!({ "duration": 0.2, "steps": 4 }), "completed", Same),
+        ("get-roots-list", json!({}), "oots", Whatever),
+        ("trigger-elicitation-request", json!({}), "ann", Same),
+        // A server may not spend the person's model.
+        ("trigger-sampling-request", json!({ "prompt": "hello", "maxTokens": 10 }), "sampled", Not),
+        // Only for those who can be sent to a page.
+        ("trigger-url-elicitation", json!({}), "", Whatever),
+        // It wants to be run as a task, in a way that no protocol has any more.
+        ("simulate-research-query", json!({ "topic": "none" }), "task", Whatever),
+    ];
+    every_tool(&near, front, cases).await;
+    let heard = std::mem::take(&mut *near.ear.heard.lock().unwrap());
+    // Behind the gateway progress is a part of the whole.
+    let whole = if front == Front::Nothing { 1.0 } else { 4.0 };
+    let progress: Vec<f64> = heard.progress.iter().map(|done| done * whole).collect();
+    assert_eq!(progress, [1.0, 2.0, 3.0, 4.0], "progress of the one long operation");
+    let forms = heard.asked.iter().filter(|asked| !asked.contains("\"url\"")).count();
+    assert_eq!(forms, 1, "what the person was asked: {:?}", heard.asked);
+    assert_eq!(heard.sampled, usize::from(front == Front::Nothing), "how often the model was used");
+    near.end().await;
+}
+
+async fn filesystem(front: Front) {
+    let place = Place::new();
+    place.write("a.txt", "one\ntwo\nthree\n");
+    place.write("b.txt", "beta\n");
+    place.write("dot.png", "no picture");
+    let at = |name: &str| place.workspace().join(name).to_str().unwrap().to_owned();
+    let (root, outside) = (at("."), place.home().join("allow-all.toml").to_str().unwrap().to_owned());
+    let cases: &[(&str, Value, &str, Behind)] = &[
+        ("list_allowed_directories", json!({}), "/w", Same),
+        ("read_file", json!({ "path": at("a.txt") }), "two", Same),
+        ("read_text_file", json!({ "path": at("a.txt"), "head": 1 }), "one", Same),
+        ("read_text_file", json!({ "path": outside }), "denied", Same),
+        ("read_media_file", json!({ "path": at("dot.png") }), "image/png", Same),
+        ("read_multiple_files", json!({ "paths": [at("a.txt"), at("b.txt")] }), "beta", Same),
+        ("write_file", json!({ "path": at("c.txt"), "content": "written" }), "c.txt", Same),
+        (
+            "edit_file",
+            json!({ "path": at("c.txt"), "edits": [{ "oldText": "written", "newText": "edited" }] }),
+            "+edited",
+            Same,
+        ),
+        ("create_directory", json!({ "path": at("d") }), "d", Same),
+        ("move_file", json!({ "source": at("c.txt"), "destination": at("d/c.txt") }), "moved", Same),
+        ("list_directory", json!({ "path": at("d") }), "c.txt", Same),
+        ("list_directory_with_sizes", json!({ "path": root }), "a.txt", Same),
+        ("directory_tree", json!({ "path": root }), "c.txt", Same),
+        ("search_files", json!({ "path": root, "pattern": "**/c.txt" }), "c.txt", Same),
+        ("get_file_info", json!({ "path": at("a.txt") }), "size", Same),
+    ];
+    let server = place.npm("mcp-server-filesystem");
+    let moved = at("d/c.txt");
+    let near = Near::within(place, front, &[&server, root.as_str()]).await;
+    every_tool(&near, front, cases).await;
+    assert_eq!(std::fs::read_to_string(moved).unwrap(), "edited");
+    near.end().await;
+}
+
+/// Calls each, and sees that there is no tool that was left out.
+async fn every_tool(near: &Near, front: Front, cases: &[(&str, Value, &str, Behind)]) {
+    let mut called = std::collections::BTreeSet::new();
+    for (tool, arguments, holds, behind) in cases {
+        // What a server may not ask for, it may not even offer.
+        if (front == Front::Gateway || *behind == Whatever)
+            && *behind != Same
+            && near.named(tool).await.is_none()
+        {
+            continue;
+        }
+        let said = near.said(tool, arguments.clone()).await;
+        let expected = match (front, behind) {
+            (_, Whatever) => None,
+            (Front::Gateway, Not) => Some(false),
+            _ => Some(true),
+        };
+        if let Some(expected) = expected {
+            assert_eq!(said.contains(holds), expected, "{tool} {arguments} ({front:?}) said: {said}");
+        }
+        called.insert(near.named(tool).await.unwrap());
+    }
+    let listed = near.tools().await.into_iter().map(|tool| tool.name.to_string()).collect();
+    assert_eq!(called, listed, "tools called, tools there");
+}
+
+async fn taken_back(front: Front) {
+    let place = Place::new();
+    let hostile = place.copied(&fixture("hostile"));
+    let near = Near::within(place, front, &[&hostile, "slow"]).await;
+    let name = near.named("go").await.unwrap();
+    let call = ClientRequest::CallToolRequest(CallToolRequest::new(request(&name, &json!({ "ms": 60_000 }))));
+    let sent = near.client.peer().send_cancellable_request(call, PeerRequestOptions::no_options());
+    let held = patiently(sent).await.unwrap();
+    patiently(held.cancel(Some("no longer wanted".into()))).await.unwrap();
+    // The notice may be on its way still; each look is an answer of the server.
+    let seen = async {
+        while near.said("taken_back", json!({})).await.contains("[]") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    patiently(seen).await;
+    near.end().await;
+}

@@ -1,0 +1,193 @@
+//! Servers behind the gate: what they offer, how they are accepted, and what they cost when they misbehave.
+
+use byleave::result::Ending;
+use byleave_mcp::upstream::Stands;
+use byleave_mcp::upstream::definition::Launch;
+use byleave_mcp::upstream::pins::Drift;
+use serde_json::json;
+
+use crate::fixture::{Stage, hostile, is_there};
+
+// req: M1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_of_a_server_is_called_like_any_other() {
+    let stage = Stage::accepted(hostile("echo", "")).await;
+    let names = stage.offered();
+    let [name] = names.as_slice() else { panic!("{names:?}") };
+    let entry = stage.gate.catalog().get(name).unwrap();
+    assert_eq!((entry.manifest().sensitive, entry.manifest().server.as_deref()), (Some(true), Some("h")));
+    let said = stage.settle(name, json!({"text": "hello"})).await;
+    assert!(said.success() && said.text().contains("hello"), "{said:?}");
+    // A null that it does not want counts as absent; what its schema does not take is refused before it hears of it.
+    let wrong = stage.settle(name, json!({"text": 1})).await;
+    assert!(
+        matches!(&wrong.ending, Ending::Refused(refusal) if refusal.code.to_string().contains("arguments")),
+        "{wrong:?}"
+    );
+}
+
+// req: M2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_misbehaves_costs_an_error() {
+    for (mode, argument, wanted) in [
+        ("killed", "", "ended in the middle"),
+        ("error", "", "refused it"),
+        ("endless", "", "16 MiB"),
+        ("huge", "20000000", "16 MiB"),
+        // Cut off, or stopped when its time was over: which of the two depends on how quick the machine is.
+        ("notes", "", ""),
+        ("breaks-schema", "", "not what the tool says"),
+        ("wrong-shape", "", ""),
+        ("stuck", "", "timed out"),
+    ] {
+        let mut definition = hostile(mode, argument);
+        definition.timeout_ms = Some(5_000);
+        let stage = Stage::accepted(definition).await;
+        let tool = stage.offered().pop().unwrap();
+        let result = stage.settle(&tool, json!({})).await;
+        let error = result.error().unwrap_or_default();
+        assert!(matches!(result.ending, Ending::Failed(_)) && error.contains(wanted), "{mode}: {result:?}");
+        // The gate goes on, and so does the server where it can.
+        let again = stage.settle(&tool, json!({})).await;
+        assert!(!matches!(again.ending, Ending::Unknown(_)), "{mode}: {again:?}");
+    }
+}
+
+// req: M2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_restarts_or_babbles_is_still_of_use() {
+    for mode in ["garbage", "chatty", "wrong-id", "progress"] {
+        let stage = Stage::accepted(hostile(mode, "")).await;
+        let tool = stage.offered().pop().unwrap();
+        for _ in 0..3 {
+            let result = stage.settle(&tool, json!({})).await;
+            assert!(result.success(), "{mode}: {result:?}");
+        }
+    }
+    // One that went away between two calls is started again. Where it goes in the middle of one, nobody can say what it did.
+    let stage = Stage::accepted(hostile("restarting", "")).await;
+    let tool = stage.offered().pop().unwrap();
+    let mut done = 0;
+    for _ in 0..20 {
+        let result = stage.settle(&tool, json!({})).await;
+        done += usize::from(result.success());
+        assert!(result.success() || result.error().unwrap().contains("in the middle"), "{result:?}");
+    }
+    assert!(done >= 5, "{done}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_called_off_is_called_off_at_the_server() {
+    let stage = Stage::accepted(hostile("slow", "")).await;
+    let call = stage.call("mcp_h_go", json!({"ms": 60_000}));
+    let id = call.id;
+    let mut events = stage.gate.subscribe();
+    let gate = stage.gate.clone();
+    let running = tokio::spawn(async move { gate.settle(call).await });
+    // Begun is on the record before the server hears of it; a call more shows that it has.
+    loop {
+        let event = tokio::time::timeout(crate::fixture::PATIENCE, events.recv()).await.unwrap().unwrap();
+        if let byleave::event::Event::Entry { entry, .. } = event
+            && entry.fact.kind() == "begun"
+        {
+            break;
+        }
+    }
+    assert!(stage.settle("mcp_h_taken_back", json!({})).await.success());
+    stage.gate.cancel(id, "a person").await.unwrap();
+    let result = tokio::time::timeout(crate::fixture::PATIENCE, running).await.unwrap().unwrap();
+    assert!(!result.success(), "{result:?}");
+    let mut told = String::new();
+    for _ in 0..100 {
+        told = stage.settle("mcp_h_taken_back", json!({})).await.text();
+        if told != "[]" {
+            break;
+        }
+    }
+    assert_ne!(told, "[]", "the server was not told");
+}
+
+// req: M1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_started_or_offered_before_it_is_accepted() {
+    let outside = tempfile::tempdir().unwrap();
+    let marker = outside.path().join("gate-marker");
+    let stage = Stage::new(hostile("starts", marker.to_str().unwrap()));
+    assert_eq!(stage.look().await, Stands::NotAccepted);
+    assert!(!is_there(&marker) && stage.offered().is_empty());
+    stage.upstream.accept(&stage.gate, &stage.asking(), &stage.server).await.unwrap();
+    assert!(is_there(&marker) && !stage.offered().is_empty());
+    assert_eq!(stage.asked(), 2, "how it is started, and what it offers");
+}
+
+// req: M1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_command_under_the_same_name_is_not_started() {
+    let stage = Stage::accepted(hostile("echo", "")).await;
+    let Stage { folder, .. } = stage;
+    let mut other = hostile("echo", "");
+    let Launch::Child { env, .. } = &mut other.launch else { panic!() };
+    env.insert("NODE_OPTIONS".into(), "--require ./evil.js".into());
+    let stage = Stage::beside(other, folder);
+    assert_eq!(stage.look().await, Stands::NotAccepted);
+    assert!(stage.offered().is_empty());
+}
+
+// req: M1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_that_changed_is_suspended_until_it_is_accepted() {
+    // Its description is another as soon as it was accepted once.
+    let stage = Stage::accepted(hostile("turning", "")).await;
+    let stands = stage.look().await;
+    let Stands::Up { offered, suspended, .. } = &stands else { panic!("{stands:?}") };
+    assert!(offered.is_empty() && stage.offered().is_empty(), "{stands:?}");
+    assert!(matches!(suspended.as_slice(), [Drift::Changed { .. }]), "{stands:?}");
+    let refused = stage.settle("mcp_h_go", json!({})).await;
+    assert!(matches!(refused.ending, Ending::Refused(_)), "{refused:?}");
+    stage.upstream.accept(&stage.gate, &stage.asking(), &stage.server).await.unwrap();
+    assert_eq!((stage.offered().len(), stage.asked()), (1, 1));
+
+    // What it never offered before is not offered either, whatever was accepted of it.
+    let stage = Stage::accepted(hostile("changing", "")).await;
+    let before = stage.offered();
+    assert!(stage.settle(&before[0], json!({})).await.success());
+    let Stands::Up { suspended, .. } = stage.look().await else { panic!() };
+    assert!(matches!(suspended.as_slice(), [Drift::New { .. }, ..]), "{suspended:?}");
+    assert_eq!(stage.offered(), before);
+}
+
+// req: M1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_a_tool_is_not_taken() {
+    for mode in ["remote-schema", "twins", "control-names"] {
+        let stage = Stage::accepted(hostile(mode, "")).await;
+        let Stands::Up { refused, .. } = stage.look().await else { panic!("{mode}") };
+        assert!(!refused.is_empty(), "{mode}: {:?}", stage.offered());
+        for name in stage.offered() {
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{name:?}");
+        }
+    }
+    for (mode, wanted) in [("many", "more than 1000 tools"), ("deep-schema", "did not say what it offers")] {
+        let stage = Stage::new(hostile(mode, ""));
+        let accepted = stage.upstream.accept_unasked(&stage.server).await;
+        assert!(accepted.unwrap_err().contains(wanted), "{mode}");
+        assert!(stage.offered().is_empty());
+    }
+}
+
+// req: M1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_says_of_its_tools_counts_only_if_it_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    for trusted in [false, true] {
+        let mut definition = hostile("innocent", "");
+        definition.trusted = trusted;
+        let stage = Stage::accepted(definition).await;
+        let tool = stage.offered().pop().unwrap();
+        assert_eq!(stage.gate.catalog().get(&tool).unwrap().manifest().read_only, trusted);
+        // The path is judged as an effect either way, and nobody allowed it.
+        let result = stage.settle(&tool, json!({"path": path})).await;
+        assert!(result.success() && stage.asked() == 1, "{result:?} {}", stage.asked());
+    }
+}
