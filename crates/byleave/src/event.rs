@@ -1,11 +1,12 @@
 //! Events: a subscriber sees every entry once it is durably on the record, and progress and what is printed as it comes.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use byleave_core::entry::Entry;
 use byleave_core::id::CallId;
 use serde_json::Value;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc};
 
 use crate::tool::{Printed, Progress};
 
@@ -51,21 +52,67 @@ pub enum Event {
     },
 }
 
+/// How many reports on one call wait for who follows it; who is slower misses some.
+const WAITING_MAX: usize = 256;
+
 /// Hands events to whoever listens. Nobody listening costs nothing.
 #[derive(Clone, Debug)]
-pub(crate) struct Events(broadcast::Sender<Event>);
+pub(crate) struct Events {
+    all: broadcast::Sender<Event>,
+    followed: Followed,
+}
+
+/// Who follows which call.
+type Followed = Arc<Mutex<HashMap<CallId, mpsc::Sender<Progress>>>>;
+
+/// How far one call comes, for one who follows it: thousands may be followed, each by its own, and none hears of the others.
+#[derive(Debug)]
+pub struct Following {
+    call: CallId,
+    told: mpsc::Receiver<Progress>,
+    followed: Followed,
+}
+
+impl Following {
+    /// The next report; none where somebody else has begun to follow the call.
+    pub async fn next(&mut self) -> Option<Progress> {
+        self.told.recv().await
+    }
+
+    /// A report that is there already.
+    pub fn already(&mut self) -> Option<Progress> {
+        self.told.try_recv().ok()
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.told.close();
+        let mut followed = held(&self.followed);
+        if followed.get(&self.call).is_some_and(mpsc::Sender::is_closed) {
+            followed.remove(&self.call);
+        }
+    }
+}
 
 impl Events {
     pub(crate) fn new() -> Self {
-        Self(broadcast::Sender::new(4_096))
+        Self { all: broadcast::Sender::new(4_096), followed: Arc::default() }
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.0.subscribe()
+        self.all.subscribe()
+    }
+
+    /// Follows one call.
+    pub(crate) fn follow(&self, call: CallId) -> Following {
+        let (teller, told) = mpsc::channel(WAITING_MAX);
+        held(&self.followed).insert(call, teller);
+        Following { call, told, followed: Arc::clone(&self.followed) }
     }
 
     pub(crate) fn has_listeners(&self) -> bool {
-        self.0.receiver_count() > 0
+        self.all.receiver_count() > 0
     }
 
     /// Builds and sends events only if somebody listens.
@@ -75,7 +122,19 @@ impl Events {
         }
         for event in events {
             // The last listener may have just left; then there is nobody to tell.
-            drop(self.0.send(event));
+            drop(self.all.send(event));
         }
     }
+
+    /// Tells how far a call has come.
+    pub(crate) fn progress(&self, call: CallId, progress: Progress) {
+        if let Some(follower) = held(&self.followed).get(&call) {
+            drop(follower.try_send(progress.clone()));
+        }
+        self.emit([Event::Progress { call, progress }]);
+    }
+}
+
+fn held<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

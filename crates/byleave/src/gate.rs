@@ -44,7 +44,7 @@ pub use open::OpenFault;
 
 use crate::catalog::Catalog;
 use crate::clock::fresh_id;
-use crate::event::Event;
+use crate::event::{Event, Following};
 use crate::gate::desk::Desk;
 use crate::gate::drive::{Until, drive, unheard_of, unopened};
 use crate::gate::parts::{Driving, Parts};
@@ -83,6 +83,11 @@ impl Gate {
     /// Sees every entry from now on, once it is durably on its record, and progress.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.parts.events.subscribe()
+    }
+
+    /// Hears how far one call comes, from now on, and of no other.
+    pub fn follow(&self, call: CallId) -> Following {
+        self.parts.events.follow(call)
     }
 
     /// Settles a call: drives it to its end, however long a person takes. Never fails outward (E1).

@@ -16,15 +16,14 @@ use byleave::core::call::Call;
 use byleave::core::digest::{Digest, canonical};
 use byleave::core::id::{AgentId, CallId, QuestionId};
 use byleave::core::question::{Approver, Grade, Question};
-use byleave::event::Event;
+use byleave::event::Following;
 use byleave::gate::{AnswerFault, GivenAnswer};
 use byleave::result::{CallResult, Standing};
+use byleave::tool::Progress;
 use futures::future::BoxFuture;
 use rmcp::model::{ElicitRequestParams, InputRequiredResult, InputResponses};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
 
 use super::connection::Connection;
 use super::elicit::{self, State};
@@ -123,7 +122,7 @@ async fn begin(at: &Connection, job: Job, cx: &RequestContext<RoleServer>) -> Re
     let telling = Telling::new(&cx.peer, caller.progress.clone());
     let entered = gateway.exchange.enter(call, caller);
     let held = gateway.setup.deadline.map_or_else(|| deadline::held_at_most(&who.client), deadline::before);
-    let mut following = Following {
+    let mut following = Followed {
         at,
         cx,
         key,
@@ -135,7 +134,7 @@ async fn begin(at: &Connection, job: Job, cx: &RequestContext<RoleServer>) -> Re
         until: since + held,
         since,
         telling,
-        events: None,
+        reports: None,
         slip: found.slip,
         asked,
         told: HashSet::new(),
@@ -174,7 +173,7 @@ async fn begin(at: &Connection, job: Job, cx: &RequestContext<RoleServer>) -> Re
 }
 
 /// A call that a client waits for.
-struct Following<'a> {
+struct Followed<'a> {
     at: &'a Connection,
     cx: &'a RequestContext<RoleServer>,
     key: Digest,
@@ -186,7 +185,7 @@ struct Following<'a> {
     since: Instant,
     until: Instant,
     telling: Telling,
-    events: Option<broadcast::Receiver<Event>>,
+    reports: Option<Following>,
     slip: Option<Slip>,
     /// Questions that the client was asked already.
     asked: HashSet<QuestionId>,
@@ -217,15 +216,15 @@ enum Woken {
     Off,
 }
 
-impl<'a> Following<'a> {
+impl<'a> Followed<'a> {
     fn gateway(&self) -> &'a Inner {
         &self.at.gateway
     }
 
-    /// Listens to what the tool reports, if the client wants to hear it.
+    /// Hears what the tool reports, if the client wants to.
     fn listen(&mut self) {
         if self.telling.is_wanted() {
-            self.events = Some(self.gateway().gate.subscribe());
+            self.reports = Some(self.gateway().gate.follow(self.call));
         }
     }
 
@@ -238,10 +237,10 @@ impl<'a> Following<'a> {
             at.is_called_off(&cx.id).await
         });
         let mut is_off = false;
-        loop {
+        let standing = loop {
             tokio::select! {
                 biased;
-                standing = &mut driven => return standing,
+                standing = &mut driven => break standing,
                 is_called_off = &mut off, if !is_off => {
                     is_off = true;
                     // What was answered runs to its end although its client went away: it can be picked up.
@@ -249,17 +248,14 @@ impl<'a> Following<'a> {
                         withdraw(self.gateway(), self.call, &self.by).await;
                     }
                 }
-                event = heard(&mut self.events) => self.pass_on(event).await,
+                report = heard(&mut self.reports) => self.telling.progress(report).await,
             }
+        };
+        // What was reported before the end is told before it.
+        while let Some(report) = self.reports.as_mut().and_then(Following::already) {
+            self.telling.progress(report).await;
         }
-    }
-
-    async fn pass_on(&mut self, event: Event) {
-        if let Event::Progress { call, progress } = event
-            && call == self.call
-        {
-            self.telling.progress(progress).await;
-        }
+        standing
     }
 
     async fn onward(mut self, mut standing: Standing) -> Result<Came, String> {
@@ -427,16 +423,14 @@ impl<'a> Following<'a> {
     }
 }
 
-/// The next thing that happens to any call, if anybody listens.
-async fn heard(events: &mut Option<broadcast::Receiver<Event>>) -> Event {
-    let Some(listening) = events else { return std::future::pending().await };
-    loop {
-        match listening.recv().await {
-            Ok(event) => return event,
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return std::future::pending().await,
-        }
+/// What the tool reports next, if anybody wants to hear it.
+async fn heard(reports: &mut Option<Following>) -> Progress {
+    if let Some(following) = reports
+        && let Some(report) = following.next().await
+    {
+        return report;
     }
+    std::future::pending().await
 }
 
 /// Calls a call off, and with it the question that it waits for.

@@ -37,7 +37,7 @@ impl Given {
     /// To run on a copy: nobody hears what it prints.
     pub(crate) fn unheard(self, stop: CancellationToken) -> Run {
         let Self { call, site, plan, rules, mode, events } = self;
-        let progress = Arc::new(move |progress: Progress| events.emit([Event::Progress { call, progress }]));
+        let progress = Arc::new(move |progress: Progress| events.progress(call, progress));
         Run::new(call, site, plan, stop, progress).under(rules, mode)
     }
 }
