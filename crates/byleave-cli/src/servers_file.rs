@@ -4,8 +4,9 @@
 //! file is not being trusted: the gateway asks about a server when it first sees it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use byleave_mcp::upstream::definition;
+use byleave_mcp::upstream::definition::{self, Launch};
 use toml_edit::{Array, InlineTable, Table, Value};
 
 use crate::edit::{self, EditFault, Format};
@@ -15,21 +16,12 @@ pub(crate) const FILE: &str = "mcp.toml";
 const TABLE: &str = "server";
 const NAME_CHARS_MAX: usize = 32;
 
-/// How a server is reached, and who it was moved from.
+/// How a server is started or reached, and who it was moved from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Definition {
-    pub(crate) reach: Reach,
+pub(crate) struct Entry {
+    pub(crate) launch: Launch,
     /// The agent whose file had it.
     pub(crate) from: Option<String>,
-}
-
-/// How a server is reached. `${NAME}` in a value stands for a variable of the person's environment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// A program that is started.
-    Command { command: String, args: Vec<String>, env: BTreeMap<String, String>, cwd: Option<String> },
-    /// An address that is spoken to.
-    Url { url: String, headers: BTreeMap<String, String> },
 }
 
 /// Why the file is not changed.
@@ -52,17 +44,17 @@ pub(crate) enum ServersFault {
 }
 
 /// The text with a server added; as it is, if the same one is there under this name.
-pub(crate) fn add(text: &str, name: &str, definition: &Definition) -> Result<String, ServersFault> {
+pub(crate) fn add(text: &str, name: &str, entry: &Entry) -> Result<String, ServersFault> {
     if named(name).as_deref() != Some(name) {
         return Err(ServersFault::Name(name.to_owned()));
     }
     match all(text)?.get(name) {
-        Some(there) if there.reach == definition.reach => return Ok(text.to_owned()),
+        Some(there) if there.launch == entry.launch => return Ok(text.to_owned()),
         Some(_) => return Err(ServersFault::Taken(name.to_owned())),
         None => {}
     }
-    let edited = edit::toml::add(text, TABLE, name, table(definition))?;
-    if all(&edited)?.get(name) != Some(definition) {
+    let edited = edit::toml::add(text, TABLE, name, table(&entry.launch, entry.from.as_deref()))?;
+    if all(&edited)?.get(name) != Some(entry) {
         return Err(EditFault::InDoubt.into());
     }
     Ok(edited)
@@ -74,22 +66,14 @@ pub(crate) fn add_whole(text: &str, server: &definition::Definition) -> Result<S
     if all(text)?.contains_key(name) {
         return Err(ServersFault::Taken(name.to_owned()));
     }
-    let reach = match server.launch.clone() {
-        definition::Launch::Child { command, args, env, cwd } => {
-            let cwd = cwd.map(|cwd| cwd.to_string_lossy().into_owned());
-            Reach::Command { command, args, env, cwd }
-        }
-        definition::Launch::Http { url, headers } => Reach::Url { url, headers },
-    };
-    let mut table = table(&Definition { reach, from: server.from.clone() });
+    let mut table = table(&server.launch, server.from.as_deref());
     let mut put = |key: &str, value: Value| drop(table.insert(key, toml_edit::Item::Value(value)));
     match profile.workspace {
         definition::Access::None => put("workspace", "none".into()),
         definition::Access::Read => {}
         definition::Access::Write => put("workspace", "write".into()),
     }
-    let texts =
-        |paths: &[std::path::PathBuf]| paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let texts = |paths: &[PathBuf]| paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     for (key, list) in
         [("read", texts(&profile.read)), ("write", texts(&profile.write)), ("reach", profile.reach.clone())]
     {
@@ -114,11 +98,11 @@ pub(crate) fn remove(text: &str, name: &str) -> Result<String, ServersFault> {
 }
 
 /// All servers of the file, by name.
-pub(crate) fn all(text: &str) -> Result<BTreeMap<String, Definition>, ServersFault> {
+pub(crate) fn all(text: &str) -> Result<BTreeMap<String, Entry>, ServersFault> {
     let value = edit::read(Format::Toml, text)?;
     let servers = value.get(TABLE).and_then(serde_json::Value::as_object);
     let servers = servers.into_iter().flatten();
-    servers.map(|(name, entry)| Ok((name.clone(), definition(name, entry)?))).collect()
+    servers.map(|(name, entry)| Ok((name.clone(), read(name, entry)?))).collect()
 }
 
 /// The name that a server gets here which others call so; nothing, if no letter or digit is in it.
@@ -138,31 +122,31 @@ pub(crate) fn named(theirs: &str) -> Option<String> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-fn definition(name: &str, entry: &serde_json::Value) -> Result<Definition, ServersFault> {
+fn read(name: &str, entry: &serde_json::Value) -> Result<Entry, ServersFault> {
     let text = |key: &str| entry.get(key).and_then(serde_json::Value::as_str).map(str::to_owned);
     let texts = |key: &str| -> BTreeMap<String, String> {
         let fields = entry.get(key).and_then(serde_json::Value::as_object).into_iter().flatten();
         fields.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
     };
     let args = entry.get("args").and_then(serde_json::Value::as_array).into_iter().flatten();
-    let reach = match (text("command"), text("url")) {
-        (Some(command), None) => Reach::Command {
+    let launch = match (text("command"), text("url")) {
+        (Some(command), None) => Launch::Child {
             command,
             args: args.filter_map(|arg| arg.as_str().map(str::to_owned)).collect(),
             env: texts("env"),
-            cwd: text("cwd"),
+            cwd: text("cwd").map(PathBuf::from),
         },
-        (None, Some(url)) => Reach::Url { url, headers: texts("headers") },
+        (None, Some(url)) => Launch::Http { url, headers: texts("headers") },
         _ => return Err(ServersFault::Unreachable(name.to_owned())),
     };
-    Ok(Definition { reach, from: text("from") })
+    Ok(Entry { launch, from: text("from") })
 }
 
-fn table(definition: &Definition) -> Table {
+fn table(launch: &Launch, from: Option<&str>) -> Table {
     let mut table = Table::new();
     let mut put = |key: &str, value: Value| drop(table.insert(key, toml_edit::Item::Value(value)));
-    match &definition.reach {
-        Reach::Command { command, args, env, cwd } => {
+    match launch {
+        Launch::Child { command, args, env, cwd } => {
             put("command", command.into());
             if !args.is_empty() {
                 put("args", Value::Array(args.iter().map(String::as_str).collect::<Array>()));
@@ -171,17 +155,17 @@ fn table(definition: &Definition) -> Table {
                 put("env", inline(env));
             }
             if let Some(cwd) = cwd {
-                put("cwd", cwd.into());
+                put("cwd", cwd.to_string_lossy().as_ref().into());
             }
         }
-        Reach::Url { url, headers } => {
+        Launch::Http { url, headers } => {
             put("url", url.into());
             if !headers.is_empty() {
                 put("headers", inline(headers));
             }
         }
     }
-    if let Some(from) = &definition.from {
+    if let Some(from) = from {
         put("from", from.into());
     }
     table
@@ -195,13 +179,13 @@ fn inline(texts: &BTreeMap<String, String>) -> Value {
 mod tests {
     use super::*;
 
-    fn server(command: &str) -> Definition {
-        Definition {
-            reach: Reach::Command {
+    fn server(command: &str) -> Entry {
+        Entry {
+            launch: Launch::Child {
                 command: command.to_owned(),
                 args: vec!["-y".to_owned(), "a \"b\" \u{e9}".to_owned()],
                 env: BTreeMap::from([("GITHUB_TOKEN".to_owned(), "${GITHUB_TOKEN}".to_owned())]),
-                cwd: Some("/abs".to_owned()),
+                cwd: Some("/abs".into()),
             },
             from: Some("claude-code".to_owned()),
         }
@@ -213,13 +197,13 @@ mod tests {
         let text = add(mine, "github", &server("npx")).unwrap();
         assert!(text.starts_with(mine), "{text}");
         assert_eq!(all(&text).unwrap().get("github"), Some(&server("npx")));
-        assert_eq!(add(&text, "github", &Definition { from: None, ..server("npx") }).unwrap(), text);
+        assert_eq!(add(&text, "github", &Entry { from: None, ..server("npx") }).unwrap(), text);
         assert!(matches!(add(&text, "github", &server("other")), Err(ServersFault::Taken(_))));
         let without = remove(&text, "github").unwrap();
         assert_eq!(without.trim_end(), mine.trim_end());
         assert_eq!(remove(&without, "github").unwrap(), without);
-        let web = Definition {
-            reach: Reach::Url {
+        let web = Entry {
+            launch: Launch::Http {
                 url: "https://x".into(),
                 headers: BTreeMap::from([("A".into(), "b".into())]),
             },

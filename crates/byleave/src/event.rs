@@ -138,3 +138,34 @@ impl Events {
 fn held<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::fresh_id;
+
+    fn report(detail: &str) -> Progress {
+        Progress { fraction: None, detail: detail.to_owned() }
+    }
+
+    // req: R6
+    #[tokio::test]
+    async fn who_follows_a_call_hears_of_that_call_alone() {
+        let events = Events::new();
+        let (one, other) = (CallId::new(fresh_id()), CallId::new(fresh_id()));
+        let mut following = events.follow(one);
+        events.progress(other, report("not mine"));
+        events.progress(one, report("mine"));
+        assert!(!events.has_listeners(), "entries are not made into events for who follows one call");
+        assert_eq!(following.next().await.unwrap().detail, "mine");
+        assert!(following.already().is_none());
+
+        let mut later = events.follow(one);
+        assert!(following.next().await.is_none(), "somebody else follows it now");
+        drop(following);
+        events.progress(one, report("to the later"));
+        assert_eq!(later.already().unwrap().detail, "to the later");
+        drop(later);
+        assert!(held(&events.followed).is_empty(), "nobody is kept who has left");
+    }
+}

@@ -1,17 +1,18 @@
 //! MCP servers as agents' settings have them, in the words of each, and what of them can be said in ours.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use byleave_mcp::upstream::definition::Launch;
 use serde_json::{Map, Value};
 
 use super::Agent;
-use crate::servers_file::{Definition, Reach};
+use crate::servers_file::Entry;
 
 /// A server that can stand behind the gateway.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Foreign {
-    pub(crate) definition: Definition,
+    pub(crate) entry: Entry,
     /// What is not carried over, or needs a person.
     pub(crate) notes: Vec<String>,
 }
@@ -73,11 +74,11 @@ pub(crate) fn foreign(agent: Agent, entry: &Value, base: Option<&Path>) -> Resul
     let url = first(&["url", "uri", "serverUrl"]);
     let cwd = first(&["cwd"]);
     let is_old = kind == "sse" || agent == Agent::Gemini && streamable.is_none() && kind != "http";
-    let reach = match (command, streamable.or(url)) {
+    let launch = match (command, streamable.or(url)) {
         (Some(command), None) => {
             used.extend(["args", "env", "envs", "env_keys", "env_vars"]);
-            let cwd = cwd.or_else(|| base.map(|base| base.to_string_lossy().into_owned()));
-            Reach::Command {
+            let cwd = cwd.map(PathBuf::from).or_else(|| base.map(Path::to_owned));
+            Launch::Child {
                 command: referred(agent, &command),
                 args: args(agent, fields),
                 env: environment(agent, fields, &mut notes),
@@ -91,7 +92,7 @@ pub(crate) fn foreign(agent: Agent, entry: &Value, base: Option<&Path>) -> Resul
         }
         (None, Some(url)) => {
             used.extend(["headers", "http_headers", "env_http_headers", "bearer_token_env_var"]);
-            Reach::Url { url: referred(agent, &url), headers: headers(agent, fields) }
+            Launch::Http { url: referred(agent, &url), headers: headers(agent, fields) }
         }
         _ => return Err(Stays::Ungoverned("it has neither one command nor one address".to_owned())),
     };
@@ -103,12 +104,12 @@ pub(crate) fn foreign(agent: Agent, entry: &Value, base: Option<&Path>) -> Resul
     if !lost.is_empty() {
         notes.push(format!("not carried over: {}", lost.join(", ")));
     }
-    if values(&reach).any(|value| value.contains(":-") && value.contains("${") || value.contains("${input:"))
+    if values(&launch).any(|value| value.contains(":-") && value.contains("${") || value.contains("${input:"))
     {
         notes
             .push("it has a `${..}` that byleave does not fill in: write the value, or `${NAME}`".to_owned());
     }
-    Ok(Foreign { definition: Definition { reach, from: Some(agent.name().to_owned()) }, notes })
+    Ok(Foreign { entry: Entry { launch, from: Some(agent.name().to_owned()) }, notes })
 }
 
 fn args(agent: Agent, fields: &Map<String, Value>) -> Vec<String> {
@@ -160,10 +161,10 @@ fn referred(agent: Agent, value: &str) -> String {
     }
 }
 
-fn values(reach: &Reach) -> impl Iterator<Item = &String> {
-    let (args, texts) = match reach {
-        Reach::Command { args, env, .. } => (args.as_slice(), env),
-        Reach::Url { headers, .. } => (&[][..], headers),
+fn values(launch: &Launch) -> impl Iterator<Item = &String> {
+    let (args, texts) = match launch {
+        Launch::Child { args, env, .. } => (args.as_slice(), env),
+        Launch::Http { headers, .. } => (&[][..], headers),
     };
     args.iter().chain(texts.values())
 }
@@ -197,13 +198,13 @@ mod tests {
     #[test]
     fn servers_of_every_agent_are_said_in_our_words() {
         let env = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        let command = |env: BTreeMap<String, String>| Reach::Command {
+        let command = |env: BTreeMap<String, String>| Launch::Child {
             command: "npx".into(),
             args: vec!["-y".into()],
             env,
             cwd: None,
         };
-        let url = |headers: BTreeMap<String, String>| Reach::Url { url: "https://h/mcp".into(), headers };
+        let url = |headers: BTreeMap<String, String>| Launch::Http { url: "https://h/mcp".into(), headers };
         let cases = [
             (
                 Agent::ClaudeCode,
@@ -253,7 +254,7 @@ mod tests {
         ];
         for (agent, entry, reach) in cases {
             let found = foreign(agent, &entry, None).unwrap_or_else(|stays| panic!("{entry}: {stays:?}"));
-            assert_eq!(found.definition.reach, reach, "{entry}");
+            assert_eq!(found.entry.launch, reach, "{entry}");
         }
     }
 
@@ -275,6 +276,6 @@ mod tests {
         )
         .unwrap();
         assert_eq!(noted.notes, ["not carried over: `includeTools`"]);
-        assert!(matches!(noted.definition.reach, Reach::Command { cwd: Some(cwd), .. } if cwd == "/p"));
+        assert!(matches!(noted.entry.launch, Launch::Child { cwd: Some(cwd), .. } if cwd == Path::new("/p")));
     }
 }

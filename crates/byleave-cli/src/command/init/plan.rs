@@ -11,7 +11,7 @@ use crate::complaint::Complaint;
 use crate::edit::{self, Format, Op};
 use crate::options::Options;
 use crate::replace;
-use crate::servers_file::{self, Definition, ServersFault};
+use crate::servers_file::{self, Entry, ServersFault};
 
 /// What is going to be done for an agent.
 pub(super) struct Plan {
@@ -169,8 +169,8 @@ impl Plan {
                 return Err(taken.hint("give it another name, then try again").into());
             }
             match agents::foreign(self.agent, entry, self.project.as_deref()) {
-                Ok(Foreign { definition, notes }) => {
-                    self.add(path, name, &definition)?;
+                Ok(Foreign { entry, notes }) => {
+                    self.add(path, name, &entry)?;
                     self.notes.extend(notes.into_iter().map(|note| format!("server `{name}`: {note}")));
                     names.push(name.clone());
                 }
@@ -183,13 +183,13 @@ impl Plan {
         Ok(names)
     }
 
-    fn add(&mut self, path: &Path, theirs: &str, definition: &Definition) -> Result<()> {
+    fn add(&mut self, path: &Path, theirs: &str, entry: &Entry) -> Result<()> {
         let hint = format!("rename one of them in `{}`, then try again", path.display());
         let unnamed =
             || Complaint::refused(format!("server `{theirs}` has a name without letters or digits"));
         let name = servers_file::named(theirs).ok_or_else(|| unnamed().hint(hint.clone()))?;
         let servers = &mut self.servers;
-        match servers_file::add(&servers.after, &name, definition) {
+        match servers_file::add(&servers.after, &name, entry) {
             Ok(after) if after == servers.after => servers.shared.push(name.clone()),
             Ok(after) => {
                 servers.after = after;
