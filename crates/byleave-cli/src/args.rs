@@ -27,7 +27,7 @@ pub(crate) use self::config::Config;
 pub(crate) use self::hook::{Hook, Judge, Serve, Ticket};
 pub(crate) use self::inbox::{Answer, Inbox, List};
 pub(crate) use self::init::Init;
-pub(crate) use self::mcp::{Access, AddServer, GatewayArgs, Mcp, ProfileArgs, ServeMcp, Wrap};
+pub(crate) use self::mcp::{Access, AddServer, GatewayArgs, LoginArgs, Mcp, ProfileArgs, ServeMcp, Wrap};
 pub(crate) use self::policy::{LayerArg, Policy};
 pub(crate) use self::shell::{Completions, Man};
 pub(crate) use self::watching::{Log, Stats, Watch};

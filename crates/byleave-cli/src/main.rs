@@ -96,15 +96,16 @@ fn misspelt(said: &clap::Error) -> Status {
 }
 
 fn listen(verbose: u8) {
-    use tracing_subscriber::filter::LevelFilter;
+    use tracing_subscriber::EnvFilter;
     let level = match verbose {
         0 => return,
-        1 => LevelFilter::INFO,
-        2 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
     };
     tracing_subscriber::fmt()
-        .with_max_level(level)
+        // It logs what logins are made of.
+        .with_env_filter(EnvFilter::new(format!("{level},rmcp::transport::auth=off")))
         .with_writer(|| byleave_terminal::floor::Talk)
         .with_ansi(false)
         .init();

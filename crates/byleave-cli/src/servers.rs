@@ -8,6 +8,7 @@ use byleave::gate::Gate;
 use byleave_mcp::exchange::Exchange;
 use byleave_mcp::upstream::definition::{Definition, ServerName};
 use byleave_mcp::upstream::pins::Pins;
+use byleave_mcp::upstream::tokens::Logins;
 use byleave_mcp::upstream::{Asking, Ground, Upstream, file};
 
 use crate::complaint::Complaint;
@@ -48,6 +49,11 @@ pub(crate) fn pins(options: &Options) -> Pins {
     Pins::beside(&options.state)
 }
 
+/// The person's logins at servers.
+pub(crate) fn logins(options: &Options) -> Logins {
+    Logins::beside(&options.state)
+}
+
 /// These servers behind a gate, none of them started.
 pub(crate) fn behind(
     gate: &Gate,
@@ -86,6 +92,7 @@ fn ground(house: &House, options: &Options) -> Result<Ground> {
         homes: cache.join("byleave").join("mcp"),
         environment: std::env::vars().collect(),
         rules: Arc::new(house.policy(options, &options.cwd)?),
+        logins: logins(options),
         waived: options.waived.clone(),
         bare: false,
     })

@@ -12,12 +12,15 @@ pub mod definition;
 mod ear;
 pub mod file;
 mod link;
+pub mod login;
 pub mod names;
 pub mod pins;
 mod servers;
 mod shape;
 mod tap;
+pub mod tokens;
 mod tool;
+mod web;
 
 use std::sync::Arc;
 

@@ -33,6 +33,16 @@ pub(crate) enum Mcp {
         /// The server
         name: String,
     },
+    /// Log in at a server over HTTP that wants it (OAuth)
+    ///
+    /// The address to log in at is printed, and opened in your browser where there is a display or a terminal. What comes back is
+    /// taken on this machine, and the login is kept in a file of your own; nothing of it is ever printed.
+    Login(LoginArgs),
+    /// Forget the login at a server
+    Logout {
+        /// The server
+        name: String,
+    },
     /// Remove a server, and forget what was accepted of it
     Remove {
         /// The server
@@ -66,6 +76,27 @@ pub(crate) struct AddServer {
     /// Believe it where it says that a tool only reads
     #[arg(long)]
     pub(crate) trusted: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct LoginArgs {
+    /// The server
+    pub(crate) name: String,
+    /// Only print the address
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Go on without asking where other hosts than the server's have a part in it
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// What the authorization server knows you by, where it registers nobody by itself
+    #[arg(long, value_name = "ID")]
+    pub(crate) client_id: Option<String>,
+    /// The login is in your own network: hosts at private addresses may be talked to
+    #[arg(long)]
+    pub(crate) own_network: bool,
+    /// How long the browser may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) wait: u64,
 }
 
 /// What a server may touch.

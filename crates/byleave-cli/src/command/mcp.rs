@@ -2,6 +2,7 @@
 
 mod add;
 mod list;
+mod login;
 mod serve;
 mod trust;
 mod wrap;
@@ -21,6 +22,8 @@ pub(crate) async fn run(command: Option<Mcp>, options: &Options, screen: &mut Sc
         Mcp::List => list::run(options, screen),
         Mcp::Show { name } => list::show(&name, options, screen),
         Mcp::Trust { name } => trust::run(&name, options, screen).await,
+        Mcp::Login(typed) => login::run(&typed, options, screen).await,
+        Mcp::Logout { name } => login::logout(&name, options, screen),
         Mcp::Remove { name } => add::remove(&name, options, screen),
         Mcp::Test { name } => trust::test(&name, options, screen).await,
     }

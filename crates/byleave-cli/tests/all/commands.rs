@@ -83,6 +83,8 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     // There is none of that name.
     ("mcp show", &["y"], &[2]),
     ("mcp trust", &["y"], &[2]),
+    ("mcp login", &["y"], &[2]),
+    ("mcp logout", &["y"], &[2]),
     ("mcp remove", &["y"], &[2]),
     ("mcp test", &["y"], &[2]),
     ("mcp", &[], &[0]),

@@ -26,6 +26,9 @@ mod killed;
 mod learn;
 mod leaves;
 mod mcp;
+mod mcp_login;
+#[path = "../../../byleave-mcp/tests/all/oauth/fake.rs"]
+mod oauth;
 mod pictures;
 mod policy;
 mod rehearse;

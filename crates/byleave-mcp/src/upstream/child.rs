@@ -22,6 +22,7 @@ use tokio::net::unix::pipe;
 
 use super::definition::{Access, Definition, Launch};
 use super::pins;
+use super::tokens::Logins;
 
 /// Where servers run, and under which rules.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub struct Ground {
     pub environment: BTreeMap<String, String>,
     /// The rules: what they deny to read is not there for servers either.
     pub rules: Arc<Policy>,
+    /// The person's logins at servers over HTTP.
+    pub logins: Logins,
     /// Guarantees that the operator does without, by name.
     pub waived: std::collections::BTreeSet<Guarantee>,
     /// Servers run outside the sandbox: for tests of everything else.

@@ -3,6 +3,7 @@
 //! What goes wrong at a server costs an error, nothing more (M2): it may be down, slow, lying or flooding.
 
 use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,19 +13,22 @@ use rmcp::model::{
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, Peer, RoleClient, RunningService,
+    ServiceError,
 };
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{AuthRequiredError, StreamableHttpClientTransportConfig};
+use rmcp::transport::{AuthClient, AuthError, StreamableHttpClientTransport};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::News;
 use super::child::{self, Ground, Leash, NotStarted};
-use super::definition::{Definition, Launch};
+use super::definition::{Definition, Launch, ServerName};
 use super::ear::{Around, Ear, UnderWay};
+use super::login;
 use super::names;
 use super::pins::Offered;
 use super::tap::{Heard, LINE_BYTES_MAX, Tap};
+use super::web;
 use crate::exchange::Exchange;
 
 /// How long a server may take until it has said what it is: packages may have to be downloaded.
@@ -65,6 +69,14 @@ pub(super) struct Connection {
     running: RunningService<RoleClient, Ear>,
     heard: Option<Heard>,
     _leash: Option<Leash>,
+}
+
+/// Why there is nothing from a server.
+enum NotMade {
+    /// It broke, in words.
+    Broke(String),
+    /// It wants a login.
+    WantsLogin,
 }
 
 /// Why a server is not there.
@@ -122,18 +134,21 @@ impl Link {
             )));
         }
         let made = tokio::time::timeout(START, self.made()).await;
-        let made =
-            made.unwrap_or_else(|_| Err(format!("it did not say what it is within {} s", START.as_secs())));
+        let made = made.unwrap_or_else(|_| {
+            Err(NotMade::Broke(format!("it did not say what it is within {} s", START.as_secs())))
+        });
         match made {
             Ok(connection) => {
                 let connection = Arc::new(connection);
                 *self.held() = Some(Arc::clone(&connection));
                 Ok(connection)
             }
-            Err(why) => {
+            Err(NotMade::Broke(why)) => {
                 failures.add();
                 Err(self.down(why))
             }
+            // It is there, and asked again at once: the person may log in at any moment.
+            Err(NotMade::WantsLogin) => Err(self.wants_login()),
         }
     }
 
@@ -146,9 +161,16 @@ impl Link {
     pub(super) async fn offered(&self) -> Result<Offered, Down> {
         let connection = self.up().await?;
         let listed = tokio::time::timeout(LISTING, connection.offered()).await;
-        let listed = listed
-            .unwrap_or_else(|_| Err(format!("it did not say what it offers within {} s", LISTING.as_secs())));
-        listed.map_err(|why| self.down(self.cut().map_or(why, str::to_owned)))
+        let listed = listed.unwrap_or_else(|_| {
+            Err(NotMade::Broke(format!("it did not say what it offers within {} s", LISTING.as_secs())))
+        });
+        listed.map_err(|why| match why {
+            NotMade::WantsLogin => {
+                self.drop_connection();
+                self.wants_login()
+            }
+            NotMade::Broke(why) => self.down(self.cut().map_or(why, str::to_owned)),
+        })
     }
 
     /// It worked: whatever broke before is forgotten.
@@ -163,13 +185,30 @@ impl Link {
         self.held().as_ref().and_then(|connection| connection.heard.as_ref()?.cut())
     }
 
-    async fn made(&self) -> Result<Connection, String> {
+    /// The server wants a login, or another than we have: noted, so that lists can say it.
+    pub(super) fn wants_login(&self) -> Down {
+        let definition = self.definition();
+        if let Launch::Http { url, .. } = &definition.launch
+            && let Err(fault) = self.shared.ground.logins.note_wanted(&definition.name, url)
+        {
+            tracing::warn!(server = %definition.name, %fault, "that a login is needed cannot be noted");
+        }
+        self.down(format!("it wants you to log in: `byleave mcp login {}`", definition.name))
+    }
+
+    async fn made(&self) -> Result<Connection, NotMade> {
         let ear = Ear::new(Arc::downgrade(&self.shared.around));
         let lifecycle = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
-        let said = |error: ClientInitializeError| format!("it does not speak MCP as we do: {error}");
+        let said = |error: ClientInitializeError| {
+            if error.is_authorization_required() || is_unauthorized(&error) {
+                return NotMade::WantsLogin;
+            }
+            let trouble = login_trouble(&error);
+            NotMade::Broke(trouble.unwrap_or_else(|| format!("it does not speak MCP as we do: {error}")))
+        };
         let (running, heard, leash) = match &self.shared.around.definition.launch {
             Launch::Child { .. } => {
                 let (definition, ground) =
@@ -187,7 +226,7 @@ impl Link {
                 )
             }
             Launch::Http { url, headers } => {
-                let transport = over_http(url, headers, &self.shared.ground)?;
+                let transport = over_http(&self.definition().name, url, headers, &self.shared.ground).await?;
                 (ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said)?, None, None)
             }
         };
@@ -250,7 +289,7 @@ impl Connection {
         !self.running.is_closed() && !self.running.peer().is_transport_closed()
     }
 
-    async fn offered(&self) -> Result<Offered, String> {
+    async fn offered(&self) -> Result<Offered, NotMade> {
         let says = self.says();
         let instructions = says.as_ref().and_then(|says| says.instructions.clone());
         if says.is_none_or(|says| says.capabilities.tools.is_none()) {
@@ -271,24 +310,26 @@ impl Connection {
         Ok(taken(came, instructions))
     }
 
-    async fn listed(&self) -> Result<Vec<Value>, String> {
+    async fn listed(&self) -> Result<Vec<Value>, NotMade> {
         let mut tools = Vec::new();
         let mut cursor = None;
         for _ in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.peer().list_tools(Some(page)).await.map_err(|error| error.to_string())?;
+            let page = self.peer().list_tools(Some(page)).await.map_err(|error| {
+                if is_unauthorized(&error) { NotMade::WantsLogin } else { NotMade::Broke(error.to_string()) }
+            })?;
             for tool in page.tools {
                 tools.push(serde_json::to_value(tool).map_err(|error| error.to_string())?);
             }
             if tools.len() > TOOLS_MAX {
-                return Err(format!("it offers more than {TOOLS_MAX} tools"));
+                return Err(format!("it offers more than {TOOLS_MAX} tools").into());
             }
             cursor = page.next_cursor;
             if cursor.is_none() {
                 return Ok(tools);
             }
         }
-        Err(format!("its list of tools has more than {PAGES_MAX} pages"))
+        Err(format!("its list of tools has more than {PAGES_MAX} pages").into())
     }
 }
 
@@ -321,11 +362,14 @@ fn taken(came: Vec<Value>, instructions: Option<String>) -> Offered {
     offered
 }
 
-fn over_http(
+async fn over_http(
+    server: &ServerName,
     url: &str,
     headers: &BTreeMap<String, String>,
     ground: &Ground,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+) -> Result<StreamableHttpClientTransport<AuthClient<reqwest::Client>>, String> {
+    let login = login::held(server, url, headers, &ground.logins).await;
+    let login = login.map_err(|fault| fault.to_string())?;
     let headers = child::resolved(headers, &ground.environment).map_err(|error| error.to_string())?;
     let mut sent = HashMap::new();
     for (name, value) in headers {
@@ -334,18 +378,42 @@ fn over_http(
         let value = value.parse().map_err(|_| "the value of a header cannot be sent".to_owned())?;
         sent.insert(name, value);
     }
-    // Whoever was first to install one has; it is the same.
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        drop(rustls::crypto::ring::default_provider().install_default());
-    }
-    // A redirect would take what is sent to somebody else.
-    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build();
-    let client = client.map_err(|error| error.to_string())?;
+    let client = web::client().build().map_err(|error| error.to_string())?;
     let config = StreamableHttpClientTransportConfig::with_uri(url)
         .custom_headers(sent)
         .max_concurrent_requests(64)
         .max_sse_event_size(LINE_BYTES_MAX);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(AuthClient::new(client, login), config))
+}
+
+/// Whether something failed because the server wants a login, or another than it was sent.
+pub(super) fn is_unauthorized(error: &(dyn Error + 'static)) -> bool {
+    causes(error).any(|cause| {
+        cause.is::<AuthRequiredError>()
+            || matches!(cause.downcast_ref(), Some(AuthError::AuthorizationRequired))
+            // Said without the header that has to come with it.
+            || cause.to_string().starts_with("unexpected server response: HTTP 401")
+    })
+}
+
+/// Why a login could not be used, if that is why something failed: nothing was sent to the server then.
+pub(super) fn login_trouble(error: &(dyn Error + 'static)) -> Option<String> {
+    let trouble = causes(error).find_map(|cause| cause.downcast_ref::<AuthError>());
+    trouble.map(|trouble| format!("its login cannot be used now: {trouble}"))
+}
+
+/// What is behind an error, one after the other.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error: &&'a (dyn Error + 'static)| match error.downcast_ref() {
+        Some(ServiceError::TransportSend(sent)) => Some(sent as &'a (dyn Error + 'static)),
+        _ => error.source(),
+    })
+}
+
+impl<T: Into<String>> From<T> for NotMade {
+    fn from(why: T) -> Self {
+        Self::Broke(why.into())
+    }
 }
 
 impl Failures {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::definition::Definition;
 use super::ear;
-use super::link::Link;
+use super::link::{Link, is_unauthorized, login_trouble};
 use super::shape;
 use crate::exchange::Caller;
 use crate::relay;
@@ -137,6 +137,14 @@ impl ServerTool {
     }
 
     fn broke(&self, error: &ServiceError) -> Trouble {
+        if is_unauthorized(error) {
+            self.link.drop_connection();
+            return self.link.wants_login().to_string().into();
+        }
+        if let Some(trouble) = login_trouble(error) {
+            self.link.drop_connection();
+            return self.link.down(trouble).to_string().into();
+        }
         let why = match error {
             ServiceError::McpError(said) => return Trouble::Said(said.clone()),
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => {

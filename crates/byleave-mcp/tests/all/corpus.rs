@@ -27,8 +27,6 @@ enum By {
     Here(&'static str, Shown),
     /// A test of another crate: its file, and its name.
     There(&'static str, &'static str),
-    /// There is no such thing: why.
-    NotOffered(&'static str),
 }
 
 /// The tests here.
@@ -45,7 +43,7 @@ enum Shown {
     Results,
     Confined,
 }
-use By::{Here, NotOffered, There};
+use By::{Here, There};
 
 const SEARCHING: &str = "crates/byleave-tools/tests/all/searching.rs";
 const HIDDEN: &str = "what_rules_hide_is_left_out_and_told";
@@ -118,7 +116,7 @@ const CASES: &[(&str, By)] = &[
     ("elicitation-url-too-long", Here("marked as the server's, and whole", Shown::Requests)),
     (
         "oauth-endpoint-command-injection",
-        NotOffered("nothing of ours opens a browser or signs in at a server"),
+        There("crates/byleave-cli/tests/all/mcp_login.rs", "no_endpoint_but_a_plain_one_is_opened"),
     ),
     (
         "inspector-proxy-spawn",
@@ -177,33 +175,6 @@ fn every_case_is_shown_somehow() {
     }
 }
 
-// req: M1 M2
-#[test]
-fn nothing_of_ours_opens_a_browser() {
-    // What would have to be there to hand an address to one, or to ask a server where to sign in.
-    let lock = source("Cargo.lock");
-    for opener in ["open", "opener", "webbrowser"] {
-        assert!(!lock.contains(&format!("name = \"{opener}\"\n")), "{opener}");
-    }
-    let mut looked_at = 0;
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let text = std::fs::read_to_string(&path).unwrap();
-            for word in ["transport::auth", "AuthorizationManager", "OAuth", "xdg-open"] {
-                assert!(!text.contains(word), "{}: {word}", path.display());
-            }
-            looked_at += 1;
-        }
-    }
-    assert!(looked_at > 20, "{looked_at}");
-}
-
 #[test]
 fn the_table_is_what_the_page_says() {
     const BEGINS: &str = "<!-- mcp: written by crates/byleave-mcp/tests/all/corpus.rs -->\n";
@@ -230,21 +201,20 @@ fn section() -> String {
          is held back is first shown to be there to be called.\n\n| case | must | shown |\n|---|---|---|\n",
     );
     let cases = cases();
-    let mut counts = [0; 3];
+    let mut counts = [0; 2];
     for (id, by) in CASES {
         let must = &cases.iter().find(|case| case.id == *id).unwrap().must;
         let (kind, shown) = match by {
             Here(how, _) => (0, (*how).to_owned()),
             There(file, test) => (1, format!("`{test}` in `{file}`")),
-            NotOffered(why) => (2, format!("not offered: {why}")),
         };
         counts[kind] += 1;
         writeln!(text, "| {id} | {must} | {shown} |").unwrap();
     }
-    let [here, there, not] = counts;
+    let [here, there] = counts;
     writeln!(
         text,
-        "\n{here} of {} are shown by the tests of byleave-mcp, {there} by other tests, {not} is not offered.",
+        "\n{here} of {} are shown by the tests of byleave-mcp, {there} by other tests.",
         CASES.len()
     )
     .unwrap();

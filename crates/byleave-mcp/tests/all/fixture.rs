@@ -19,6 +19,7 @@ use byleave::result::CallResult;
 use byleave_mcp::exchange::Exchange;
 use byleave_mcp::upstream::definition::{Definition, Launch, ServerName};
 use byleave_mcp::upstream::pins::Pins;
+use byleave_mcp::upstream::tokens::Logins;
 use byleave_mcp::upstream::{Asking, Ground, Stands, Upstream};
 use serde_json::Value;
 
@@ -58,6 +59,16 @@ impl Stage {
 
     /// The same with a state directory that was there before.
     pub(crate) fn beside(definition: Definition, folder: tempfile::TempDir) -> Self {
+        let state = folder.path().to_owned();
+        Self::with(definition, folder, &state)
+    }
+
+    /// The same with the state directory of somebody else.
+    pub(crate) fn sharing(definition: Definition, state: &Path) -> Self {
+        Self::with(definition, tempfile::tempdir().unwrap(), state)
+    }
+
+    fn with(definition: Definition, folder: tempfile::TempDir, state: &Path) -> Self {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
         let yes = move |_: &_| {
@@ -85,10 +96,11 @@ impl Stage {
             environment: std::env::vars().collect(),
             rules: Arc::new(rules()),
             waived: Default::default(),
+            logins: Logins::beside(state),
             bare: true,
         };
         let server = definition.name.clone();
-        let pins = Pins::beside(folder.path());
+        let pins = Pins::beside(state);
         let catalog = gate.catalog().clone();
         let upstream = Upstream::new(vec![definition], &ground, pins, &Exchange::default(), catalog).unwrap();
         Self { gate, upstream, server, asked, folder }

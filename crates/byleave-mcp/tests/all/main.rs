@@ -14,6 +14,7 @@ mod fixture;
 mod hostile;
 mod ladder;
 mod near;
+mod oauth;
 mod passed_on;
 mod servers;
 mod stage;

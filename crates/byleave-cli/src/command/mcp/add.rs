@@ -44,6 +44,7 @@ pub(super) fn remove(name: &str, options: &Options, screen: &mut Screen) -> Resu
         .map_err(|fault| Complaint::new(fault.to_string()).hint("take it out of the file by hand"))?;
     replace::replace(&path, old.as_deref(), &text)?;
     servers::pins(options).forget(&definition.name)?;
+    servers::logins(options).forget(&definition.name)?;
     if screen.json() {
         screen.value(&json!({ "server": definition.name, "removed": true }));
     } else {
@@ -61,7 +62,7 @@ fn told(definition: &Definition, options: &Options, screen: &mut Screen) -> Resu
         return Ok(Status::Completed);
     }
     let pinned = servers::pins(options).of(&definition.name)?;
-    list::tell(definition, &pinned, screen);
+    list::tell(definition, &pinned, &servers::logins(options).of(definition)?, screen);
     if pinned.tools.is_empty() {
         screen.say(&format!("not started yet: `byleave mcp trust {}` looks at it with you", definition.name));
     }

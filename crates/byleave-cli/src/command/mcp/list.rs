@@ -3,6 +3,7 @@
 use anyhow::Result;
 use byleave_mcp::upstream::definition::{Access, Definition, Launch};
 use byleave_mcp::upstream::pins::Pinned;
+use byleave_mcp::upstream::tokens::LoggedIn;
 use serde_json::{Value, json};
 
 use crate::options::Options;
@@ -11,18 +12,19 @@ use crate::servers;
 use crate::status::Status;
 
 pub(super) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
-    let (all, pins) = (servers::all(options)?, servers::pins(options));
+    let (all, pins, logins) = (servers::all(options)?, servers::pins(options), servers::logins(options));
     let mut values = Vec::new();
     if all.is_empty() && !screen.json() {
         screen.say("no server is behind the gate; `byleave mcp add NAME -- COMMAND` adds one, `byleave init` moves those of an agent");
     }
     for server in &all {
-        let pinned = pins.of(&server.name)?;
+        let (pinned, login) = (pins.of(&server.name)?, logins.of(server)?);
         if screen.json() {
-            values.push(value(server, &pinned));
+            values.push(value(server, &pinned, &login));
         } else {
+            let login = logged_in(server, &login).map(|login| format!("  ({login})")).unwrap_or_default();
             screen.line(&prose(&format!(
-                "{:<20} {:<14} {}",
+                "{:<20} {:<14} {}{login}",
                 server.name.as_str(),
                 accepted(server, &pinned),
                 launched(server)
@@ -38,16 +40,17 @@ pub(super) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
 pub(super) fn show(name: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
     let server = servers::named(options, name)?;
     let pinned = servers::pins(options).of(&server.name)?;
+    let login = servers::logins(options).of(&server)?;
     if screen.json() {
-        screen.value(&value(&server, &pinned));
+        screen.value(&value(&server, &pinned, &login));
     } else {
-        tell(&server, &pinned, screen);
+        tell(&server, &pinned, &login, screen);
     }
     Ok(Status::Completed)
 }
 
 /// A server in full. Values of variables and headers are secrets more often than not; their names are shown.
-pub(super) fn tell(server: &Definition, pinned: &Pinned, screen: &mut Screen) {
+pub(super) fn tell(server: &Definition, pinned: &Pinned, login: &LoggedIn, screen: &mut Screen) {
     screen.title(&format!("server {}: {}", server.name, accepted(server, pinned)));
     screen.line(&prose(&format!("  started by   {}", launched(server))));
     let names: Vec<&str> = match &server.launch {
@@ -56,6 +59,9 @@ pub(super) fn tell(server: &Definition, pinned: &Pinned, screen: &mut Screen) {
     };
     if !names.is_empty() {
         screen.line(&prose(&format!("  given        {}", names.join(", "))));
+    }
+    if let Some(login) = logged_in(server, login) {
+        screen.line(&prose(&format!("  login        {login}")));
     }
     let profile = &server.profile;
     if profile.unconfined {
@@ -110,7 +116,21 @@ fn launched(server: &Definition) -> String {
     }
 }
 
-fn value(server: &Definition, pinned: &Pinned) -> Value {
+/// How the person stands with a server, if there is anything to say.
+fn logged_in(server: &Definition, login: &LoggedIn) -> Option<String> {
+    match login {
+        LoggedIn::No => None,
+        LoggedIn::Needed => Some(format!("needs `byleave mcp login {}`", server.name)),
+        LoggedIn::At { issuer } => Some(format!("logged in at {}", one_line(issuer))),
+    }
+}
+
+fn value(server: &Definition, pinned: &Pinned, login: &LoggedIn) -> Value {
+    let login = match login {
+        LoggedIn::No => json!({ "state": "none" }),
+        LoggedIn::Needed => json!({ "state": "needed" }),
+        LoggedIn::At { issuer } => json!({ "state": "at", "issuer": issuer }),
+    };
     let launch = match &server.launch {
         Launch::Child { command, args, env, cwd } => {
             json!({ "command": command, "args": args, "env": env.keys().collect::<Vec<_>>(), "cwd": cwd })
@@ -124,6 +144,7 @@ fn value(server: &Definition, pinned: &Pinned) -> Value {
         "trusted": server.trusted,
         "pinned_version": !server.is_unpinned(),
         "state": accepted(server, pinned),
+        "login": login,
         "tools": pinned.tools.iter().map(|(name, pin)| json!({ "name": name, "digest": pin.digest })).collect::<Vec<_>>(),
         "from": server.from,
     })

@@ -27,6 +27,7 @@ use byleave_mcp::gateway::{Gateway, Names, Setup, Wire};
 use byleave_mcp::upstream::definition::{Definition, Launch, ServerName};
 use byleave_mcp::upstream::names::in_catalog;
 use byleave_mcp::upstream::pins::Pins;
+use byleave_mcp::upstream::tokens::Logins;
 use byleave_mcp::upstream::{Asking, Ground, Stands, Upstream};
 use byleave_sandbox::guarantee::Guarantee;
 use rmcp::model::{
@@ -212,6 +213,7 @@ impl Place {
             rules: Arc::new(Policy::new(Vec::new()).unwrap()),
             // Not every machine that tests run on lets us make groups of processes.
             waived: [Guarantee::MemoryLimited].into(),
+            logins: Logins::beside(&root.join("state")),
             bare,
         };
         let gate = Gate::builder()

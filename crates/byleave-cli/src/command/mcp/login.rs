@@ -1,0 +1,162 @@
+//! `byleave mcp login` and `logout`: a login at a server over HTTP. Here it is shown, agreed to and opened; what is secret never comes by.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Result;
+use byleave_mcp::upstream::login::{Destination, LoginFault, Manner};
+use rustix::termios::{QueueSelector, tcflush};
+use serde_json::json;
+
+use crate::args::LoginArgs;
+use crate::complaint::Complaint;
+use crate::options::Options;
+use crate::screen::{Screen, Tone, prose};
+use crate::servers;
+use crate::status::Status;
+
+/// What hands an address to a browser where nothing else is said.
+const OPENER: &str = "xdg-open";
+
+pub(super) async fn run(typed: &LoginArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let definition = servers::named(options, &typed.name)?;
+    let manner = Manner { client_id: typed.client_id.clone(), own_network: typed.own_network };
+    let destination = Destination::of(&definition, manner).await.map_err(|fault| complaint(&fault))?;
+    if !agreed(&destination, typed, screen)? {
+        return Err(Complaint::refused("nobody was logged in, and nothing was opened").into());
+    }
+    let issuer = destination.issuer().to_owned();
+    let begun = destination.begin().await.map_err(|fault| complaint(&fault))?;
+    screen.say("log in at this address:");
+    screen.say(&prose(begun.address()));
+    if !typed.no_browser && has_display() {
+        let opener = opener(env::var_os("BROWSER"));
+        if let Err(error) = open(&opener, begun.address()) {
+            screen.toned(Tone::Careful, "not opened:", &prose(&format!("`{}`: {error}", opener.display())));
+        }
+    }
+    begun
+        .finish(Duration::from_secs(typed.wait), &servers::logins(options))
+        .await
+        .map_err(|fault| complaint(&fault))?;
+    if screen.json() {
+        screen.value(&json!({ "server": definition.name, "login": { "state": "at", "issuer": issuer } }));
+    } else {
+        screen.line(&prose(&format!("logged in at {issuer} for the server {}", definition.name)));
+    }
+    Ok(Status::Completed)
+}
+
+pub(super) fn logout(name: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let definition = servers::named(options, name)?;
+    let was = servers::logins(options).forget(&definition.name)?;
+    if screen.json() {
+        screen.value(&json!({ "server": definition.name, "forgotten": was }));
+    } else if was {
+        screen.line(&format!("the login at the server {} is forgotten here", definition.name));
+    } else {
+        screen.line(&format!("there was no login at the server {}", definition.name));
+    }
+    Ok(Status::Completed)
+}
+
+/// Whether the person wants it to go on, where other hosts than the server's have a part in it.
+fn agreed(destination: &Destination, typed: &LoginArgs, screen: &mut Screen) -> Result<bool> {
+    let elsewhere = destination.elsewhere();
+    if elsewhere.is_empty() {
+        return Ok(true);
+    }
+    screen.say(&format!("the login at {} is not at the server itself:", typed.name));
+    for (host, what) in &elsewhere {
+        screen.say(&prose(&format!("  {host}  {what}")));
+    }
+    if !destination.scopes().is_empty() {
+        screen.say(&prose(&format!("it asks for: {}", destination.scopes().join(" "))));
+    }
+    if typed.yes {
+        return Ok(true);
+    }
+    if screen.json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Complaint::refused("nobody is here to say whether these hosts may be talked to")
+            .hint("type it at a terminal, or say `--yes`")
+            .into());
+    }
+    // What was typed before was not typed for what is shown now.
+    tcflush(io::stdin(), QueueSelector::IFlush)?;
+    let mut talk = io::stderr();
+    write!(talk, "go on? [y/N] ").and_then(|()| talk.flush())?;
+    let mut line = String::new();
+    io::stdin().read_line(&mut line)?;
+    Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Whether somebody could look at what is opened.
+fn has_display() -> bool {
+    let named = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    io::stderr().is_terminal() || named("DISPLAY") || named("WAYLAND_DISPLAY")
+}
+
+/// The program that is started: the first that `$BROWSER` names, if that is nothing but a program.
+fn opener(browser: Option<OsString>) -> OsString {
+    let first = browser.and_then(|browser| browser.into_string().ok());
+    let first = first.as_deref().and_then(|browser| browser.split([':', ' ']).next());
+    let plain = |word: &&str| {
+        // What is found from where we happen to be is not the person's choice.
+        word.starts_with(|c: char| c == '/' || c.is_ascii_alphanumeric() && !word.contains('/'))
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || "-._+/".contains(c))
+    };
+    first.filter(plain).unwrap_or(OPENER).into()
+}
+
+/// Starts the opener with the address as its one argument. No shell reads it.
+fn open(opener: &OsString, address: &str) -> io::Result<()> {
+    let mut command = Command::new(opener);
+    command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    // Whether a browser came up shows by its coming back.
+    std::thread::spawn(move || drop(child.wait()));
+    Ok(())
+}
+
+fn complaint(fault: &LoginFault) -> Complaint {
+    let said = prose(&fault.to_string());
+    match fault {
+        LoginFault::Unsound(_)
+        | LoginFault::BadServer(_)
+        | LoginFault::Unable(_)
+        | LoginFault::WrongState => Complaint::refused(said),
+        LoginFault::Denied(_) => Complaint::refused(said),
+        LoginFault::TooLate(_) => {
+            Complaint::new(said).hint("`byleave mcp login NAME` begins again; `--wait` waits longer")
+        }
+        LoginFault::Nowhere(_) => Complaint::new(said)
+            .hint("where it wants a token instead, send one with `byleave mcp add --header`"),
+        _ => Complaint::new(said),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_program_opens() {
+        for (browser, wanted) in [
+            (None, OPENER),
+            (Some(""), OPENER),
+            (Some("firefox"), "firefox"),
+            (Some("/usr/bin/firefox-esr:chromium"), "/usr/bin/firefox-esr"),
+            (Some("firefox --new-window %s"), "firefox"),
+            (Some("-x"), OPENER),
+            (Some("sh;id"), OPENER),
+            (Some("$(id)"), OPENER),
+            (Some("./here"), OPENER),
+            (Some("bin/here"), OPENER),
+        ] {
+            assert_eq!(opener(browser.map(OsString::from)), OsString::from(wanted), "{browser:?}");
+        }
+    }
+}

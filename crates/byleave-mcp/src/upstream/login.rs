@@ -1,0 +1,379 @@
+//! Logging in at a server over HTTP: OAuth with a code and PKCE, in steps, so that a person is shown each before it is taken.
+//!
+//! ```text
+//! where ─▶ (endpoints looked at; other hosts shown) ─▶ begin ─▶ (address opened) ─▶ finish ─▶ tokens
+//! ```
+//!
+//! Nothing is sent to an endpoint, and none is handed to anybody, before it was looked at. What is secret leaves this module
+//! only for the file of the login and for the endpoints that the person was shown.
+
+mod courier;
+mod endpoint;
+mod landing;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::transport::auth::{AuthorizationMetadata, OAuthClientConfig};
+use rmcp::transport::{AuthError, AuthorizationManager, CredentialStore as _, InMemoryCredentialStore};
+use serde_json::json;
+use url::Url;
+
+use self::courier::Courier;
+use self::endpoint::{Standpoint, host};
+use self::landing::Landing;
+use super::definition::{Definition, Launch, ServerName};
+use super::tokens::{Login, Logins, LoginsFault, Store};
+
+pub use self::endpoint::Unsound;
+
+/// How long a server may take to say where to log in.
+const DISCOVERY: Duration = Duration::from_secs(60);
+/// The most that an authorization server may call us, and the most rights that are asked for.
+const CLIENT_BYTES_MAX: usize = 2_048;
+const SCOPES_MAX: usize = 100;
+
+/// How a person wants to log in.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    /// What the authorization server knows us by already; without it we are registered.
+    pub client_id: Option<String>,
+    /// Hosts in the person's own network may be talked to.
+    pub own_network: bool,
+}
+
+/// Why nobody is logged in.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginFault {
+    /// There is nothing to log in at.
+    #[error("the server `{0}` is a program here, and needs no login")]
+    NotFar(ServerName),
+    /// It is told who we are already.
+    #[error("the server `{0}` is sent a header `Authorization` already; take that out, and log in then")]
+    HasHeader(ServerName),
+    /// Its own address cannot be used for it.
+    #[error("the address of the server cannot be logged in at: {0}")]
+    BadServer(Unsound),
+    /// It names something that is not used.
+    #[error("the server is not to be trusted with a login: {0}; nothing was opened")]
+    Unsound(#[from] Unsound),
+    /// It does not say where.
+    #[error("the server does not say where to log in: {0}")]
+    Nowhere(String),
+    /// The authorization server cannot do it safely.
+    #[error("the authorization server cannot be used: {0}")]
+    Unable(&'static str),
+    /// The authorization server does not know us.
+    #[error("the authorization server does not take us: {0}")]
+    NotRegistered(String),
+    /// What came back is not what was begun.
+    #[error("what the browser came back with is not of this login (another `state`); nothing was exchanged")]
+    WrongState,
+    /// The person or the authorization server said no.
+    #[error("the authorization server says no: {0}")]
+    Denied(String),
+    /// What came back was not taken.
+    #[error("the login was not completed: {0}")]
+    NotExchanged(String),
+    /// Nobody came back.
+    #[error("nobody came back from the browser within {} s", .0.as_secs())]
+    TooLate(Duration),
+    /// The login cannot be kept.
+    #[error(transparent)]
+    Kept(#[from] LoginsFault),
+    /// The system says no.
+    #[error("cannot log in: {0}")]
+    System(String),
+}
+
+/// Where a login would go, looked at. Nothing was sent there yet.
+pub struct Destination {
+    server: ServerName,
+    url: String,
+    standpoint: Standpoint,
+    courier: Arc<Courier>,
+    manager: AuthorizationManager,
+    metadata: AuthorizationMetadata,
+    issuer: String,
+    endpoints: Endpoints,
+    scopes: Vec<String>,
+    client_id: Option<String>,
+}
+
+struct Endpoints {
+    authorization: Url,
+    token: Url,
+    registration: Option<Url>,
+    issuer: Url,
+}
+
+/// A login that was begun: the address is for a browser.
+pub struct Begun {
+    destination: Destination,
+    landing: Landing,
+    address: String,
+    state: String,
+    resource: String,
+    client: OAuthClientConfig,
+}
+
+impl Destination {
+    /// Asks a server where to log in, and looks at what it says.
+    pub async fn of(definition: &Definition, manner: Manner) -> Result<Self, LoginFault> {
+        let server = definition.name.clone();
+        let Launch::Http { url, headers } = &definition.launch else {
+            return Err(LoginFault::NotFar(server));
+        };
+        if names_itself(headers) {
+            return Err(LoginFault::HasHeader(server));
+        }
+        let parsed = Url::parse(url).map_err(|error| LoginFault::System(error.to_string()))?;
+        let standpoint = Standpoint { server: parsed, own_network: manner.own_network };
+        standpoint.sound("address", url).map_err(LoginFault::BadServer)?;
+        let courier =
+            Courier::new(standpoint.clone()).map_err(|error| LoginFault::System(error.to_string()))?;
+        let courier = Arc::new(courier);
+        let manager = managed(&standpoint.server, &courier).await?;
+        let resolved = tokio::time::timeout(DISCOVERY, manager.resolve_metadata()).await;
+        let resolved = resolved.map_err(|_| LoginFault::Nowhere("it takes too long".into()))?;
+        let resolved = resolved.map_err(|error| match courier.refused() {
+            Some(unsound) => LoginFault::Unsound(unsound),
+            None => LoginFault::Nowhere(told(&error)),
+        })?;
+        if !resolved.source.is_discovered() {
+            return Err(LoginFault::Nowhere("it has no metadata for OAuth".into()));
+        }
+        let metadata = resolved.metadata;
+        let (endpoints, issuer) = looked_at(&standpoint, &metadata)?;
+        let (client_id, mut this) = (manner.client_id, manager);
+        this.set_metadata(metadata.clone());
+        let scopes = this.select_initial_scopes(&[]).await;
+        if scopes.len() > SCOPES_MAX {
+            return Err(LoginFault::Unable("it wants too many rights to be asked for"));
+        }
+        let (manager, url) = (this, url.clone());
+        Ok(Self { server, url, standpoint, courier, manager, metadata, issuer, endpoints, scopes, client_id })
+    }
+
+    /// Who would issue the login.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// The rights that would be asked for.
+    pub fn scopes(&self) -> &[String] {
+        &self.scopes
+    }
+
+    /// The hosts beside the server's own that a login talks to, each with what for.
+    pub fn elsewhere(&self) -> Vec<(String, String)> {
+        let own = host(&self.standpoint.server);
+        let all = [
+            ("issues the login", Some(&self.endpoints.issuer)),
+            ("is opened in your browser", Some(&self.endpoints.authorization)),
+            ("is told who we are", self.endpoints.registration.as_ref().filter(|_| self.client_id.is_none())),
+            ("gives the tokens", Some(&self.endpoints.token)),
+        ];
+        let mut hosts: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (what, url) in all {
+            let Some(url) = url else { continue };
+            hosts.entry(host(url)).or_default().push(what);
+        }
+        hosts.remove(&own);
+        hosts.into_iter().map(|(host, what)| (host, what.join(", "))).collect()
+    }
+
+    /// Begins: we are registered where nobody knows us, and the address for the browser is made.
+    pub async fn begin(mut self) -> Result<Begun, LoginFault> {
+        let landing = Landing::new().await.map_err(|error| LoginFault::System(error.to_string()))?;
+        let registration = self.endpoints.registration.clone();
+        self.courier.only(registration.into_iter().chain([self.endpoints.token.clone()]).collect());
+        let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
+        let client = match self.client_id.clone() {
+            Some(id) => {
+                let client = OAuthClientConfig::new(id, landing.address());
+                self.manager
+                    .configure_client(client.clone())
+                    .map_err(|error| LoginFault::System(told(&error)))?;
+                client
+            }
+            None if self.endpoints.registration.is_none() => {
+                let why = "it registers nobody by itself; register there, and name what it calls you with `--client-id`";
+                return Err(LoginFault::NotRegistered(why.into()));
+            }
+            None => {
+                let registered = self.manager.register_client("byleave", &landing.address(), &scopes).await;
+                registered.map_err(|_| LoginFault::NotRegistered(self.said()))?
+            }
+        };
+        let secret = client.client_secret.as_deref().unwrap_or_default();
+        let told_us = client.client_id.len() + secret.len();
+        if client.client_id.is_empty()
+            || told_us > CLIENT_BYTES_MAX
+            || client.client_id.contains(char::is_control)
+        {
+            return Err(LoginFault::Unable("what it calls us cannot be used"));
+        }
+        let made = self.manager.get_authorization_url(&scopes).await;
+        let address = made.map_err(|error| LoginFault::System(told(&error)))?;
+        let opened = self.standpoint.leads_to(&self.endpoints.authorization, &address)?;
+        let said = |wanted: &str| {
+            let mut found = opened.query_pairs().filter(|(name, _)| name == wanted);
+            // An endpoint that has one of ours in it already would decide which of them counts.
+            found.next().filter(|_| found.next().is_none()).map(|(_, value)| value.into_owned())
+        };
+        let (state, resource, method) = (said("state"), said("resource"), said("code_challenge_method"));
+        let (Some(state), Some(resource), Some("S256")) = (state, resource, method.as_deref()) else {
+            return Err(LoginFault::Unable("its endpoint says itself what is ours to say"));
+        };
+        Ok(Begun { address: opened.into(), destination: self, landing, state, resource, client })
+    }
+
+    /// What an endpoint said when it said no.
+    fn said(&self) -> String {
+        self.courier
+            .said()
+            .map_or_else(|| "it did not answer as it should".into(), |said| format!("it answers {said}"))
+    }
+}
+
+impl Begun {
+    /// The address for a browser: one `https` address in plain characters, or one on this machine.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Waits until the browser comes back, once; exchanges what it brings, and keeps the login.
+    pub async fn finish(self, wait: Duration, logins: &Logins) -> Result<(), LoginFault> {
+        let Self { destination, landing, state, resource, client, .. } = self;
+        let came = tokio::time::timeout(wait, landing.redirected(&state)).await;
+        let came = came.map_err(|_| LoginFault::TooLate(wait))?;
+        let came = came.map_err(|error| LoginFault::System(error.to_string()))?;
+        if came.state != state {
+            return Err(LoginFault::WrongState);
+        }
+        let Some(code) = came.code.filter(|_| came.error.is_none()) else {
+            let error = came.error.filter(|error| courier::is_code(error));
+            return Err(LoginFault::Denied(error.unwrap_or_else(|| "without saying why".into())));
+        };
+        let kept = InMemoryCredentialStore::new();
+        let mut manager = destination.manager;
+        manager.set_credential_store(kept.clone());
+        let exchanged =
+            manager.exchange_code_for_token_with_issuer(&code, &state, came.issuer.as_deref()).await;
+        if let Err(error) = exchanged {
+            return Err(LoginFault::NotExchanged(match error {
+                AuthError::AuthorizationServerMismatch { .. }
+                | AuthError::AuthorizationServerMissingIssuer { .. }
+                | AuthError::AuthorizationFailed(_) => "another issuer answered than was asked".into(),
+                _ => destination.courier.said().map_or_else(
+                    || "the token endpoint did not answer as it should".into(),
+                    |said| format!("the token endpoint answers {said}"),
+                ),
+            }));
+        }
+        let credentials = kept.load().await.ok().flatten();
+        let credentials = credentials.ok_or_else(|| LoginFault::NotExchanged("no token came".into()))?;
+        let login = Login {
+            issuer: destination.issuer,
+            authorization_endpoint: destination.endpoints.authorization.into(),
+            token_endpoint: destination.endpoints.token.into(),
+            resource,
+            client_secret: client.client_secret,
+            secret_is_posted: posts_secret(&destination.metadata),
+            own_network: destination.standpoint.own_network,
+            credentials,
+        };
+        Ok(logins.keep(&destination.server, &destination.url, login)?)
+    }
+}
+
+/// Who holds the login at a server for its connection, and refreshes it; with none, it sends none.
+pub(super) async fn held(
+    server: &ServerName,
+    url: &str,
+    headers: &BTreeMap<String, String>,
+    logins: &Logins,
+) -> Result<AuthorizationManager, LoginFault> {
+    let parsed = Url::parse(url).map_err(|error| LoginFault::System(error.to_string()))?;
+    let login = if names_itself(headers) { None } else { logins.login(server, url)? };
+    let own_network = login.as_ref().is_some_and(|login| login.own_network);
+    // Hosts were shown when it was made; they are looked at again, because a file is only a file.
+    let standpoint = Standpoint { server: parsed, own_network };
+    let courier = Courier::new(standpoint.clone()).map_err(|error| LoginFault::System(error.to_string()))?;
+    let courier = Arc::new(courier);
+    let Some(login) = login else { return managed(&standpoint.server, &courier).await };
+    standpoint.sound("address", url).map_err(LoginFault::BadServer)?;
+    let token = standpoint.sound("token endpoint", &login.token_endpoint)?;
+    courier.only(vec![token]);
+    // What tokens are for is what they were asked for, and that is the server.
+    let resource = Url::parse(&login.resource).ok();
+    let resource = resource.filter(|resource| resource.origin() == standpoint.server.origin());
+    let resource = resource.ok_or(LoginFault::Unable("the login is for another server"))?;
+    let mut manager = managed(&resource, &courier).await?;
+    let mut metadata = AuthorizationMetadata::default();
+    metadata.authorization_endpoint.clone_from(&login.authorization_endpoint);
+    metadata.token_endpoint.clone_from(&login.token_endpoint);
+    metadata.issuer = Some(login.issuer.clone());
+    if login.secret_is_posted {
+        metadata.additional_fields.insert(METHODS.into(), json!([POSTED]));
+    }
+    manager.set_metadata(metadata);
+    let mut client = OAuthClientConfig::new(login.credentials.client_id.clone(), url);
+    client.client_secret.clone_from(&login.client_secret);
+    manager.configure_client(client).map_err(|error| LoginFault::System(told(&error)))?;
+    manager.set_credential_store(Store::new(logins.clone(), server.clone(), url.to_owned(), &login));
+    Ok(manager)
+}
+
+const METHODS: &str = "token_endpoint_auth_methods_supported";
+const POSTED: &str = "client_secret_post";
+
+fn posts_secret(metadata: &AuthorizationMetadata) -> bool {
+    let methods = metadata.additional_fields.get(METHODS).and_then(|methods| methods.as_array());
+    methods.is_some_and(|methods| {
+        methods.contains(&json!(POSTED)) && !methods.contains(&json!("client_secret_basic"))
+    })
+}
+
+/// Whether the person's own headers say who we are: then no login of ours is sent beside them.
+fn names_itself(headers: &BTreeMap<String, String>) -> bool {
+    headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+}
+
+async fn managed(base: &Url, courier: &Arc<Courier>) -> Result<AuthorizationManager, LoginFault> {
+    let courier = Arc::clone(courier);
+    let manager = AuthorizationManager::new_with_oauth_http_client(base.as_str(), courier).await;
+    manager.map_err(|error| LoginFault::System(told(&error)))
+}
+
+/// Looks at all that a login would use of what a server says, before any of it is used.
+fn looked_at(
+    standpoint: &Standpoint,
+    metadata: &AuthorizationMetadata,
+) -> Result<(Endpoints, String), LoginFault> {
+    let issuer = metadata.issuer.clone().ok_or(LoginFault::Unable("it does not say who it is"))?;
+    let registration = metadata.registration_endpoint.as_deref();
+    let endpoints = Endpoints {
+        authorization: standpoint.sound("authorization endpoint", &metadata.authorization_endpoint)?,
+        token: standpoint.sound("token endpoint", &metadata.token_endpoint)?,
+        registration: registration.map(|text| standpoint.sound("registration endpoint", text)).transpose()?,
+        issuer: standpoint.sound("issuer", &issuer)?,
+    };
+    let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
+    if !methods.iter().any(|method| method == "S256") {
+        return Err(LoginFault::Unable("it does not say that it checks who begins a login (PKCE with S256)"));
+    }
+    if metadata.response_types_supported.as_ref().is_some_and(|types| !types.iter().any(|one| one == "code"))
+    {
+        return Err(LoginFault::Unable("it gives no codes"));
+    }
+    Ok((endpoints, issuer))
+}
+
+/// An error in one line, without what could draw. Nothing secret is known yet where this is used.
+fn told(error: &AuthError) -> String {
+    let said = error.to_string();
+    said.chars().take(500).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

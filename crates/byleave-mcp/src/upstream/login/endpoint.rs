@@ -1,0 +1,258 @@
+//! What a server may name as an endpoint of a login: looked at before anything is sent there or opened.
+//!
+//! An endpoint is a text that somebody else wrote. It is handed to a browser, and our secrets go there. So it is an `https`
+//! address in plain characters or nothing at all; the text is judged as it came, because parsers mend what they read.
+
+use std::net::IpAddr;
+
+use byleave_sandbox::net::address::global;
+use url::{Host, Url};
+
+/// The longest endpoint.
+const ENDPOINT_BYTES_MAX: usize = 2_048;
+/// The longest address that is opened.
+const ADDRESS_BYTES_MAX: usize = 8_192;
+
+/// What is wrong with an endpoint that a server names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {what} is refused: {why}: `{shown}`")]
+pub struct Unsound {
+    what: &'static str,
+    why: &'static str,
+    shown: String,
+}
+
+/// From where endpoints are looked at: what a server far away names is not on this machine.
+#[derive(Clone, Debug)]
+pub(super) struct Standpoint {
+    /// Where the server is.
+    pub(super) server: Url,
+    /// Hosts of the person's own network may be named too.
+    pub(super) own_network: bool,
+}
+
+impl Standpoint {
+    /// The endpoint, if it may be one.
+    pub(super) fn sound(&self, what: &'static str, text: &str) -> Result<Url, Unsound> {
+        self.judged(text, ENDPOINT_BYTES_MAX).map_err(|why| unsound(what, why, text))
+    }
+
+    /// An address that a person is sent to, if it leads to this endpoint.
+    pub(super) fn leads_to(&self, endpoint: &Url, text: &str) -> Result<Url, Unsound> {
+        let what = "address to open";
+        let url = self.judged(text, ADDRESS_BYTES_MAX).map_err(|why| unsound(what, why, text))?;
+        if url.origin() == endpoint.origin() && url.path() == endpoint.path() {
+            return Ok(url);
+        }
+        Err(unsound(what, "it leads elsewhere than the endpoint", text))
+    }
+
+    /// Whether an address may be connected to, for a host other than the server's.
+    pub(super) fn reaches(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let own = self.own_network && is_private(address);
+        global(address) || own || address.is_loopback() && is_here(&self.server)
+    }
+
+    fn judged(&self, text: &str, bytes_max: usize) -> Result<Url, &'static str> {
+        if text.len() > bytes_max {
+            return Err("it is too long");
+        }
+        if text.starts_with('-') {
+            return Err("it begins like an option of a program");
+        }
+        if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Err("it has characters that are not drawn");
+        }
+        let (scheme, rest) = text.split_once("://").ok_or("it is not an https address")?;
+        let secure = scheme.eq_ignore_ascii_case("https");
+        if !secure && !scheme.eq_ignore_ascii_case("http") {
+            return Err("it is not an https address");
+        }
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        if authority.contains('@') {
+            return Err("it names a user");
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+        if !authority.chars().all(plain) || !authority.starts_with(|c: char| c != '-') {
+            return Err("its host is not written as a host");
+        }
+        let after = rest.get(authority.len()..).unwrap_or_default();
+        // What a shell, a launcher or a parser could take for something else has no place in an endpoint.
+        if !after.chars().all(|c| c.is_ascii_alphanumeric() || "-._~:/?&=+%,@*".contains(c)) {
+            return Err("it has characters that no endpoint needs");
+        }
+        let url = Url::parse(text).map_err(|_| "it is no address")?;
+        if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+            return Err("it names a user or a place in a page");
+        }
+        let here = is_here(&url);
+        if here && !is_here(&self.server) {
+            return Err("it is on this machine, and the server is not");
+        }
+        if !secure && !here {
+            return Err("it is not an https address");
+        }
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => Some(IpAddr::from(address)),
+            Some(Host::Ipv6(address)) => Some(IpAddr::from(address)),
+            Some(Host::Domain(_)) => None,
+            None => return Err("it names no host"),
+        };
+        if address.is_some_and(|address| !self.reaches(address)) && url.host() != self.server.host() {
+            return Err("it is not a host that everyone can reach");
+        }
+        Ok(url)
+    }
+}
+
+/// Whether an address is written as one of this machine. Where a name leads is for its owner to say, and does not count.
+pub(super) fn is_here(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name.trim_end_matches('.').eq_ignore_ascii_case("localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => IpAddr::from(address).to_canonical().is_loopback(),
+        None => false,
+    }
+}
+
+/// The host of an address and its port, as a person reads it.
+pub(super) fn host(url: &Url) -> String {
+    let name = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"))
+}
+
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            let [first, second, ..] = v4.octets();
+            v4.is_private() || first == 100 && (64..128).contains(&second)
+        }
+        IpAddr::V6(v6) => v6.is_unique_local(),
+    }
+}
+
+fn unsound(what: &'static str, why: &'static str, text: &str) -> Unsound {
+    let mut shown: String = text.chars().take(200).flat_map(char::escape_debug).collect();
+    if text.chars().nth(200).is_some() {
+        shown.push('…');
+    }
+    Unsound { what, why, shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(server: &str) -> Standpoint {
+        Standpoint { server: Url::parse(server).unwrap(), own_network: false }
+    }
+
+    // req: M1
+    #[test]
+    fn an_endpoint_is_a_plain_https_address_or_refused() {
+        let far = from("https://mcp.example/mcp");
+        for good in [
+            "https://auth.example/authorize",
+            "https://auth.example:8443/a/b?p=B2C_1&x=%20y",
+            "HTTPS://AUTH.example/x",
+            "https://8.8.8.8/x",
+            "https://[2606:4700::1111]/x",
+            "https://xn--bcher-kva.example/",
+        ] {
+            assert!(far.sound("endpoint", good).is_ok(), "{good}");
+        }
+        let long = format!("https://auth.example/{}", "a".repeat(ENDPOINT_BYTES_MAX));
+        for bad in [
+            "",
+            "file:/c:/windows/system32/calc.exe",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "javascript://auth.example/%0aalert(1)",
+            "ms-msdt:/id",
+            "ms-word:ofe|u|https://auth.example/x.docx",
+            "data:text/html,x",
+            "ftp://auth.example/",
+            "http://auth.example/authorize",
+            "https:auth.example",
+            "https:/auth.example",
+            "https:\\\\auth.example\\x",
+            "https://",
+            "https:///x",
+            "//auth.example/x",
+            "-https://auth.example/",
+            "--help",
+            "https://-auth.example/",
+            "https://user@auth.example/",
+            "https://user:pass@auth.example/",
+            "https://auth.example$(calc)/",
+            "https://$(touch${IFS}x).example/",
+            "https://auth.example/$(touch x)",
+            "https://auth.example/`id`",
+            "https://auth.example/;id",
+            "https://auth.example/|id",
+            "https://auth.example/x\"y",
+            "https://auth.example/x'y",
+            "https://auth.example/x\\y",
+            "https://auth.example/x#y",
+            "https://auth.example/x y",
+            " https://auth.example/",
+            "https://auth.example/\n",
+            "https://auth.example/\tx",
+            "https://auth.example/\u{0}x",
+            "https://auth.example/\u{1b}[8m",
+            "https://auth.example/\u{202e}x",
+            "https://аuth.example/",
+            "https://auth%2eexample/",
+            "https://localhost/x",
+            "http://localhost/x",
+            "https://127.0.0.1/x",
+            "https://0177.0.0.1/x",
+            "https://2130706433/x",
+            "https://[::1]/x",
+            "https://[::ffff:127.0.0.1]/x",
+            "https://169.254.169.254/latest",
+            "https://10.0.0.1/x",
+            "https://0.0.0.0/x",
+            long.as_str(),
+        ] {
+            assert!(far.sound("endpoint", bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_here_may_name_what_is_here() {
+        let here = from("http://127.0.0.1:1/mcp");
+        for good in
+            ["http://127.0.0.1:2/a", "http://localhost:2/a", "http://[::1]/a", "https://auth.example/"]
+        {
+            assert!(here.sound("endpoint", good).is_ok(), "{good}");
+        }
+        for bad in
+            ["http://auth.example/", "http://10.0.0.1/", "https://10.0.0.1/", "http://localhost.example/"]
+        {
+            assert!(here.sound("endpoint", bad).is_err(), "{bad}");
+        }
+        let own = Standpoint { own_network: true, ..from("https://mcp.example/mcp") };
+        assert!(own.sound("endpoint", "https://10.0.0.1/").is_ok());
+        assert!(own.sound("endpoint", "https://169.254.169.254/").is_err());
+    }
+
+    #[test]
+    fn what_is_opened_leads_to_the_endpoint() {
+        let far = from("https://mcp.example/mcp");
+        let endpoint = far.sound("endpoint", "https://auth.example/authorize?p=1").unwrap();
+        let good = "https://auth.example/authorize?p=1&state=x&redirect_uri=http%3A%2F%2F127.0.0.1";
+        assert!(far.leads_to(&endpoint, good).is_ok());
+        for bad in ["https://auth.example/other?state=x", "https://other.example/authorize", "file:/x"] {
+            assert!(far.leads_to(&endpoint, bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_shown_and_cannot_draw() {
+        let refused = from("https://mcp.example/").sound("token endpoint", "file:/\u{1b}[2Jx").unwrap_err();
+        let said = refused.to_string();
+        assert!(said.contains("token endpoint") && said.contains("file:/\\u{1b}[2Jx"), "{said}");
+    }
+}
