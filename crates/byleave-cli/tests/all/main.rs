@@ -31,6 +31,7 @@ mod policy;
 mod rehearse;
 mod sandbox;
 mod scores;
+mod serve;
 mod sessions;
 mod shells;
 mod sitting;
