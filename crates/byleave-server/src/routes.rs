@@ -8,8 +8,9 @@ mod policy;
 mod questions;
 mod service;
 
+use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -77,6 +78,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(service::health))
         .routes(routes!(service::metrics))
         .routes(routes!(service::document));
+    close_answers(router.get_openapi_mut());
     for item in router.get_openapi_mut().paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete];
         for operation in operations.into_iter().filter_map(Option::as_mut) {
@@ -92,4 +94,17 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         }
     }
     router
+}
+
+/// Says of answers what is so: they have no other fields than these. The macro says it of structs only.
+fn close_answers(document: &mut utoipa::openapi::OpenApi) {
+    let schemas = document.components.as_mut().map(|components| &mut components.schemas);
+    let Some(RefOr::T(Schema::OneOf(answers))) = schemas.and_then(|schemas| schemas.get_mut("Answer")) else {
+        return;
+    };
+    for answer in &mut answers.items {
+        if let RefOr::T(Schema::Object(answer)) = answer {
+            answer.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+        }
+    }
 }

@@ -329,11 +329,13 @@ mod tests {
         let (token, secret) = tokens.add(wanted("bot", Kind::Agent, &[Scope::Submit]), 1_000).unwrap();
         let shown = text(&secret);
         let file = fs::read_to_string(dir.path().join("tokens.json")).unwrap();
-        assert!(!file.contains(&shown) && !file.contains(&shown[13..]), "{file}");
+        assert!(!file.contains(&shown) && !file.contains(shown.get(13..).unwrap()), "{file}");
         let found = tokens.find(&shown, 10_999).unwrap().unwrap();
         assert_eq!((found.name.as_str(), found.kind), ("bot", Kind::Agent));
         assert!(tokens.find(&shown, 11_000).unwrap().is_none(), "expired");
-        for wrong in ["", "byl_", &shown[..shown.len() - 1], &shown.to_uppercase(), &format!("{shown}0")] {
+        for wrong in
+            ["", "byl_", shown.get(..shown.len() - 1).unwrap(), &shown.to_uppercase(), &format!("{shown}0")]
+        {
             assert!(tokens.find(wrong, 2_000).unwrap().is_none(), "{wrong}");
         }
         // Another process removes it.

@@ -10,7 +10,9 @@ pub(crate) use book::{
     BookQuery, CallEntry, CallList, ExportForm, ExportQuery, LeaveEntry, LeaveList, PageQuery, Recorded,
     Verified,
 };
-pub(crate) use calls::{After, CallBody, CallStanding, ModeWord, Refused, State, WAIT_S_MAX, Wait};
+pub(crate) use calls::{
+    After, CallBody, CallEvent, CallStanding, LastEvent, ModeWord, Refused, State, WAIT_S_MAX, Wait,
+};
 pub(crate) use policy::{ExplainBody, Explained, Halt, HaltBody, Health, ToolEntry, ToolList, ToolQuery};
 
 use crate::problem::{Problem, Trouble};

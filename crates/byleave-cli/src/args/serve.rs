@@ -28,7 +28,7 @@ pub(crate) struct ServeHttp {
     /// How little is asked at most: calls may ask for a stricter mode [default: as set, confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
-    /// How many requests a second each principal may make
+    /// How many requests a second each principal may make; each address without a good token a 25th of that
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) requests_per_second: u32,
 }

@@ -22,6 +22,9 @@ use crate::screen::{Screen, prose};
 use crate::show;
 use crate::status::Status;
 
+/// Who shows no good token may ask so many times less often.
+const STRANGERS: u32 = 25;
+
 /// How long calls may take to end when everything does.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -40,7 +43,8 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     show::tightened(screen, &chosen);
 
     let (each, burst) = (typed.requests_per_second, typed.requests_per_second.saturating_mul(4));
-    let limits = Limits { requests_per_second: each, burst, ..Limits::default() };
+    let strangers_per_second = (each / STRANGERS).max(1);
+    let limits = Limits { requests_per_second: each, burst, strangers_per_second, ..Limits::default() };
     let mut builder = Server::builder(options.tenant.clone(), tokens).limits(limits);
     builder = builder.metrics(telemetry::collect().context("cannot count anything")?);
     builder = builder.tenancy(tenancy(options, &chosen).await?);

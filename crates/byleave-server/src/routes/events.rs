@@ -28,7 +28,7 @@ use crate::problem::{Problem, Trouble};
 use crate::seats::Seat;
 use crate::server::App;
 use crate::tenancy::Tenancy;
-use crate::wire::After;
+use crate::wire::{After, CallEvent, LastEvent};
 
 /// How often a stream shows that it is alive.
 const BEAT: Duration = Duration::from_secs(15);
@@ -43,10 +43,10 @@ const BEAT: Duration = Duration::from_secs(15);
     params(
         ("call" = uuid::Uuid, Path, description = "The call"),
         After,
-        ("Last-Event-ID" = Option<u32>, Header, description = "The entry that was seen last; as browsers send it"),
+        LastEvent,
     ),
     responses(
-        (status = 200, body = String, content_type = "text/event-stream", description = "The events"),
+        (status = 200, body = CallEvent, content_type = "text/event-stream", description = "The events"),
         (status = 204, description = "The call is settled, and its last entry was seen"),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
     ),

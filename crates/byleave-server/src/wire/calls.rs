@@ -88,6 +88,28 @@ pub(crate) struct After {
     pub(crate) after: Option<u32>,
 }
 
+/// Where to go on, as browsers say it
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only described: it is read as a header")]
+pub(crate) struct LastEvent {
+    /// The entry that was seen last
+    #[param(rename = "Last-Event-ID", minimum = 0, maximum = 4294967295_u32)]
+    last_event_id: Option<u32>,
+}
+
+/// An event of a call, as server-sent events have it
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only described: it is written as text")]
+pub(crate) struct CallEvent {
+    /// `entry` or `tool_approval`
+    event: String,
+    /// The number of the entry; a `tool_approval` has none, and comes right before the entry that it is about
+    id: Option<String>,
+    /// JSON: `call`, `seq`, `link` and `entry`, or `call`, `tool`, `parameters` and `approved`
+    data: String,
+}
+
 /// How far a call has come
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CallStanding {

@@ -2,7 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::panic,
+    clippy::string_slice,
     clippy::indexing_slicing,
     reason = "tests"
 )]
