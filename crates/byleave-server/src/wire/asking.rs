@@ -5,8 +5,9 @@ use byleave::book::QuestionItem;
 use byleave::core::offer::{Breadth, offers};
 use byleave::core::render::render;
 use byleave::core::sheet::Sheet;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Number, Value};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -207,13 +208,16 @@ pub(crate) enum Answer {
     #[schema(title = "Leave")]
     Leave {
         /// Which of the offers
-        #[schema(minimum = 1)]
+        #[schema(minimum = 1, maximum = 4294967295_u32)]
+        #[serde(deserialize_with = "whole")]
         offer: u32,
         /// How many seconds it lasts; for ever if not said
         #[schema(minimum = 1, maximum = 31622400)]
+        #[serde(default, deserialize_with = "whole_if_any")]
         lasts_s: Option<u32>,
         /// How often it may be used
-        #[schema(minimum = 1)]
+        #[schema(minimum = 1, maximum = 4294967295_u32)]
+        #[serde(default, deserialize_with = "whole_if_any")]
         uses_max: Option<u32>,
         /// Only in the session of this call
         #[serde(default)]
@@ -222,4 +226,43 @@ pub(crate) enum Answer {
     /// Stop everything
     #[schema(title = "Abort")]
     Abort {},
+}
+
+/// A whole number, also where it is written as `3.0`: in JSON that is the same.
+fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    number(&Number::deserialize(from)?).ok_or_else(|| D::Error::custom("a whole number is wanted"))
+}
+
+fn whole_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let Some(found) = Option::<Number>::deserialize(from)? else { return Ok(None) };
+    number(&found).map(Some).ok_or_else(|| D::Error::custom("a whole number is wanted"))
+}
+
+fn number(found: &Number) -> Option<u32> {
+    match found.as_u64() {
+        Some(whole) => u32::try_from(whole).ok(),
+        None => found.as_f64().filter(|float| float.fract() == 0.0)?.to_string().parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_whole_however_they_are_written() {
+        let offer = |number: Value| {
+            let body = json!({"digest": "", "answer": {"say": "leave", "offer": number, "uses_max": 2.0}});
+            match serde_json::from_value::<AnswerBody>(body).ok()?.answer {
+                Answer::Leave { offer, uses_max: Some(2), lasts_s: None, .. } => Some(offer),
+                _ => None,
+            }
+        };
+        assert_eq!([json!(3), json!(3.0)].map(offer), [Some(3), Some(3)]);
+        for wrong in [json!(3.5), json!(-1), json!(-1.0), json!(1e10), json!("3"), Value::Null] {
+            assert_eq!(offer(wrong.clone()), None, "{wrong}");
+        }
+    }
 }

@@ -94,7 +94,7 @@ pub(crate) struct After {
 #[expect(dead_code, reason = "only described: it is read as a header")]
 pub(crate) struct LastEvent {
     /// The entry that was seen last
-    #[param(rename = "Last-Event-ID", minimum = 0, maximum = 4294967295_u32)]
+    #[param(rename = "Last-Event-ID", nullable = false, minimum = 0, maximum = 4294967295_u32)]
     last_event_id: Option<u32>,
 }
 
