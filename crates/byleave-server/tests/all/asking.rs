@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use byleave_server::principal::{Kind, Scope};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Setup, Stage};
 
 fn answer(digest: &str, said: &Value) -> Value {
     json!({"digest": digest, "answer": said})
@@ -173,4 +173,21 @@ async fn a_question_outlives_the_server() {
     stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
     assert_eq!(stage.settled(&bot, &call).await["outcome"], "completed");
     assert_eq!(stage.notes.load(Ordering::SeqCst), 1);
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_comes_too_late_is_none() {
+    let mut setup = Setup::default();
+    setup.settings.limits.question_ms = 3_000;
+    let stage = Stage::with(setup).await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let (call, question, digest) = stage.waiting(&bot, "k").await;
+    // Nobody looks after it but the server itself.
+    assert_eq!(stage.settled(&bot, &call).await["refusal"]["code"], "unanswered");
+    let path = format!("/v1/questions/{question}/answer");
+    let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    assert!(matches!(heard.status, 404 | 409), "{}", heard.text);
+    assert_eq!(heard.headers["content-type"], "application/problem+json");
+    assert_eq!(stage.notes.load(Ordering::SeqCst), 0);
 }

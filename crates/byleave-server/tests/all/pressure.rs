@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use byleave_server::Limits;
 use byleave_server::listen::{self, ListenFault};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
-use crate::stage::{SOON, Setup, Stage};
+use crate::stage::{Heard, SOON, Setup, Stage};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -136,14 +138,41 @@ fn beyond_this_machine_only_with_tls() {
     }
 }
 
-#[test]
-fn a_certificate_and_its_key_make_tls() {
+// req: E7
+#[tokio::test(flavor = "multi_thread")]
+async fn over_tls_it_is_the_same_and_in_the_clear_nothing_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (certificate, key) = (dir.path().join("c.pem"), dir.path().join("k.pem"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    assert!(Arc::strong_count(&listen::tls(&certificate, &key).unwrap()) == 1);
     assert!(listen::tls(&key, &certificate).is_err());
     assert!(listen::tls(&dir.path().join("none"), &key).is_err());
+    let tls = Some(listen::tls(&certificate, &key).unwrap());
+    let stage = Stage::with(Setup { tls, ..Setup::default() }).await;
+    let bot = stage.agent("bot");
+
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(stage.address).await.unwrap();
+    let name = "localhost".try_into().unwrap();
+    let mut stream = TlsConnector::from(Arc::new(client)).connect(name, stream).await.unwrap();
+    let port = stage.address.port();
+    let head = format!(
+        "GET /v1/health HTTP/1.1\r\nhost: localhost:{port}\r\norigin: https://localhost:{port}\r\n\
+         authorization: Bearer {bot}\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    tokio::time::timeout(SOON, stream.read_to_end(&mut heard)).await.expect("it ends").unwrap();
+    assert_eq!(Heard::new(&heard).json["status"], "ok");
+    // Who speaks in the clear is not spoken to.
+    let heard = stall(&stage, &head).await;
+    assert!(!heard.contains("HTTP/"), "{heard}");
 }

@@ -19,6 +19,7 @@ use byleave::typed::Typed;
 use byleave_server::principal::{Kind, Scope};
 use byleave_server::tokens::{Tokens, Wanted};
 use byleave_server::{Limits, Server, Tenancy, listen};
+use rustls::ServerConfig;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -46,6 +47,7 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) settings: Settings,
     pub(crate) mode: Mode,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
 impl Default for Setup {
@@ -57,7 +59,7 @@ impl Default for Setup {
             ..Limits::default()
         };
         let settings = Settings { inbox: true, poll: Duration::from_millis(20), ..Settings::default() };
-        Self { limits, settings, mode: Mode::ConfirmSensitive }
+        Self { limits, settings, mode: Mode::ConfirmSensitive, tls: None }
     }
 }
 
@@ -115,7 +117,7 @@ impl Stage {
         let (end, server) = (CancellationToken::new(), builder.build());
         let ending = end.clone();
         let served = tokio::spawn(async move {
-            listen::serve(server, listener, None, ending, Duration::from_secs(5)).await.unwrap();
+            listen::serve(server, listener, setup.tls, ending, Duration::from_secs(5)).await.unwrap();
         });
         Self { dir, address, end, served: Some(served), notes }
     }
@@ -237,7 +239,7 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    fn new(bytes: &[u8]) -> Self {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let mut lines = head.lines();
