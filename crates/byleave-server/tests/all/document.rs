@@ -1,6 +1,6 @@
 //! The OpenAPI document: of all that is served, and of nothing else.
 
-use byleave_server::openapi;
+use byleave_server::{Trouble, openapi};
 use serde_json::Value;
 
 use crate::stage::Stage;
@@ -41,4 +41,16 @@ async fn tools_come_in_every_form() {
         assert!(echo["schema"][field].is_object(), "{form}: {echo}");
     }
     stage.ask(&bot, "GET", "/v1/tools?form=other", None).await.is_problem(400, "malformed");
+}
+
+#[test]
+fn the_guide_lists_every_code_of_a_problem() {
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/server.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    for trouble in Trouble::ALL {
+        let row = format!("| `{}` | {} |", trouble.as_str(), trouble.status().as_u16());
+        assert_eq!(guide.matches(&row).count(), 1, "docs/guide/server.md should have this once: {row}");
+    }
+    let rows = guide.lines().skip_while(|line| *line != "## Problems").filter(|line| line.starts_with("| `"));
+    assert_eq!(rows.count(), Trouble::ALL.len());
 }
