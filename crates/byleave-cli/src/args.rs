@@ -8,6 +8,7 @@ mod inbox;
 mod init;
 mod mcp;
 mod policy;
+mod serve;
 mod shell;
 mod watching;
 
@@ -29,6 +30,7 @@ pub(crate) use self::inbox::{Answer, Inbox, List};
 pub(crate) use self::init::Init;
 pub(crate) use self::mcp::{Access, AddServer, GatewayArgs, LoginArgs, Mcp, ProfileArgs, ServeMcp, Wrap};
 pub(crate) use self::policy::{LayerArg, Policy};
+pub(crate) use self::serve::{AddToken, ScopeArg, ServeHttp, TokenCommand};
 pub(crate) use self::shell::{Completions, Man};
 pub(crate) use self::watching::{Log, Stats, Watch};
 
@@ -170,6 +172,16 @@ pub(crate) enum Command {
     Mcp {
         #[command(subcommand)]
         command: Option<Mcp>,
+    },
+    /// Serve agents and people over HTTP: calls in, questions out, the book read
+    ///
+    /// Every request carries a token (`byleave token add`). On this machine only, unless there is TLS. What must be asked waits for
+    /// an answer over HTTP, or with `byleave inbox`.
+    Serve(ServeHttp),
+    /// Make, list and remove the tokens that the server takes
+    Token {
+        #[command(subcommand)]
+        command: Option<TokenCommand>,
     },
     /// Read, verify and export the book
     Book {

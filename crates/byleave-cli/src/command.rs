@@ -19,8 +19,10 @@ mod policy;
 mod rehearse;
 mod resume;
 mod sandbox;
+mod serve;
 mod session;
 mod stats;
+mod token;
 mod tools;
 mod undo;
 mod watch;
@@ -70,6 +72,8 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Exec(typed) => exec::run(&typed, options, screen).await,
         Command::Sandbox { command } => sandbox::run(command, options, screen).await,
         Command::Mcp { command } => mcp::run(command, options, screen).await,
+        Command::Serve(typed) => serve::run(typed, options, screen).await,
+        Command::Token { command } => token::run(command, options, screen),
         Command::Book { command } => book::run(command, options, screen).await,
     }
 }

@@ -48,8 +48,8 @@ impl House {
 
     fn open(options: &Options, how: &sqlite::Options) -> Result<Self> {
         let book = SqliteBook::open(&options.state, how)?;
-        let state = options.state.canonicalize();
-        let state = state.with_context(|| format!("cannot find `{}` again", options.state.display()))?;
+        let state = options.ours().canonicalize();
+        let state = state.with_context(|| format!("cannot find `{}` again", options.ours().display()))?;
         Ok(Self { book: Arc::new(book), state: text_of(&state)? })
     }
 

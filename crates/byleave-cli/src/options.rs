@@ -24,6 +24,8 @@ use crate::screen::is_styled;
 pub(crate) struct Options {
     /// Where the book is kept.
     pub(crate) state: PathBuf,
+    /// The state directory that this one is in, where it is a tenant's: no call may look into that either.
+    pub(crate) above: Option<PathBuf>,
     /// Where we stand, absolute and resolved.
     pub(crate) cwd: String,
     /// The rules of this session, if someone named a file.
@@ -79,6 +81,7 @@ impl Options {
                 Some(dir) => dir.clone(),
                 None => state(&chosen)?,
             }),
+            above: None,
             policy: global.policy.as_deref().map(|file| cwd.join(file)),
             tenant: TenantId::new("local")?,
             person: person(),
@@ -98,6 +101,17 @@ impl Options {
         let moved = Self { cwd, ..self.clone() };
         let chosen = moved.reload()?;
         Ok(Self { allow_delete: chosen.allow_delete(), waived: chosen.waived(), chosen, ..moved })
+    }
+
+    /// The same for another tenant, whose book is in a directory of its own. Its name must be good for one.
+    pub(crate) fn of_tenant(&self, tenant: TenantId) -> Self {
+        let state = self.state.join("tenants").join(tenant.as_str());
+        Self { state, above: Some(self.state.clone()), tenant, ..self.clone() }
+    }
+
+    /// The directory that holds all that is ours.
+    pub(crate) fn ours(&self) -> &Path {
+        self.above.as_deref().unwrap_or(&self.state)
     }
 
     /// The files that may hold settings here.

@@ -41,7 +41,7 @@ pub(crate) fn workplace(options: &Options, workspace: &str) -> Workplace {
     let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
     let mut workplace = Workplace::new(state.join("copies"), PathBuf::from(workspace));
     workplace.home = options.home.as_ref().map(PathBuf::from);
-    workplace.ours = vec![state];
+    workplace.ours = vec![options.ours().canonicalize().unwrap_or(state)];
     workplace.environment = std::env::vars().collect();
     workplace.waived.clone_from(&options.waived);
     workplace

@@ -7,6 +7,7 @@ mod cut;
 mod desk;
 mod drive;
 mod execute;
+mod explain;
 mod footing;
 mod given;
 mod judge;
@@ -40,6 +41,7 @@ use tracing::{Instrument as _, Span};
 
 pub use crate::gate::ask::{AnswerFault, GivenAnswer};
 pub use builder::{BuildFault, GateBuilder};
+pub use explain::Explanation;
 pub use open::OpenFault;
 
 use crate::catalog::Catalog;

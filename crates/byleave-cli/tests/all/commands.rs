@@ -91,6 +91,13 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     // Not an address of this machine.
     ("mcp serve", &["--http", "192.0.2.1:1"], &[2]),
     ("mcp wrap", &["--", "nothing-such"], &[2]),
+    // Not an address of this machine, and no TLS.
+    ("serve", &["--listen", "192.0.2.1:1"], &[2]),
+    ("token", &[], &[0]),
+    ("token add", &["bot"], &[0]),
+    ("token list", &[], &[0]),
+    // There is none of that name.
+    ("token remove", &["00000000"], &[2]),
     ("book", &[], &[0]),
     ("book log", &[], &[0]),
     ("book show", &["CALL"], &[0]),

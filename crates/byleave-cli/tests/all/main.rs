@@ -34,6 +34,7 @@ mod policy;
 mod rehearse;
 mod sandbox;
 mod scores;
+mod serve;
 mod sessions;
 mod shells;
 mod sitting;

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use byleave::core::call::{Call, Mode};
+use byleave::core::effect::Effect;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::outcome::Output;
+use byleave::core::ruling::Verdict;
 use byleave::gate::Gate;
+use byleave::ledger::Ledger as _;
 use byleave::result::Ending;
 use byleave::typed::Typed;
 use serde_json::{Value, json};
@@ -63,4 +66,33 @@ async fn a_call_goes_all_the_way() {
     let refused = gate.settle(call("ecko", json!({}), Mode::Yolo)).await;
     assert!(refused.error().unwrap().contains("`echo`"), "{refused:?}");
     assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+// req: P1
+#[tokio::test]
+async fn an_explanation_is_the_ruling_that_the_call_would_get_and_leaves_no_trace() {
+    let ran = Arc::new(AtomicU32::new(0));
+    let counter = ran.clone();
+    let echo = Typed::new("echo", "says it back", move |say: Say, _run| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        async move { Output::text(say.text) }
+    });
+    let ledger = Arc::new(byleave::ledger::memory::MemoryLedger::new());
+    let gate = Gate::builder().tool(echo).ledger(ledger.clone()).build().unwrap();
+    for (mode, verdict) in [(Mode::ConfirmSensitive, Verdict::Ask), (Mode::Yolo, Verdict::Allow)] {
+        let asked = call("echo", json!({"text": "hi"}), mode);
+        let found = gate.explain(asked.clone()).await.unwrap();
+        assert_eq!((found.tool.as_str(), found.ruling.verdict), ("echo", verdict));
+        assert_eq!(found.plan.effects, [Effect::Invoke { tool: "echo".into() }]);
+        assert!(ledger.load(asked.id).await.unwrap().is_none());
+        // The call itself is ruled on in the same way.
+        gate.settle(asked.clone()).await;
+        let record = ledger.load(asked.id).await.unwrap().unwrap().record;
+        let ruled = record.draft().unwrap().permitted().unwrap().clone().unwrap();
+        assert_eq!(ruled.reasons, found.ruling.reasons);
+    }
+    assert_eq!(ran.load(Ordering::SeqCst), 1, "only the call that was allowed ran");
+    let refused = |tool: &str, arguments: Value| gate.explain(call(tool, arguments, Mode::Yolo));
+    assert_eq!(refused("ecko", json!({})).await.unwrap_err().code.as_str(), "tool-unknown");
+    assert_eq!(refused("echo", json!({"text": 1})).await.unwrap_err().code.as_str(), "arguments-invalid");
 }

@@ -1,0 +1,78 @@
+//! What is typed after `byleave serve` and `byleave token`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use byleave_server::principal::Name;
+use clap::{Args as Group, Subcommand, ValueEnum};
+
+use super::ModeArg;
+
+#[derive(Debug, Group)]
+pub(crate) struct ServeHttp {
+    /// Where to listen; beyond this machine only with TLS
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
+    pub(crate) listen: SocketAddr,
+    /// The certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its key, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// A name by which clients reach it, beside localhost
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+    /// A tenant beside `local`, with a book of its own
+    #[arg(long = "tenant", value_name = "NAME")]
+    pub(crate) tenants: Vec<Name>,
+    /// How little is asked at most: calls may ask for a stricter mode [default: as set, confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+    /// How many requests a second each principal may make; each address without a good token a 25th of that
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) requests_per_second: u32,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token; its text is printed once, and only its digest is kept
+    Add(AddToken),
+    /// List the tokens (the default)
+    List,
+    /// Remove a token; it is refused at once
+    Remove {
+        /// Its id, as the list has it
+        id: String,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct AddToken {
+    /// Who shows it: calls and answers stand under this name
+    pub(crate) name: Name,
+    /// A person, not an agent
+    #[arg(long)]
+    pub(crate) person: bool,
+    /// What it is good for; several with commas [default: submit for an agent, answer and read for a person]
+    #[arg(long = "scope", value_enum, value_delimiter = ',', value_name = "SCOPE")]
+    pub(crate) scopes: Vec<ScopeArg>,
+    /// How long it counts: a number and s, m, h, d or w
+    #[arg(long = "for", value_name = "SPAN", default_value = "90d")]
+    pub(crate) lasting: String,
+    /// Whose book
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    pub(crate) tenant: Name,
+}
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScopeArg {
+    /// Make calls, and see what came of them
+    Submit,
+    /// See questions in full, and answer those of others
+    Answer,
+    /// Read the book
+    Read,
+    /// Halt, revoke, cancel; for people only
+    Administer,
+}

@@ -1,0 +1,128 @@
+//! `byleave serve` and `byleave token`, the real program: a token is made, a call is made with it, asked about, and answered.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// The program as a server.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(world: &World, words: &[&str]) -> Self {
+        let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let said = lines.next().unwrap().unwrap();
+        let address =
+            said.strip_prefix("listening on http://").unwrap().strip_suffix("/v1").unwrap().to_owned();
+        Self { child, address }
+    }
+
+    /// The status and the body of what it says.
+    fn ask(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
+             idempotency-key: k\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).unwrap();
+        let (head, body) = heard.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or_default())
+    }
+
+    /// Ends it as a person would, and waits.
+    fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn token(world: &World, words: &[&str]) -> String {
+    let mut all = vec!["--json", "token", "add"];
+    all.extend(words);
+    world.json(&all)["token"].as_str().unwrap().to_owned()
+}
+
+// req: R5
+#[test]
+fn a_call_over_http_is_asked_about_and_answered_there_or_in_the_inbox() {
+    let world = World::new();
+    let (bot, ann) = (token(&world, &["bot"]), token(&world, &["web-ann", "--person"]));
+    let served = Served::start(&world, &[]);
+    let note = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "first"}});
+    let (status, standing) = served.ask(&bot, "POST", "/v1/calls?wait=1", &note);
+    assert_eq!((status, &standing["state"]), (202, &json!("waiting")), "{standing}");
+    let (id, digest) = (standing["question"]["id"].as_str().unwrap(), &standing["question"]["digest"]);
+    // The inbox has the same question.
+    assert_eq!(world.question(), id);
+    let answer = json!({"digest": digest, "answer": {"say": "yes"}});
+    let (status, said) = served.ask(&ann, "POST", &format!("/v1/questions/{id}/answer"), &answer);
+    assert!(matches!(status, 200 | 202), "{said}");
+    let path = format!("/v1/calls/{}?wait=60", standing["call"].as_str().unwrap());
+    let (_, standing) = served.ask(&bot, "GET", &path, &Value::Null);
+    assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
+    assert_eq!(world.file("notes.txt"), "first\n");
+    // What must not be touched is not: the tokens are among it.
+    let tokens = world.state().join("tokens.json");
+    let spy = json!({"tool": "read_file", "arguments": {"path": tokens}});
+    let explained = served.ask(&bot, "POST", "/v1/policy/explain", &spy).1;
+    assert_eq!(explained["verdict"], "deny", "{explained}");
+    // A token that is removed counts no longer, and none at all never did.
+    let removed = world.json(&["--json", "token"])[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(world.quietly(&["token", "remove", &removed], "").status.code(), Some(0));
+    assert_eq!(served.ask(&bot, "GET", "/v1/health", &Value::Null).0, 401);
+    assert_eq!(served.ask("", "GET", "/v1/health", &Value::Null).0, 401);
+    served.stop();
+}
+
+// req: R5
+#[test]
+fn a_tenant_has_a_book_of_its_own() {
+    let world = World::new();
+    let admin = ["--person", "--scope", "submit,read,administer"];
+    let ours = token(&world, &[&["ann"][..], &admin].concat());
+    let theirs = token(&world, &[&["ann", "--tenant", "acme"][..], &admin].concat());
+    let unserved = token(&world, &["ann", "--tenant", "nobody", "--person"]);
+    let served = Served::start(&world, &["--tenant", "acme"]);
+    let call = json!({"tool": "echo", "arguments": {"text": "hi"}});
+    let (_, made) = served.ask(&theirs, "POST", "/v1/calls?wait=60", &call);
+    assert_eq!(made["result"]["outcome"], "completed", "{made}");
+    assert_eq!(
+        served.ask(&theirs, "GET", "/v1/book/calls", &Value::Null).1["calls"].as_array().unwrap().len(),
+        1
+    );
+    assert_eq!(served.ask(&ours, "GET", "/v1/book/calls", &Value::Null).1["calls"], json!([]));
+    assert!(world.state().join("tenants/acme/book.sqlite").exists());
+    assert_eq!(served.ask(&unserved, "GET", "/v1/health", &Value::Null).0, 401);
+    // Not even from there can one look at the tokens.
+    let spy = json!({"tool": "read_file", "arguments": {"path": world.state().join("tokens.json")}});
+    assert_eq!(served.ask(&theirs, "POST", "/v1/policy/explain", &spy).1["verdict"], "deny");
+    assert_eq!(served.ask(&ours, "GET", "/v1/metrics", &Value::Null).0, 200);
+    assert_eq!(served.ask(&theirs, "GET", "/v1/metrics", &Value::Null).0, 403);
+    served.stop();
+}

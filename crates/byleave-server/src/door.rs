@@ -1,0 +1,128 @@
+//! The door: every request passes it first. Which host it names, which page it comes from, who makes it, and how often.
+//!
+//! It is in front of everything, also of paths that there are not: who has no token learns nothing. It takes tokens from the
+//! `Authorization` header alone, never from a cookie or an address, so no page can make a browser use one.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use byleave::clock::{Clock as _, SystemClock};
+use metrics::counter;
+
+use crate::caller::Caller;
+use crate::problem::{Problem, Trouble};
+use crate::server::App;
+
+/// What every response says to browsers, whatever it is.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// Lets a request in, or not.
+pub(crate) async fn door(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let mut response = match admit(&app, &request) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    counter!("byleave_http_responses_total", "status" => response.status().as_u16().to_string()).increment(1);
+    response
+}
+
+fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
+    let headers = request.headers();
+    named(app, request)?;
+    from_no_other_page(app, headers)?;
+    let now = Instant::now();
+    let Some(principal) = known(app, headers)? else {
+        let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let from: Option<IpAddr> = from.map(|from| from.0.ip());
+        return Err(match app.strangers().take(from, now) {
+            Ok(()) => Problem::new(Trouble::Unauthenticated, "a bearer token is needed"),
+            Err(seconds) => Problem::too_many("too many requests without a good token", seconds),
+        });
+    };
+    let who = (principal.principal.tenant.clone(), principal.principal.name.clone());
+    let many = |seconds| Problem::too_many("more requests than are allowed", seconds);
+    app.pace().take(who, now).map_err(many)?;
+    Ok(principal)
+}
+
+/// The request names this server: a page whose name was made to lead here does not.
+fn named(app: &App, request: &Request) -> Result<(), Problem> {
+    let foreign = || Problem::new(Trouble::ForeignHost, "the request names a host that is not this server");
+    let in_address = request.uri().authority().map(|authority| authority.as_str());
+    let in_header = only(request.headers(), &header::HOST).ok_or_else(foreign)?;
+    for named in [Some(in_header), in_address].into_iter().flatten() {
+        let authority: Authority = named.parse().map_err(|_| foreign())?;
+        if authority.as_str().contains('@') || !app.is_host(authority.host()) {
+            return Err(foreign());
+        }
+    }
+    Ok(())
+}
+
+/// A browser says which page a request comes from; programs say nothing.
+fn from_no_other_page(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
+    let foreign = || Problem::new(Trouble::ForeignOrigin, "requests from pages of other origins are refused");
+    if headers.contains_key(header::ORIGIN) {
+        let origin = only(headers, &header::ORIGIN).ok_or_else(foreign)?;
+        if !app.is_origin(origin) {
+            return Err(foreign());
+        }
+    }
+    match headers.get("sec-fetch-site").map(HeaderValue::as_bytes) {
+        None | Some(b"same-origin" | b"none") => Ok(()),
+        Some(_) => Err(foreign()),
+    }
+}
+
+/// Who shows a token that counts, in a tenancy that there is.
+fn known(app: &App, headers: &HeaderMap) -> Result<Option<Caller>, Problem> {
+    let Some(given) = only(headers, &header::AUTHORIZATION) else { return Ok(None) };
+    let Some((scheme, shown)) = given.split_once(' ') else { return Ok(None) };
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Ok(None);
+    }
+    let found = app.tokens().find(shown.trim(), SystemClock.now());
+    let principal = match found {
+        Ok(found) => found,
+        Err(fault) => {
+            tracing::error!(%fault, "tokens cannot be checked, so nobody is let in");
+            return Ok(None);
+        }
+    };
+    Ok(principal.and_then(|principal| {
+        let tenancy = app.tenancy(&principal.tenant)?;
+        Some(Caller { principal: Arc::new(principal), tenancy })
+    }))
+}
+
+/// A header that is there once. Two of them: somebody on the way put one there, and neither is believed.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(only), None) => only.to_str().ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,27 @@
+//! Speaks HTTP: calls in, questions out, the book read; for agents and people in any language.
+//!
+//! [`Server`] stands around gates, one for each tenant, on whatever ledger they have. It decides nothing that a gate decides: it
+//! says who is there ([`principal`], [`tokens`]), what they may do, and hands their words on. Every request carries a token; a
+//! request without a good one learns nothing. What cannot be checked or recorded does not happen.
+
+mod body;
+mod caller;
+mod door;
+mod limits;
+pub mod listen;
+mod pace;
+pub mod principal;
+mod problem;
+mod routes;
+mod seats;
+mod server;
+mod slow;
+pub mod telemetry;
+mod tenancy;
+pub mod tokens;
+mod wire;
+
+pub use limits::Limits;
+pub use problem::Trouble;
+pub use server::{Server, ServerBuilder, openapi};
+pub use tenancy::Tenancy;

@@ -1,0 +1,182 @@
+//! Listening: connections are taken, kept within their limits, and handed to the server. Loopback only, unless there is TLS.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::limits::Limits;
+use crate::server::Server;
+use crate::slow::Impatient;
+
+/// The most bytes that the head of a request may have.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+const HEADERS_MAX: usize = 64;
+/// How long we rest when the system has no connection to give.
+const REST: Duration = Duration::from_millis(50);
+
+/// Why nobody is listened to.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenFault {
+    /// Others could hear what is said.
+    #[error("cannot listen on {0} without TLS: only addresses of this machine, such as 127.0.0.1")]
+    NotProtected(SocketAddr),
+    /// The certificate or its key cannot be used.
+    #[error("cannot use the certificate in `{path}`: {why}")]
+    Certificate {
+        /// Which file.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// The system said no.
+    #[error("{what}: {why}")]
+    System {
+        /// What could not be done.
+        what: String,
+        /// What the system said.
+        why: io::Error,
+    },
+}
+
+/// TLS with a certificate and its key, each in a PEM file.
+pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ListenFault> {
+    let bad = |path: &Path, why: &dyn std::fmt::Display| ListenFault::Certificate {
+        path: path.display().to_string(),
+        why: why.to_string(),
+    };
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|why| bad(certificate, &why))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|why| bad(key, &why))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private));
+    let mut config = config.map_err(|why| bad(certificate, &why))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Whether an address may be listened on.
+pub fn may_listen(address: SocketAddr, is_protected: bool) -> Result<(), ListenFault> {
+    if is_protected || address.ip().is_loopback() { Ok(()) } else { Err(ListenFault::NotProtected(address)) }
+}
+
+/// Serves until it is told to end; what runs by then is waited for, for a while.
+pub async fn serve(
+    server: Server,
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    end: CancellationToken,
+    grace: Duration,
+) -> Result<(), ListenFault> {
+    let fault = |what: &str, why| ListenFault::System { what: what.to_owned(), why };
+    let address = listener.local_addr().map_err(|why| fault("cannot find out where we listen", why))?;
+    may_listen(address, tls.is_some())?;
+    let (scheme, acceptor) = match tls {
+        Some(config) => ("https", Some(TlsAcceptor::from(config))),
+        None => ("http", None),
+    };
+    let mut attending = server.attend(&end);
+    let limits = server.limits().clone();
+    let router = server.clone().router(scheme, address.port(), &end);
+    let room = Arc::new(Semaphore::new(limits.connections));
+    let connections = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = end.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of files, or the other end is gone already: neither is a reason to stop.
+                tracing::warn!(%error, "a connection could not be taken");
+                tokio::time::sleep(REST).await;
+                continue;
+            }
+        };
+        // Who comes when there is no room is turned away at once; to let them wait would be room, too.
+        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let connection = Connection { router: router.clone(), from, limits: limits.clone() };
+        let (acceptor, watcher) = (acceptor.clone(), connections.watcher());
+        tokio::spawn(async move {
+            connection.talk(stream, acceptor, watcher).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    let all = async {
+        connections.shutdown().await;
+        server.until_idle().await;
+    };
+    if tokio::time::timeout(grace, all).await.is_err() {
+        tracing::warn!("not everything ended in time");
+    }
+    attending.abort_all();
+    Ok(())
+}
+
+struct Connection {
+    router: Router,
+    from: SocketAddr,
+    limits: Limits,
+}
+
+impl Connection {
+    async fn talk(self, stream: TcpStream, acceptor: Option<TlsAcceptor>, watcher: Watcher) {
+        // With Nagle's algorithm on, clients wait for every event of a stream.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection will be slow");
+        }
+        let stream = Impatient::new(stream, self.limits.unread);
+        match acceptor {
+            None => self.speak(stream, watcher).await,
+            Some(acceptor) => match tokio::time::timeout(self.limits.head, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => self.speak(stream, watcher).await,
+                Ok(Err(error)) => tracing::debug!(%error, "a connection was not made safe"),
+                Err(_) => tracing::debug!("a connection was not made safe in time"),
+            },
+        }
+    }
+
+    async fn speak<S>(self, stream: S, watcher: Watcher)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (from, inner) = (self.from, TowerToHyperService::new(self.router));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(from));
+            inner.call(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(%error, "a connection ended badly");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Principals: who is there, and what they may do.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use byleave::core::id::TenantId;
+use serde::{Deserialize, Serialize};
+
+/// The longest name of a principal or a tenant.
+pub const NAME_CHARS_MAX: usize = 64;
+
+/// What kind of principal it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A program that makes calls. Where it may answer, it answers as a program.
+    Agent,
+    /// A person.
+    Person,
+}
+
+/// What a principal may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Make calls, and see what came of its own.
+    Submit,
+    /// See open questions in full, and answer those of others.
+    Answer,
+    /// Read the book: all calls of the tenant, its leaves, its questions in a line each.
+    Read,
+    /// Halt and lift, revoke leaves, cancel anyone's call.
+    Administer,
+}
+
+impl Scope {
+    /// Every scope there is.
+    pub const ALL: [Self; 4] = [Self::Submit, Self::Answer, Self::Read, Self::Administer];
+
+    /// The scope in a word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Answer => "answer",
+            Self::Read => "read",
+            Self::Administer => "administer",
+        }
+    }
+}
+
+impl Kind {
+    /// The kind in a word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Person => "person",
+        }
+    }
+}
+
+/// A name that cannot be taken for another: 1 to 64 small letters, digits, `.`, `-` and `_`, a letter or digit first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(String);
+
+/// A text that is no name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no name: it has 1 to 64 small letters, digits, `.`, `-` and `_`, and begins with a letter or digit"
+)]
+pub struct BadName(String);
+
+impl Name {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = BadName;
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_');
+        let first = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        if !first || text.len() > NAME_CHARS_MAX || !text.chars().all(plain) {
+            return Err(BadName(text.escape_debug().to_string()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = BadName;
+    fn try_from(text: String) -> Result<Self, BadName> {
+        text.parse()
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who is there, and what they may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// Whose book: everything that the principal sees and does is of this tenant.
+    pub tenant: TenantId,
+    /// Its name. Calls stand under it, and so do answers: nobody answers what stands under their own name.
+    pub name: Name,
+    /// What kind it is.
+    pub kind: Kind,
+    /// What it may do.
+    pub scopes: BTreeSet<Scope>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_one_spelling_and_are_no_path() {
+        for good in ["ann", "agent-7", "0", "a.b_c"] {
+            assert_eq!(good.parse::<Name>().map(String::from), Ok(good.to_owned()));
+        }
+        let long = "a".repeat(65);
+        for bad in ["", "Ann", "a b", "a/b", "..", ".a", "-a", "\u{430}nn", "a\0", &long] {
+            assert!(bad.parse::<Name>().is_err(), "{bad:?}");
+            assert!(serde_json::from_value::<Name>(serde_json::json!(bad)).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Problems: what went wrong with a request, as `application/problem+json` (RFC 9457), with a code and its page.
+//!
+//! What came of a call is never a problem, also where it was refused: that is a result. A problem says nothing of what the
+//! caller may not know.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use byleave::core::refusal::{Code, Refusal};
+use byleave::gate::AnswerFault;
+use byleave::ledger::LedgerFault;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Where the pages of codes are.
+const REFUSALS: &str = "https://github.com/byleave/byleave/blob/main/docs/refusals";
+const GUIDE: &str = "https://github.com/byleave/byleave/blob/main/docs/guide/server.md#problems";
+
+/// The media type of a problem.
+pub(crate) const MEDIA: &str = "application/problem+json";
+
+/// The page of a refusal's code.
+pub(crate) fn page(code: Code) -> String {
+    format!("{REFUSALS}/{code}.md")
+}
+
+macro_rules! troubles {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $text:literal, $status:ident;)*) => {
+        /// What can be wrong with a request, beside what a gate refuses.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Trouble {
+            $($(#[doc = $doc])+ $variant,)*
+        }
+        impl Trouble {
+            /// Every trouble there is.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+            /// The code as it is written.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+            /// One line on what it means.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+)),* }
+            }
+            /// The status of the response.
+            pub const fn status(self) -> StatusCode {
+                match self { $(Self::$variant => StatusCode::$status),* }
+            }
+        }
+    };
+}
+
+troubles! {
+    /// There is no token, or none that counts.
+    Unauthenticated = "unauthenticated", UNAUTHORIZED;
+    /// The token is good, and not for this.
+    Forbidden = "forbidden", FORBIDDEN;
+    /// The request comes from a page of another origin.
+    ForeignOrigin = "foreign-origin", FORBIDDEN;
+    /// The request names a host that is not this server.
+    ForeignHost = "foreign-host", MISDIRECTED_REQUEST;
+    /// There is no such thing, or not for you.
+    NotFound = "not-found", NOT_FOUND;
+    /// That cannot be done to this.
+    MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED;
+    /// The request cannot be read.
+    Malformed = "malformed", BAD_REQUEST;
+    /// The request can be read, and cannot be used.
+    Unusable = "unusable", UNPROCESSABLE_ENTITY;
+    /// The body is not JSON, or does not say so.
+    NotJson = "not-json", UNSUPPORTED_MEDIA_TYPE;
+    /// The body is larger than is taken.
+    TooLarge = "too-large", PAYLOAD_TOO_LARGE;
+    /// The body took too long.
+    TooSlow = "too-slow", REQUEST_TIMEOUT;
+    /// More requests, streams or checks than are allowed.
+    TooMany = "too-many", TOO_MANY_REQUESTS;
+    /// The question was answered, called off, or is too old.
+    Closed = "closed", CONFLICT;
+    /// Nobody answers what stands under their own name.
+    OwnQuestion = "own-question", FORBIDDEN;
+    /// Too many calls run; try again.
+    Busy = "busy", SERVICE_UNAVAILABLE;
+    /// Something of ours broke.
+    Fault = "fault", INTERNAL_SERVER_ERROR;
+}
+
+/// What went wrong, as RFC 9457 has it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    /// The page of the code
+    #[serde(rename = "type")]
+    #[schema(format = "uri")]
+    kind: String,
+    /// What the code means
+    title: String,
+    /// The status of the response
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// What happened to what
+    detail: String,
+    /// To branch on: a refusal's code, or one of the server's own
+    code: String,
+    #[serde(skip)]
+    retry_after_s: Option<u64>,
+}
+
+impl Problem {
+    pub(crate) fn new(trouble: Trouble, detail: impl Into<String>) -> Self {
+        Self {
+            kind: GUIDE.to_owned(),
+            title: trouble.meaning().trim().to_owned(),
+            status: trouble.status().as_u16(),
+            detail: detail.into(),
+            code: trouble.as_str().to_owned(),
+            retry_after_s: (trouble == Trouble::Busy).then_some(1),
+        }
+    }
+
+    pub(crate) fn too_many(detail: impl Into<String>, retry_after_s: u64) -> Self {
+        Self { retry_after_s: Some(retry_after_s), ..Self::new(Trouble::TooMany, detail) }
+    }
+
+    /// A request that a gate refused before there was a call.
+    pub(crate) fn refused(status: StatusCode, refusal: &Refusal) -> Self {
+        Self {
+            kind: page(refusal.code),
+            title: refusal.code.meaning().trim().to_owned(),
+            status: status.as_u16(),
+            detail: refusal.why.clone(),
+            code: refusal.code.as_str().to_owned(),
+            retry_after_s: None,
+        }
+    }
+
+    pub(crate) fn not_found(what: &str) -> Self {
+        Self::new(Trouble::NotFound, format!("there is no such {what}"))
+    }
+
+    pub(crate) fn fault(what: &str, why: &dyn std::fmt::Display) -> Self {
+        // What broke is for the operator; the caller learns that it did.
+        tracing::error!(what, %why, "a request could not be served");
+        Self::new(Trouble::Fault, what)
+    }
+}
+
+impl From<LedgerFault> for Problem {
+    fn from(fault: LedgerFault) -> Self {
+        tracing::error!(%fault, "the ledger broke");
+        let refusal = Refusal::new(Code::NotRecorded, "the book cannot be used now; nothing was changed");
+        Self::refused(StatusCode::SERVICE_UNAVAILABLE, &refusal)
+    }
+}
+
+impl From<AnswerFault> for Problem {
+    fn from(fault: AnswerFault) -> Self {
+        match fault {
+            AnswerFault::NoSuchQuestion(_) => Self::not_found("question"),
+            AnswerFault::Mismatch => {
+                let why = "the digest is not that of the question as it stands; look at it again";
+                Self::refused(StatusCode::CONFLICT, &Refusal::new(Code::AnswerMismatch, why))
+            }
+            AnswerFault::Late => Self::new(Trouble::Closed, fault.to_string()),
+            AnswerFault::Unusable(why) => Self::new(Trouble::Unusable, why),
+            AnswerFault::OwnQuestion => Self::new(Trouble::OwnQuestion, fault.to_string()),
+            AnswerFault::NotRecorded(why) => LedgerFault::new("the answer was not recorded", why).into(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,110 @@
+//! The routes, each with what it says of itself: the OpenAPI document is made from the same list.
+
+mod book;
+mod calls;
+mod events;
+mod leaves;
+mod policy;
+mod questions;
+mod service;
+
+use utoipa::openapi::schema::AdditionalProperties;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder, Schema};
+use utoipa::{Modify, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::problem::{MEDIA, Problem, Trouble};
+use crate::server::App;
+
+/// What the document says beside its routes.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Byleave",
+        description = "Calls in, questions out, the book read. Nothing happens but by your leave.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    components(schemas(Problem)),
+    security(("token" = [])),
+    modifiers(&Token),
+)]
+struct Document;
+
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let bearer = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("A token that `byleave token add` has made"))
+            .build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(bearer));
+    }
+}
+
+/// What may go wrong with any request, whatever it is.
+const ANY: [Trouble; 7] = [
+    Trouble::Malformed,
+    Trouble::Unauthenticated,
+    Trouble::Forbidden,
+    Trouble::ForeignHost,
+    Trouble::TooMany,
+    Trouble::Fault,
+    Trouble::Busy,
+];
+
+/// All routes.
+pub(crate) fn all() -> OpenApiRouter<App> {
+    let mut router = OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(calls::submit))
+        .routes(routes!(calls::look))
+        .routes(routes!(calls::cancel))
+        .routes(routes!(events::events))
+        .routes(routes!(questions::list))
+        .routes(routes!(questions::show))
+        .routes(routes!(questions::answer))
+        .routes(routes!(leaves::list))
+        .routes(routes!(leaves::revoke))
+        .routes(routes!(book::calls))
+        .routes(routes!(book::record))
+        .routes(routes!(book::export))
+        .routes(routes!(book::verify))
+        .routes(routes!(policy::tools))
+        .routes(routes!(policy::explain))
+        .routes(routes!(service::halted, service::halt, service::lift))
+        .routes(routes!(service::health))
+        .routes(routes!(service::metrics))
+        .routes(routes!(service::document));
+    close_answers(router.get_openapi_mut());
+    for item in router.get_openapi_mut().paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete];
+        for operation in operations.into_iter().filter_map(Option::as_mut) {
+            for trouble in ANY {
+                let status = trouble.status().as_u16().to_string();
+                operation.responses.responses.entry(status).or_insert_with(|| {
+                    let schema = Ref::from_schema_name("Problem");
+                    let content = ContentBuilder::new().schema(Some(schema)).build();
+                    let said = trouble.meaning().trim();
+                    ResponseBuilder::new().description(said).content(MEDIA, content).build().into()
+                });
+            }
+        }
+    }
+    router
+}
+
+/// Says of answers what is so: they have no other fields than these. The macro says it of structs only.
+fn close_answers(document: &mut utoipa::openapi::OpenApi) {
+    let schemas = document.components.as_mut().map(|components| &mut components.schemas);
+    let Some(RefOr::T(Schema::OneOf(answers))) = schemas.and_then(|schemas| schemas.get_mut("Answer")) else {
+        return;
+    };
+    for answer in &mut answers.items {
+        if let RefOr::T(Schema::Object(answer)) = answer {
+            answer.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+        }
+    }
+}

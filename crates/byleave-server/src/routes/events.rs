@@ -1,0 +1,205 @@
+//! Events of a call, as they are written on its record (SSE). The id of an event is the number of its entry.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use byleave::book::Kept;
+use byleave::core::entry::Fact;
+use byleave::core::id::CallId;
+use byleave::core::question::{Answer, Answered, QuestionKind};
+use byleave::core::record::Record;
+use futures::stream::{self, Stream};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::calls::seen;
+use crate::body::{Asked, Id};
+use crate::caller::Caller;
+use crate::principal::Scope;
+use crate::problem::{Problem, Trouble};
+use crate::seats::Seat;
+use crate::server::App;
+use crate::tenancy::Tenancy;
+use crate::wire::{After, CallEvent, LastEvent};
+
+/// How often a stream shows that it is alive.
+const BEAT: Duration = Duration::from_secs(15);
+
+/// Follow a call
+///
+/// Server-sent events: `entry` for every entry of the record, with its number as id, and `tool_approval` before the entry that
+/// closes a question. The stream ends when the call is settled. Who comes back with `Last-Event-ID` goes on after that entry;
+/// where nothing comes after it any more, there is no content.
+#[utoipa::path(
+    get, path = "/v1/calls/{call}/events", tag = "calls",
+    params(
+        ("call" = uuid::Uuid, Path, description = "The call"),
+        After,
+        LastEvent,
+    ),
+    responses(
+        (status = 200, body = CallEvent, content_type = "text/event-stream", description = "The events"),
+        (status = 204, description = "The call is settled, and its last entry was seen"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
+    ),
+)]
+pub(super) async fn events(
+    State(app): State<App>,
+    caller: Caller,
+    Id(call): Id<CallId>,
+    Asked(after): Asked<After>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    caller.may(&[Scope::Submit, Scope::Read])?;
+    let last = last_seen(&headers)?.or(after.after);
+    seen(&caller, call).await?;
+    let many = || Problem::too_many("too many streams are open", 5);
+    let seat = caller.tenancy.seats.take(caller.name()).ok_or_else(many)?;
+    let news = caller.tenancy.news();
+    let mut following = Following {
+        tenancy: Arc::clone(&caller.tenancy),
+        call,
+        next: last.map_or(0, |last| last.saturating_add(1)),
+        ready: VecDeque::new(),
+        over: false,
+        news,
+        until: Instant::now() + app.limits().stream,
+        end: app.end.clone(),
+        _seat: seat,
+    };
+    following.look().await?;
+    if following.over && following.ready.is_empty() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(Sse::new(follow(following)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
+}
+
+fn last_seen(headers: &HeaderMap) -> Result<Option<u32>, Problem> {
+    let wrong = || Problem::new(Trouble::Malformed, "`Last-Event-ID` is the number of an entry");
+    let mut given = headers.get_all("last-event-id").iter();
+    match (given.next(), given.next()) {
+        (None, _) => Ok(None),
+        (Some(one), None) => {
+            let text = one.to_str().map_err(|_| wrong())?;
+            text.parse().map(Some).map_err(|_| wrong())
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// A stream being followed.
+struct Following {
+    tenancy: Arc<Tenancy>,
+    call: CallId,
+    /// The entry that comes next.
+    next: u32,
+    ready: VecDeque<Event>,
+    /// Nothing comes any more.
+    over: bool,
+    news: broadcast::Receiver<CallId>,
+    until: Instant,
+    end: CancellationToken,
+    _seat: Seat,
+}
+
+fn follow(following: Following) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(following, |mut following| async move {
+        loop {
+            if let Some(event) = following.ready.pop_front() {
+                return Some((Ok(event), following));
+            }
+            if following.over || !following.wait().await {
+                return None;
+            }
+            if following.look().await.is_err() {
+                // The client comes back, and is told then.
+                return None;
+            }
+        }
+    })
+}
+
+impl Following {
+    /// Waits until the record may have grown; not where the time is up.
+    async fn wait(&mut self) -> bool {
+        let call = self.call;
+        let grown = async {
+            loop {
+                match self.news.recv().await {
+                    Ok(other) if other != call => {}
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => return true,
+                    Err(broadcast::error::RecvError::Closed) => return false,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.end.cancelled() => false,
+            () = tokio::time::sleep_until(self.until) => false,
+            grown = grown => grown,
+        }
+    }
+
+    /// Takes in what was written since.
+    async fn look(&mut self) -> Result<(), Problem> {
+        let kept = self.tenancy.book.record(self.call).await?;
+        let Some(kept) = kept else {
+            // It may not be in the book yet.
+            self.over = !self.tenancy.is_driven(self.call);
+            return Ok(());
+        };
+        let from = usize::try_from(self.next).unwrap_or(usize::MAX);
+        for line in kept.lines.iter().skip(from) {
+            self.ready.extend(approval(&self.tenancy, &kept, line.seq()).await);
+            let entry: Value = serde_json::from_str(line.body()).unwrap_or_default();
+            let data = json!({ "call": self.call, "seq": line.seq(), "link": line.link(), "entry": entry });
+            self.ready
+                .push_back(Event::default().id(line.seq().to_string()).event("entry").data(data.to_string()));
+            self.next = line.seq().saturating_add(1);
+        }
+        self.over = kept.record.settled().is_some();
+        Ok(())
+    }
+}
+
+/// The approval that an entry is, given or refused (R6).
+async fn approval(tenancy: &Tenancy, kept: &Kept, seq: u32) -> Option<Event> {
+    let record = &kept.record;
+    let place = usize::try_from(seq).ok()?;
+    let (question, approved) = match &record.entries().get(place)?.fact {
+        Fact::Answered(answered) => {
+            let said = &answered.answer;
+            (answered.question, !matches!(said, Answer::No { .. } | Answer::Abort))
+        }
+        Fact::Expired { question } | Fact::Unasked { question, .. } => (*question, false),
+        _ => return None,
+    };
+    if record.question(question)?.kind == QuestionKind::Release {
+        return None;
+    }
+    let tool = record.resolved()?.as_ref().ok()?.tool.clone();
+    let parameters = parameters(tenancy, record, place).await;
+    let data = json!({ "call": record.call(), "tool": tool, "parameters": parameters, "approved": approved });
+    Some(Event::default().event("tool_approval").data(data.to_string()))
+}
+
+/// The arguments that were asked about; null once they are forgotten.
+async fn parameters(tenancy: &Tenancy, record: &Record, place: usize) -> Value {
+    let mut drafts = record.entries().iter().take(place).filter_map(|entry| match &entry.fact {
+        Fact::Received(heading) => Some(heading.arguments),
+        Fact::Reviewed(Ok(review)) => review.change,
+        Fact::Answered(Answered { answer: Answer::Edit { content, .. }, .. }) => Some(*content),
+        _ => None,
+    });
+    let Some(held) = drafts.next_back() else { return Value::Null };
+    let bytes = tenancy.ledger.content(record.call(), held).await.unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}

@@ -1,0 +1,98 @@
+//! Tools, and what the policy says.
+
+use axum::extract::State;
+use byleave::clock::fresh_id;
+use byleave::core::call::Call;
+use byleave::core::id::CallId;
+use byleave::forms;
+use byleave::tool::Site;
+
+use super::calls::mode;
+use crate::body::{Asked, Given, Said};
+use crate::caller::Caller;
+use crate::principal::Scope;
+use crate::problem::Problem;
+use crate::server::App;
+use crate::wire::{ExplainBody, Explained, Refused, ToolEntry, ToolList, ToolQuery, bounded};
+
+/// List the tools
+#[utoipa::path(
+    get, path = "/v1/tools", tag = "tools",
+    params(ToolQuery),
+    responses((status = 200, body = ToolList, description = "The tools, by name, with their schemas")),
+)]
+pub(super) async fn tools(
+    State(_app): State<App>,
+    caller: Caller,
+    Asked(query): Asked<ToolQuery>,
+) -> Result<Said<ToolList>, Problem> {
+    caller.may(&[Scope::Submit, Scope::Read])?;
+    let site = Site {
+        tenant: caller.tenancy.id().clone(),
+        session: caller.session("main")?,
+        agent: caller.agent()?,
+        cwd: caller.tenancy.cwd.clone().into(),
+    };
+    let entries = caller.tenancy.gate.catalog().list();
+    let tools = entries.iter().map(|entry| {
+        let (schema, unfit) = match forms::schema(query.form.into(), entry, &site) {
+            Ok(schema) => (Some(schema), None),
+            Err(why) => (None, Some(why.to_string())),
+        };
+        let manifest = entry.manifest();
+        ToolEntry {
+            name: entry.name().to_owned(),
+            schema,
+            unfit,
+            read_only: manifest.read_only,
+            destructive: manifest.destructive,
+        }
+    });
+    Ok(Said(ToolList { tools: tools.collect() }))
+}
+
+/// Say what a call would do, and what the policy says of it
+///
+/// Nothing is run, nobody is asked, and nothing is written. It goes by the same steps that the call would.
+#[utoipa::path(
+    post, path = "/v1/policy/explain", tag = "policy",
+    request_body = ExplainBody,
+    responses(
+        (status = 200, body = Explained, description = "What it would do, and the ruling"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
+        (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be explained so"),
+    ),
+)]
+pub(super) async fn explain(
+    State(_app): State<App>,
+    caller: Caller,
+    Given(body): Given<ExplainBody>,
+) -> Result<Said<Explained>, Problem> {
+    caller.may(&[Scope::Submit, Scope::Read])?;
+    bounded("tool", &body.tool, 1, 128)?;
+    let call = Call {
+        id: CallId::new(fresh_id()),
+        tenant: caller.tenancy.id().clone(),
+        session: caller.session("main")?,
+        agent: caller.agent()?,
+        tool: body.tool.clone(),
+        arguments: body.arguments.into(),
+        reason: None,
+        cwd: caller.tenancy.cwd.clone(),
+        mode: mode(&caller, body.mode)?,
+        dry_run: true,
+    };
+    Ok(Said(match caller.tenancy.gate.explain(call).await {
+        Ok(found) => Explained::from(&found),
+        Err(refusal) => Explained {
+            tool: body.tool,
+            verdict: None,
+            refusal: Some(Refused::from(&refusal)),
+            effects: Vec::new(),
+            reasons: Vec::new(),
+            policy: None,
+        },
+    }))
+}

@@ -1,0 +1,101 @@
+//! The server itself: halted or not, well or not, counted, described.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+
+use crate::body::{Given, Said};
+use crate::caller::Caller;
+use crate::principal::Scope;
+use crate::problem::{Problem, Trouble};
+use crate::server::{App, openapi};
+use crate::wire::{Halt, HaltBody, Health, bounded};
+
+/// See whether everything is halted
+#[utoipa::path(
+    get, path = "/v1/halt", tag = "service",
+    responses((status = 200, body = Halt, description = "Whether it is")),
+)]
+pub(super) async fn halted(State(_app): State<App>, caller: Caller) -> Result<Said<Halt>, Problem> {
+    caller.may(&Scope::ALL)?;
+    let found = caller.tenancy.ledger.halted(caller.tenancy.id()).await?;
+    let why = found.as_ref().and_then(|act| match &act.deed {
+        byleave::core::act::Deed::Halt { why } => Some(why.clone()),
+        _ => None,
+    });
+    Ok(Said(Halt { halted: found.is_some(), why, by: found.map(|act| act.by) }))
+}
+
+/// Refuse everything from now on
+///
+/// What runs already goes on to its end.
+#[utoipa::path(
+    put, path = "/v1/halt", tag = "service",
+    request_body = HaltBody,
+    responses(
+        (status = 204, description = "Everything is halted"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
+        (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "It does not say why"),
+    ),
+)]
+pub(super) async fn halt(
+    State(_app): State<App>,
+    caller: Caller,
+    Given(body): Given<HaltBody>,
+) -> Result<StatusCode, Problem> {
+    caller.may(&[Scope::Administer])?;
+    bounded("why", &body.why, 1, 1_000)?;
+    caller.tenancy.gate.halt(caller.tenancy.id(), caller.name(), &body.why).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lift a halt
+#[utoipa::path(
+    delete, path = "/v1/halt", tag = "service",
+    responses((status = 204, description = "Nothing is halted")),
+)]
+pub(super) async fn lift(State(_app): State<App>, caller: Caller) -> Result<StatusCode, Problem> {
+    caller.may(&[Scope::Administer])?;
+    caller.tenancy.gate.lift(caller.tenancy.id(), caller.name()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// See whether the server is well
+#[utoipa::path(
+    get, path = "/v1/health", tag = "service",
+    responses((status = 200, body = Health, description = "It is, and its book can be read")),
+)]
+pub(super) async fn health(State(_app): State<App>, caller: Caller) -> Result<Said<Health>, Problem> {
+    caller.may(&Scope::ALL)?;
+    caller.tenancy.ledger.halted(caller.tenancy.id()).await?;
+    Ok(Said(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }))
+}
+
+/// See what is counted
+///
+/// In the form of Prometheus, about the whole process: for administrators of the operator's own tenant.
+#[utoipa::path(
+    get, path = "/v1/metrics", tag = "service",
+    responses((status = 200, body = String, content_type = "text/plain", description = "The metrics")),
+)]
+pub(super) async fn metrics(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
+    caller.may(&[Scope::Administer])?;
+    let refused = || Problem::new(Trouble::Forbidden, "metrics are for the operator's own administrators");
+    let text = app.metrics(caller.tenancy.id()).ok_or_else(refused)?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}
+
+/// This document
+#[utoipa::path(
+    get, path = "/v1/openapi.json", tag = "service",
+    responses((status = 200, body = Object, description = "The OpenAPI document")),
+)]
+pub(super) async fn document(
+    State(_app): State<App>,
+    caller: Caller,
+) -> Result<Said<utoipa::openapi::OpenApi>, Problem> {
+    caller.may(&Scope::ALL)?;
+    Ok(Said(openapi()))
+}

@@ -1,0 +1,122 @@
+//! A tenancy: one tenant's gate and book, and the calls of it that are driven here.
+//!
+//! A call that came in is driven by a task of ours, not by the request that brought it: a client that goes away stops nothing.
+//! A call that waits for a person has no task. What was answered, has expired or was left by a process that died is found again
+//! by looking at the book. Only calls that came in here are driven: a book may also have calls that are for others to begin.
+
+mod attend;
+mod drive;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use byleave::book::Book;
+use byleave::core::call::Mode;
+use byleave::core::digest::Digest;
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::record::Record;
+use byleave::gate::Gate;
+use byleave::ledger::{Ledger, LedgerFault};
+use byleave::result::Standing;
+use tokio::sync::{Notify, Semaphore, broadcast, watch};
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::limits::Limits;
+use crate::seats::Seats;
+
+pub(crate) use drive::{Stood, Unstarted};
+
+/// What the sessions of calls begin with that came in over HTTP.
+pub(crate) const SESSIONS: &str = "api/";
+
+/// How many calls may grow before a watcher has looked; who falls behind looks at the record itself.
+const NEWS: usize = 1_024;
+
+/// One tenant's gate and book.
+pub struct Tenancy {
+    id: TenantId,
+    pub(crate) gate: Gate,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) book: Arc<dyn Book>,
+    pub(crate) cwd: String,
+    pub(crate) mode: Mode,
+    pub(crate) seats: Seats,
+    /// Checking a whole book is costly: one at a time.
+    pub(crate) verifying: Arc<Semaphore>,
+    driven: Mutex<HashMap<CallId, Driven>>,
+    room: Arc<Semaphore>,
+    news: broadcast::Sender<CallId>,
+    look: Notify,
+    tasks: TaskTracker,
+}
+
+/// A call that is driven here.
+struct Driven {
+    task: Uuid,
+    /// What came in, where this process took it in, and from whom; the same id with another body is another call.
+    came: Option<(Digest, AgentId)>,
+    stood: watch::Receiver<Option<Standing>>,
+}
+
+impl Tenancy {
+    /// A tenant's gate, with the ledger that it stands on and the same as a book.
+    ///
+    /// Each tenancy has a ledger of its own. Calls work in `cwd`, and never in a looser mode than `mode`.
+    pub fn new(
+        id: TenantId,
+        gate: Gate,
+        (ledger, book): (Arc<dyn Ledger>, Arc<dyn Book>),
+        cwd: String,
+        mode: Mode,
+    ) -> Self {
+        let limits = Limits::default();
+        Self {
+            id,
+            gate,
+            ledger,
+            book,
+            cwd,
+            mode,
+            seats: Seats::new(limits.streams, limits.streams_each),
+            verifying: Arc::new(Semaphore::new(1)),
+            driven: Mutex::default(),
+            room: Arc::new(Semaphore::new(limits.calls)),
+            news: broadcast::Sender::new(NEWS),
+            look: Notify::new(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// The same within these limits.
+    pub(crate) fn within(self, limits: &Limits) -> Self {
+        let seats = Seats::new(limits.streams, limits.streams_each);
+        Self { seats, room: Arc::new(Semaphore::new(limits.calls)), ..self }
+    }
+
+    /// Whose it is.
+    pub const fn id(&self) -> &TenantId {
+        &self.id
+    }
+
+    /// Whether a call came in here, or in a server like this one: others of the same book are for others to drive.
+    pub(crate) fn took_in(&self, tenant: &TenantId, session: &SessionId, cwd: &str) -> bool {
+        *tenant == self.id && session.as_str().starts_with(SESSIONS) && cwd == self.cwd
+    }
+
+    /// The record of a call; `None` where there is none.
+    pub(crate) async fn record(&self, call: CallId) -> Result<Option<Record>, LedgerFault> {
+        Ok(self.ledger.load(call).await?.map(|loaded| loaded.record))
+    }
+
+    /// Told of each call whose record has grown, in this process or another.
+    pub(crate) fn news(&self) -> broadcast::Receiver<CallId> {
+        self.news.subscribe()
+    }
+
+    /// Waits until nothing is driven here any more.
+    pub(crate) async fn until_idle(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

@@ -1,0 +1,26 @@
+//! What goes over the wire. Stable shapes, exact values: a field may be added, none changes its meaning.
+
+mod asking;
+mod book;
+mod calls;
+mod policy;
+
+pub(crate) use asking::{Answer, AnswerBody, OpenQuestion, QuestionList, QuestionSheet};
+pub(crate) use book::{
+    BookQuery, CallEntry, CallList, ExportForm, ExportQuery, LeaveEntry, LeaveList, PageQuery, Recorded,
+    Verified,
+};
+pub(crate) use calls::{
+    After, CallBody, CallEvent, CallStanding, LastEvent, ModeWord, Refused, State, WAIT_S_MAX, Wait,
+};
+pub(crate) use policy::{ExplainBody, Explained, Halt, HaltBody, Health, ToolEntry, ToolList, ToolQuery};
+
+use crate::problem::{Problem, Trouble};
+
+/// Refuses a text that is shorter or longer than the document says.
+pub(crate) fn bounded(what: &str, text: &str, least: usize, most: usize) -> Result<(), Problem> {
+    if (least..=most).contains(&text.chars().count()) {
+        return Ok(());
+    }
+    Err(Problem::new(Trouble::Unusable, format!("`{what}` has {least} to {most} characters")))
+}

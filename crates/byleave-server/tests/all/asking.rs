@@ -1,0 +1,193 @@
+//! Questions over HTTP: shown in full, answered once, by who may, and driven on.
+
+use std::sync::atomic::Ordering;
+
+use byleave_server::principal::{Kind, Scope};
+use serde_json::{Value, json};
+
+use crate::stage::{Setup, Stage};
+
+fn answer(digest: &str, said: &Value) -> Value {
+    json!({"digest": digest, "answer": said})
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_listed_shown_answered_and_its_call_goes_on() {
+    let stage = Stage::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer, Scope::Read]));
+    let (call, question, digest) = stage.waiting(&bot, "k").await;
+    let listed = stage.ask(&ann, "GET", "/v1/questions", None).await;
+    assert_eq!(listed.json["questions"][0]["question"], question.as_str(), "{}", listed.text);
+    let sheet = stage.ask(&ann, "GET", &format!("/v1/questions/{question}"), None).await;
+    assert_eq!(sheet.json["question"]["digest"], digest.as_str(), "{}", sheet.text);
+    assert_eq!(sheet.json["complete"], true);
+    assert!(sheet.json["lines"].as_array().unwrap().len() > 5);
+    let path = format!("/v1/questions/{question}/answer");
+    let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    assert!(matches!(heard.status, 200 | 202), "{}", heard.text);
+    let result = stage.settled(&bot, &call).await;
+    assert_eq!(result["output"], "noted k as 1", "{result}");
+    // Who said so, about what, is on the record (R6).
+    let record = stage.ask(&ann, "GET", &format!("/v1/book/calls/{call}"), None).await;
+    let lines = record.json["lines"].as_array().unwrap();
+    let answered =
+        lines.iter().find_map(|line| line["entry"].get("answered").or(line["entry"]["fact"].get("answered")));
+    let answered = answered.expect("it was answered");
+    assert_eq!(answered["by"], json!({"name": "ann", "grade": "web"}), "{answered}");
+    assert_eq!(answered["digest"], digest.as_str());
+    // The same answer once more is late.
+    let again = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    assert!(matches!(again.status, 404 | 409), "{}", again.text);
+    assert_eq!(stage.notes.load(Ordering::SeqCst), 1);
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn no_edit_and_abort_do_what_they_say() {
+    let stage = Stage::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let cases = [
+        ("no", json!({"say": "no", "feedback": "not today"}), "declined"),
+        ("abort", json!({"say": "abort"}), "aborted"),
+    ];
+    for (key, said, code) in cases {
+        let (call, question, digest) = stage.waiting(&bot, key).await;
+        let path = format!("/v1/questions/{question}/answer");
+        stage.ask(&ann, "POST", &path, Some(&answer(&digest, &said))).await;
+        assert_eq!(stage.settled(&bot, &call).await["refusal"]["code"], code);
+    }
+    let (call, question, digest) = stage.waiting(&bot, "edit").await;
+    let said = json!({"say": "edit", "value": {"text": "mended"}});
+    let path = format!("/v1/questions/{question}/answer");
+    let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &said))).await;
+    assert!(matches!(heard.status, 200 | 202), "{}", heard.text);
+    assert_eq!(
+        stage.settled(&bot, &call).await["output"].as_str().map(|text| text.contains("noted mended as 1")),
+        Some(true)
+    );
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leave_spares_the_next_question_until_it_is_revoked() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    let ann = stage.person("ann", &[Scope::Answer, Scope::Read, Scope::Administer]);
+    let (call, question, digest) = stage.waiting(&bot, "first").await;
+    let path = format!("/v1/questions/{question}/answer");
+    let none = json!({"say": "leave", "offer": 99});
+    stage.ask(&ann, "POST", &path, Some(&answer(&digest, &none))).await.is_problem(422, "unusable");
+    let said = json!({"say": "leave", "offer": 1, "lasts_s": 3600, "uses_max": 10});
+    let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &said))).await;
+    assert!(matches!(heard.status, 200 | 202), "{}", heard.text);
+    assert_eq!(stage.settled(&bot, &call).await["outcome"], "completed");
+    let body = json!({"tool": "note", "arguments": {"text": "again"}});
+    let second = stage.call(&bot, "second", 30, &body).await;
+    assert_eq!(second.json["result"]["outcome"], "completed", "{}", second.text);
+    let leaves = stage.ask(&ann, "GET", "/v1/leaves", None).await;
+    let leave = leaves.json["leaves"][0]["leave"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (&leaves.json["leaves"][0]["by"], &leaves.json["leaves"][0]["state"]),
+        (&json!("ann"), &json!("standing"))
+    );
+    assert_eq!(stage.ask(&ann, "DELETE", &format!("/v1/leaves/{leave}"), None).await.status, 204);
+    stage.waiting(&bot, "third").await;
+}
+
+// req: R4
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_answers_what_stands_under_their_own_name() {
+    let stage = Stage::new().await;
+    let bot = stage.token_in("local", "bot", Kind::Agent, &[Scope::Submit, Scope::Answer]);
+    let boss = stage.person("boss", &[Scope::Submit, Scope::Answer]);
+    for who in [&bot, &boss] {
+        let (call, question, digest) = stage.waiting(who, "own").await;
+        let path = format!("/v1/questions/{question}/answer");
+        let heard = stage.ask(who, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+        heard.is_problem(403, "own-question");
+        let standing = stage.ask(who, "GET", &format!("/v1/calls/{call}"), None).await;
+        assert_eq!(standing.json["state"], "waiting");
+    }
+    // With another token of the same name neither.
+    let answering = stage.token_in("local", "bot", Kind::Agent, &[Scope::Answer]);
+    let (_, question, digest) = stage.waiting(&bot, "again").await;
+    let path = format!("/v1/questions/{question}/answer");
+    let heard = stage.ask(&answering, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    heard.is_problem(403, "own-question");
+    assert_eq!(stage.notes.load(Ordering::SeqCst), 0);
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_answers_others_as_a_program_and_gives_no_leave() {
+    let stage = Stage::new().await;
+    let (bot, judge) = (stage.agent("bot"), stage.token_in("local", "judge", Kind::Agent, &[Scope::Answer]));
+    let (call, question, digest) = stage.waiting(&bot, "k").await;
+    let path = format!("/v1/questions/{question}/answer");
+    for said in
+        [json!({"say": "leave", "offer": 1}), json!({"say": "abort"}), json!({"say": "edit", "value": {}})]
+    {
+        stage.ask(&judge, "POST", &path, Some(&answer(&digest, &said))).await.is_problem(403, "forbidden");
+    }
+    stage.ask(&judge, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    assert_eq!(stage.settled(&bot, &call).await["outcome"], "completed");
+}
+
+// req: R4
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_good_for_the_question_that_was_shown_and_no_other() {
+    let stage = Stage::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let (first, question, digest) = stage.waiting(&bot, "one").await;
+    let (second, other, _) = stage.waiting(&bot, "two").await;
+    let yes = json!({"say": "yes"});
+    let path = format!("/v1/questions/{other}/answer");
+    // That of another question, one that was made up, one that is cut short, none.
+    stage.ask(&ann, "POST", &path, Some(&answer(&digest, &yes))).await.is_problem(409, "answer-mismatch");
+    stage
+        .ask(&ann, "POST", &path, Some(&answer(&"0".repeat(64), &yes)))
+        .await
+        .is_problem(409, "answer-mismatch");
+    stage.ask(&ann, "POST", &path, Some(&answer(&digest[..12], &yes))).await.is_problem(422, "unusable");
+    stage.ask(&ann, "POST", &path, Some(&json!({"answer": yes}))).await.is_problem(400, "malformed");
+    for call in [&first, &second] {
+        let standing = stage.ask(&bot, "GET", &format!("/v1/calls/{call}"), None).await;
+        assert_eq!(standing.json["state"], "waiting", "{}", standing.text);
+    }
+    let path = format!("/v1/questions/{question}/answer");
+    stage.ask(&ann, "POST", &path, Some(&answer(&digest, &yes))).await;
+    assert_eq!(stage.settled(&bot, &first).await["outcome"], "completed");
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_outlives_the_server() {
+    let stage = Stage::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let (call, question, digest) = stage.waiting(&bot, "k").await;
+    let stage = stage.again().await;
+    let standing = stage.ask(&bot, "GET", &format!("/v1/calls/{call}"), None).await;
+    assert_eq!(standing.json["state"], "waiting", "{}", standing.text);
+    let path = format!("/v1/questions/{question}/answer");
+    stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    assert_eq!(stage.settled(&bot, &call).await["outcome"], "completed");
+    assert_eq!(stage.notes.load(Ordering::SeqCst), 1);
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_comes_too_late_is_none() {
+    let mut setup = Setup::default();
+    setup.settings.limits.question_ms = 3_000;
+    let stage = Stage::with(setup).await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let (call, question, digest) = stage.waiting(&bot, "k").await;
+    // Nobody looks after it but the server itself.
+    assert_eq!(stage.settled(&bot, &call).await["refusal"]["code"], "unanswered");
+    let path = format!("/v1/questions/{question}/answer");
+    let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    assert!(matches!(heard.status, 404 | 409), "{}", heard.text);
+    assert_eq!(heard.headers["content-type"], "application/problem+json");
+    assert_eq!(stage.notes.load(Ordering::SeqCst), 0);
+}

@@ -1,0 +1,291 @@
+//! A server on a real socket with a real book, and a client that says exactly what it is told to.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use byleave::book::sqlite::{self, SqliteBook};
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::call::Mode;
+use byleave::core::id::TenantId;
+use byleave::core::manifest::Class;
+use byleave::gate::Gate;
+use byleave::settings::Settings;
+use byleave::tool::Run;
+use byleave::typed::Typed;
+use byleave_server::principal::{Kind, Scope};
+use byleave_server::tokens::{Tokens, Wanted};
+use byleave_server::{Limits, Server, Tenancy, listen};
+use rustls::ServerConfig;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything takes that happens at all.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    text: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// How the server of a test differs from the usual one.
+pub(crate) struct Setup {
+    pub(crate) limits: Limits,
+    pub(crate) settings: Settings,
+    pub(crate) mode: Mode,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let limits = Limits {
+            requests_per_second: 1_000,
+            burst: 10_000,
+            strangers_per_second: 1_000,
+            ..Limits::default()
+        };
+        let settings = Settings { inbox: true, poll: Duration::from_millis(20), ..Settings::default() };
+        Self { limits, settings, mode: Mode::ConfirmSensitive, tls: None }
+    }
+}
+
+/// A server with the tenants `local` and `other`.
+pub(crate) struct Stage {
+    dir: Arc<TempDir>,
+    pub(crate) address: SocketAddr,
+    pub(crate) end: CancellationToken,
+    pub(crate) served: Option<JoinHandle<()>>,
+    /// How often `note` ran.
+    pub(crate) notes: Arc<AtomicU32>,
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::with(Setup::default()).await
+    }
+
+    pub(crate) async fn with(setup: Setup) -> Self {
+        Self::on(Arc::new(tempfile::tempdir().unwrap()), setup).await
+    }
+
+    async fn on(dir: Arc<TempDir>, setup: Setup) -> Self {
+        let notes = Arc::new(AtomicU32::new(0));
+        let tokens = Tokens::at(dir.path().join("tokens.json"));
+        let mut builder = Server::builder(TenantId::new("local").unwrap(), tokens).limits(setup.limits);
+        for tenant in ["local", "other"] {
+            let options = sqlite::Options { seal_every: None, ..sqlite::Options::default() };
+            let book = Arc::new(SqliteBook::open(&dir.path().join(tenant), &options).unwrap());
+            let ran = Arc::clone(&notes);
+            let note = move |args: Text, _run: Run| {
+                let number = ran.fetch_add(1, Ordering::SeqCst) + 1;
+                async move { format!("noted {} as {number}", args.text) }
+            };
+            let hang = |_: Nothing, run: Run| async move {
+                run.cancel.cancelled().await;
+                "stopped".to_owned()
+            };
+            let echo = |args: Text, _run: Run| async move { args.text };
+            let gate = Gate::builder()
+                .ledger(book.clone())
+                .tool(Typed::new("echo", "Says a text back.", echo).class(Class::Readonly).not_sensitive())
+                .tool(Typed::new("note", "Takes a note.", note).class(Class::Generic))
+                .tool(Typed::new("hang", "Never ends.", hang).class(Class::Readonly).not_sensitive())
+                .settings(setup.settings.clone())
+                .build()
+                .unwrap();
+            let shelf = (book.clone() as Arc<_>, book as Arc<_>);
+            let cwd = dir.path().to_str().unwrap().to_owned();
+            builder =
+                builder.tenancy(Tenancy::new(TenantId::new(tenant).unwrap(), gate, shelf, cwd, setup.mode));
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, server) = (CancellationToken::new(), builder.build());
+        let ending = end.clone();
+        let served = tokio::spawn(async move {
+            listen::serve(server, listener, setup.tls, ending, Duration::from_secs(5)).await.unwrap();
+        });
+        Self { dir, address, end, served: Some(served), notes }
+    }
+
+    /// The same book, in a process that began anew.
+    pub(crate) async fn again(mut self) -> Self {
+        self.end.cancel();
+        self.served.take().unwrap().await.unwrap();
+        Self::on(Arc::clone(&self.dir), Setup::default()).await
+    }
+
+    pub(crate) fn tokens(&self) -> Tokens {
+        Tokens::at(self.dir.path().join("tokens.json"))
+    }
+
+    /// A token for somebody.
+    pub(crate) fn token_in(&self, tenant: &str, name: &str, kind: Kind, scopes: &[Scope]) -> String {
+        let wanted = Wanted {
+            tenant: tenant.parse().unwrap(),
+            name: name.parse().unwrap(),
+            kind,
+            scopes: scopes.iter().copied().collect(),
+            lasts_ms: 3_600_000,
+        };
+        let (_, secret) = self.tokens().add(wanted, SystemClock.now()).unwrap();
+        String::from_utf8(secret.expose().to_vec()).unwrap()
+    }
+
+    pub(crate) fn agent(&self, name: &str) -> String {
+        self.token_in("local", name, Kind::Agent, &[Scope::Submit])
+    }
+
+    pub(crate) fn person(&self, name: &str, scopes: &[Scope]) -> String {
+        self.token_in("local", name, Kind::Person, scopes)
+    }
+
+    /// Asks as somebody, and reads the answer.
+    pub(crate) async fn ask(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Heard {
+        self.ask_with(token, method, path, body, &[]).await
+    }
+
+    pub(crate) async fn ask_with(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+    ) -> Heard {
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {}\r\n",
+            self.address,
+            body.len()
+        );
+        if !token.is_empty() {
+            head += &format!("authorization: Bearer {token}\r\n");
+        }
+        if !body.is_empty() {
+            head += "content-type: application/json\r\n";
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        self.say(format!("{head}\r\n{body}").as_bytes()).await
+    }
+
+    /// Says just this, and reads until the other end closes.
+    pub(crate) async fn say(&self, bytes: &[u8]) -> Heard {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut heard = Vec::new();
+        let read = tokio::time::timeout(SOON, stream.read_to_end(&mut heard)).await;
+        read.expect("it ends").expect("it can be read");
+        Heard::new(&heard)
+    }
+
+    /// Makes a call with a key.
+    pub(crate) async fn call(&self, token: &str, key: &str, wait: u32, body: &Value) -> Heard {
+        let path = format!("/v1/calls?wait={wait}");
+        self.ask_with(token, "POST", &path, Some(body), &[("idempotency-key", key)]).await
+    }
+
+    /// Has a call wait for a person; its id, its question and the digest of that.
+    pub(crate) async fn waiting(&self, token: &str, key: &str) -> (String, String, String) {
+        let body = serde_json::json!({"tool": "note", "arguments": {"text": key}, "session": key});
+        let heard = self.call(token, key, 0, &body).await;
+        let call = heard.json["call"].as_str().expect("a call").to_owned();
+        let mut standing = heard.json;
+        while standing["state"] != "waiting" {
+            assert_eq!(standing["state"], "running", "{standing}");
+            standing = self.ask(token, "GET", &format!("/v1/calls/{call}"), None).await.json;
+        }
+        let text = |name: &str| standing["question"][name].as_str().unwrap().to_owned();
+        (call, text("id"), text("digest"))
+    }
+
+    /// Waits until a call is settled.
+    pub(crate) async fn settled(&self, token: &str, call: &str) -> Value {
+        let heard = self.ask(token, "GET", &format!("/v1/calls/{call}?wait=60"), None).await;
+        assert_eq!((heard.status, heard.json["state"].as_str()), (200, Some("settled")), "{}", heard.text);
+        heard.json["result"].clone()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) status: u16,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) text: String,
+    pub(crate) json: Value,
+}
+
+impl Heard {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let mut lines = head.lines();
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());
+        let headers: BTreeMap<String, String> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        let chunked = headers.get("transfer-encoding").is_some_and(|coding| coding == "chunked");
+        let text = if chunked { unchunked(body) } else { body.to_owned() };
+        let json = serde_json::from_str(&text).unwrap_or_default();
+        Self { status: status.unwrap_or(0), headers, text, json }
+    }
+
+    /// That it is a problem with this status and code, told as one.
+    #[track_caller]
+    pub(crate) fn is_problem(&self, status: u16, code: &str) {
+        assert_eq!((self.status, self.json["code"].as_str()), (status, Some(code)), "{}", self.text);
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        assert_eq!(self.json["status"], status);
+        assert!(self.json["type"].as_str().unwrap().starts_with("https://"), "{}", self.text);
+    }
+}
+
+fn unchunked(mut text: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = text.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        if size == 0 || rest.len() < size {
+            break;
+        }
+        whole += &rest[..size];
+        text = rest.get(size + 2..).unwrap_or("");
+    }
+    whole
+}
+
+/// What a book has on the disk, to be sure that a secret is not there.
+pub(crate) fn files_hold(stage: &Stage, text: &str) -> bool {
+    let mut left = vec![stage.dir.path().to_owned()];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if fs::read(&path).unwrap().windows(text.len()).any(|window| window == text.as_bytes()) {
+            return true;
+        }
+    }
+    false
+}
