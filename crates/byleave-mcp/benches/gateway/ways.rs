@@ -1,6 +1,7 @@
 //! The ways to one and the same tool, from a bare hop to gateways of others.
 
 use std::fmt;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,9 +11,10 @@ use std::time::{Duration, Instant};
 use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, JsonObject};
 use rmcp::service::{RoleClient, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use serde_json::{Value, json};
+use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 /// What the others are compared with.
@@ -225,9 +227,25 @@ pub(crate) async fn all(place: &Place) -> Vec<Way> {
 }
 
 async fn over_stdio(place: &Place, what: &'static str, words: &[String]) -> Way {
-    let (child, _) = TokioChildProcess::builder(place.command(words)).stderr(Stdio::null()).spawn().unwrap();
-    let client = patiently(what, ().serve(child)).await.unwrap();
-    ready(what, Over::Stdio, client, None).await
+    let (their_input, our_output) = std::io::pipe().unwrap();
+    let (our_input, their_output) = std::io::pipe().unwrap();
+    if root() {
+        // As if whoever runs it had made them: they are then opened anew, so that nothing blocks.
+        for end in [their_input.as_fd(), their_output.as_fd()] {
+            let uid = rustix::process::Uid::from_raw(UID);
+            rustix::fs::fchown(end, Some(uid), None).unwrap();
+        }
+    }
+    let mut command = place.command(words);
+    command.stdin(their_input).stdout(their_output).stderr(Stdio::null());
+    let served = command.spawn().unwrap();
+    drop(command);
+    let near = (
+        pipe::Receiver::from_owned_fd(our_input.into()).unwrap(),
+        pipe::Sender::from_owned_fd(our_output.into()).unwrap(),
+    );
+    let client = patiently(what, ().serve(near)).await.unwrap();
+    ready(what, Over::Stdio, client, Some(served)).await
 }
 
 async fn over_http(place: &Place, what: &'static str, path: &str, words: impl Fn(u16) -> Vec<String>) -> Way {
