@@ -28,6 +28,7 @@ mod servers;
 mod servers_file;
 mod setups;
 mod show;
+mod signals;
 mod status;
 mod taking_back;
 mod telling;

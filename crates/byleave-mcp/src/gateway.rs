@@ -9,6 +9,7 @@ mod call;
 mod connection;
 mod deadline;
 mod elicit;
+mod handler;
 pub mod http;
 mod introduction;
 mod ladder;

@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use crate::app::App;
 use crate::problem::{Problem, Trouble};
-use crate::server::App;
 
 /// A JSON body.
 pub(crate) struct Given<T>(pub(crate) T);

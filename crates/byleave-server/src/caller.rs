@@ -8,9 +8,9 @@ use byleave::core::entry::Heading;
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::sheet::Sheet;
 
+use crate::app::App;
 use crate::principal::{Principal, Scope};
 use crate::problem::{Problem, Trouble};
-use crate::server::App;
 use crate::tenancy::{SESSIONS, Tenancy};
 
 /// Who makes a request. Only the door makes one, for a token that counts.

@@ -15,9 +15,9 @@ use axum::response::{IntoResponse as _, Response};
 use byleave::clock::{Clock as _, SystemClock};
 use metrics::counter;
 
+use crate::app::App;
 use crate::caller::Caller;
 use crate::problem::{Problem, Trouble};
-use crate::server::App;
 
 /// What every response says to browsers, whatever it is.
 const HEADERS: [(HeaderName, &str); 7] = [

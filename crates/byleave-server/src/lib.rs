@@ -4,6 +4,7 @@
 //! says who is there ([`principal`], [`tokens`]), what they may do, and hands their words on. Every request carries a token; a
 //! request without a good one learns nothing. What cannot be checked or recorded does not happen.
 
+mod app;
 mod body;
 mod caller;
 mod door;

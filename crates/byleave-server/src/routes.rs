@@ -15,8 +15,8 @@ use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::app::App;
 use crate::problem::{MEDIA, Problem, Trouble};
-use crate::server::App;
 
 /// What the document says beside its routes.
 #[derive(OpenApi)]

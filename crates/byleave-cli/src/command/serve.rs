@@ -8,8 +8,6 @@ use byleave::core::id::TenantId;
 use byleave_server::listen::{self, ListenFault};
 use byleave_server::{Limits, Server, Tenancy, telemetry};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use crate::args::{Ask, ServeHttp};
 use crate::ask::waive;
@@ -20,6 +18,7 @@ use crate::house::House;
 use crate::options::Options;
 use crate::screen::{Screen, prose};
 use crate::show;
+use crate::signals;
 use crate::status::Status;
 
 /// Who shows no good token may ask so many times less often.
@@ -64,7 +63,7 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     if known.is_empty() {
         screen.say(&prose("nobody can use it yet: `byleave token add NAME` makes a token"));
     }
-    listen::serve(server, listener, tls, ended()?, GRACE).await?;
+    listen::serve(server, listener, tls, signals::ended()?, GRACE).await?;
     Ok(Status::Completed)
 }
 
@@ -75,19 +74,4 @@ async fn tenancy(options: &Options, chosen: &Config) -> Result<Tenancy> {
     waive(&gate, options).await?;
     let shelf = (Arc::clone(&house.book) as Arc<_>, Arc::clone(&house.book) as Arc<_>);
     Ok(Tenancy::new(options.tenant.clone(), gate, shelf, options.cwd.clone(), chosen.mode()))
-}
-
-/// Told when somebody wants us to end.
-fn ended() -> Result<CancellationToken> {
-    let end = CancellationToken::new();
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut heard = signal(kind).context("cannot listen to signals")?;
-        let end = end.clone();
-        tokio::spawn(async move {
-            if heard.recv().await.is_some() {
-                end.cancel();
-            }
-        });
-    }
-    Ok(end)
 }

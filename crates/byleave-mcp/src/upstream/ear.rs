@@ -40,10 +40,14 @@ pub(super) struct UnderWay {
 
 /// How long a result waits for what was said before it.
 const PASSING: Duration = Duration::from_millis(100);
+/// How long it waits at the least where the server spoke while it was at work: what was read before a result may be looked at after it.
+const SPOKE: Duration = Duration::from_millis(3);
 
 #[derive(Default)]
 struct State {
-    calls: HashMap<ProgressToken, Working>,
+    calls: HashMap<CallId, Working>,
+    /// What the server knows calls by, once that is known here.
+    tokens: HashMap<ProgressToken, CallId>,
     /// Reports that came before the token was known here.
     early: VecDeque<ProgressNotificationParam>,
 }
@@ -53,6 +57,8 @@ struct Working {
     call: CallId,
     session: SessionId,
     run: Run,
+    /// The server said something for people while it was at work for it.
+    spoke: bool,
 }
 
 /// What is known where a server is heard.
@@ -71,22 +77,19 @@ pub(super) struct Ear {
 }
 
 impl UnderWay {
-    /// A call is at the server, known to it by this token; until what is returned is dropped.
-    pub(super) fn enter(&self, token: ProgressToken, run: &Run) -> impl Drop + '_ {
-        let working = Working { call: run.call, session: run.site.session.clone(), run: run.clone() };
-        let mut state = self.state();
-        let (mine, others): (VecDeque<_>, VecDeque<_>) =
-            state.early.drain(..).partition(|report| report.progress_token == token);
-        state.early = others;
-        state.calls.insert(token.clone(), working.clone());
-        drop(state);
-        mine.iter().for_each(|report| working.hear(report));
-        Left { under_way: self, token }
+    /// A call goes to the server, and is there until what is returned is dropped. To be entered before it is sent: a server may be
+    /// quicker with a question than we are with looking up what its call is known by.
+    pub(super) fn enter(&self, run: &Run) -> Here<'_> {
+        let (call, session) = (run.call, run.site.session.clone());
+        let working = Working { call, session, run: run.clone(), spoke: false };
+        self.state().calls.insert(call, working);
+        Here { under_way: self, call, token: None }
     }
 
     fn hear(&self, report: ProgressNotificationParam) {
         let mut state = self.state();
-        match state.calls.get(&report.progress_token).cloned() {
+        let call = state.tokens.get(&report.progress_token).copied();
+        match call.and_then(|call| state.calls.get(&call).cloned()) {
             Some(working) => {
                 drop(state);
                 working.hear(&report);
@@ -100,16 +103,6 @@ impl UnderWay {
         }
     }
 
-    /// Waits until what a server said before its result is passed on: it is heard beside the result, and must not come after it.
-    pub(super) async fn said_before(&self) {
-        tokio::task::yield_now().await;
-        let mut passing = self.passing.subscribe();
-        let passed = passing.wait_for(|count| *count == 0);
-        if tokio::time::timeout(PASSING, passed).await.is_err() {
-            tracing::debug!("a result was not kept waiting for what was said before it");
-        }
-    }
-
     /// The calls at work, if they are all of one session: else nobody can say whom the server means.
     fn of_one_session(&self) -> Option<CallId> {
         let state = self.state();
@@ -118,8 +111,11 @@ impl UnderWay {
         calls.all(|other| other.session == first.session).then_some(first.call)
     }
 
-    fn all(&self) -> Vec<CallId> {
-        self.state().calls.values().map(|working| working.call).collect()
+    /// The server speaks, and any of the calls may be why; the first of them.
+    fn spoken(&self) -> Option<CallId> {
+        let mut state = self.state();
+        state.calls.values_mut().for_each(|working| working.spoke = true);
+        state.calls.keys().min().copied()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -127,14 +123,50 @@ impl UnderWay {
     }
 }
 
-struct Left<'a> {
+/// A call that is at the server.
+pub(super) struct Here<'a> {
     under_way: &'a UnderWay,
-    token: ProgressToken,
+    call: CallId,
+    token: Option<ProgressToken>,
 }
 
-impl Drop for Left<'_> {
+impl Here<'_> {
+    /// What the server knows it by; what it reported so far is heard now.
+    pub(super) fn known_as(&mut self, token: ProgressToken) {
+        let mut state = self.under_way.state();
+        let (mine, others): (VecDeque<_>, VecDeque<_>) =
+            state.early.drain(..).partition(|report| report.progress_token == token);
+        state.early = others;
+        state.tokens.insert(token.clone(), self.call);
+        let working = state.calls.get(&self.call).cloned();
+        drop(state);
+        self.token = Some(token);
+        if let Some(working) = working {
+            mine.iter().for_each(|report| working.hear(report));
+        }
+    }
+
+    /// Waits until what a server said before its result is passed on: it is heard beside the result, and must not come after it.
+    pub(super) async fn said_before(&self) {
+        tokio::task::yield_now().await;
+        if self.under_way.state().calls.get(&self.call).is_some_and(|working| working.spoke) {
+            tokio::time::sleep(SPOKE).await;
+        }
+        let mut passing = self.under_way.passing.subscribe();
+        let passed = passing.wait_for(|count| *count == 0);
+        if tokio::time::timeout(PASSING, passed).await.is_err() {
+            tracing::debug!("a result was not kept waiting for what was said before it");
+        }
+    }
+}
+
+impl Drop for Here<'_> {
     fn drop(&mut self) {
-        self.under_way.state().calls.remove(&self.token);
+        let mut state = self.under_way.state();
+        state.calls.remove(&self.call);
+        if let Some(token) = self.token.take() {
+            state.tokens.remove(&token);
+        }
     }
 }
 
@@ -250,8 +282,8 @@ impl ClientHandler for Ear {
         let Ok(around) = self.around() else { return };
         // One that several calls could have caused goes to the first of them; it is for people who look for errors.
         around.under_way.passing.send_modify(|count| *count += 1);
-        let callers = around.under_way.all().into_iter().filter_map(|call| around.exchange.caller(call));
-        if let Some(caller) = callers.into_iter().next()
+        let caller = around.under_way.spoken().and_then(|call| around.exchange.caller(call));
+        if let Some(caller) = caller
             && let Err(error) = caller.peer.notify_logging_message(params).await
         {
             tracing::debug!(%error, "a log line of a server could not be passed on");
@@ -288,5 +320,45 @@ pub(super) fn mark(params: &mut ElicitRequestParams, server: &str) {
         ElicitRequestParams::FormElicitationParams { message, .. } => marked(message),
         ElicitRequestParams::UrlElicitationParams { message, .. } => marked(message),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use byleave::clock::fresh_id;
+    use byleave::core::effect::Plan;
+    use byleave::tool::Site;
+    use rmcp::model::NumberOrString;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    fn run(session: &str) -> Run {
+        let site = Site {
+            tenant: "t".parse().unwrap(),
+            session: session.parse().unwrap(),
+            agent: "a".parse().unwrap(),
+            cwd: "/".into(),
+        };
+        let stop = CancellationToken::new();
+        Run::new(CallId::new(fresh_id()), site, Arc::new(Plan::default()), stop, Arc::new(|_| {}))
+    }
+
+    // req: M1
+    #[test]
+    fn a_call_is_known_before_its_server_can_ask_about_it() {
+        let under_way = UnderWay::default();
+        assert!(under_way.of_one_session().is_none());
+        let (one, other) = (run("one"), run("other"));
+        let mut here = under_way.enter(&one);
+        assert_eq!(under_way.of_one_session(), Some(one.call), "before anything was sent");
+        here.known_as(ProgressToken(NumberOrString::Number(1)));
+        let there = under_way.enter(&other);
+        assert!(under_way.of_one_session().is_none(), "nobody can say whom the server means");
+        drop(there);
+        assert_eq!(under_way.of_one_session(), Some(one.call));
+        drop(here);
+        assert!(under_way.of_one_session().is_none());
+        assert!(under_way.state().tokens.is_empty());
     }
 }

@@ -118,13 +118,14 @@ impl ServerTool {
         let mut options = PeerRequestOptions::no_options();
         options.meta = caller.map(passed_on);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let mut here = self.link.under_way().enter(run);
         let asked = connection.peer().send_cancellable_request(request, options).await;
         let handle = asked.map_err(|error| self.broke(&error))?;
-        let _here = self.link.under_way().enter(handle.progress_token.clone(), run);
+        here.known_as(handle.progress_token.clone());
         let mut called_off = CalledOff { peer: connection.peer(), id: Some(handle.id.clone()) };
         let answered = handle.await_response().await;
         called_off.id = None;
-        self.link.under_way().said_before().await;
+        here.said_before().await;
         match answered.map_err(|error| self.broke(&error))? {
             ServerResult::CallToolResult(result) => {
                 self.link.worked();

@@ -12,11 +12,11 @@ use byleave::core::id::CallId;
 use futures::StreamExt as _;
 use futures::stream;
 
+use crate::app::App;
 use crate::body::{Asked, Id, Said};
 use crate::caller::Caller;
 use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
-use crate::server::App;
 use crate::tenancy::Tenancy;
 use crate::wire::{BookQuery, CallEntry, CallList, ExportForm, ExportQuery, Recorded, Verified, bounded};
 

@@ -12,11 +12,11 @@ use byleave::core::refusal::{Code, Refusal};
 use byleave::result::Standing;
 use tokio::time::Instant;
 
+use crate::app::App;
 use crate::body::{Asked, Given, Id, Said};
 use crate::caller::Caller;
 use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
-use crate::server::App;
 use crate::tenancy::{Stood, Unstarted};
 use crate::wire::{CallBody, CallStanding, ModeWord, State as Far, WAIT_S_MAX, Wait, bounded};
 

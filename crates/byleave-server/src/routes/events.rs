@@ -21,12 +21,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::seen;
+use crate::app::App;
 use crate::body::{Asked, Id};
 use crate::caller::Caller;
 use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
 use crate::seats::Seat;
-use crate::server::App;
 use crate::tenancy::Tenancy;
 use crate::wire::{After, CallEvent, LastEvent};
 

@@ -5,11 +5,11 @@ use axum::http::StatusCode;
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::id::LeaveId;
 
+use crate::app::App;
 use crate::body::{Id, Said};
 use crate::caller::Caller;
 use crate::principal::Scope;
 use crate::problem::Problem;
-use crate::server::App;
 use crate::wire::{LeaveEntry, LeaveList};
 
 /// List the leaves that were given

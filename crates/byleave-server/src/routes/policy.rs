@@ -8,11 +8,11 @@ use byleave::forms;
 use byleave::tool::Site;
 
 use super::calls::mode;
+use crate::app::App;
 use crate::body::{Asked, Given, Said};
 use crate::caller::Caller;
 use crate::principal::Scope;
 use crate::problem::Problem;
-use crate::server::App;
 use crate::wire::{ExplainBody, Explained, Refused, ToolEntry, ToolList, ToolQuery, bounded};
 
 /// List the tools

@@ -19,11 +19,11 @@ use tokio::time::Instant;
 
 use super::book::page;
 use super::calls::{said, unstarted};
+use crate::app::App;
 use crate::body::{Asked, Given, Id, Said};
 use crate::caller::Caller;
 use crate::principal::{Kind, Scope};
 use crate::problem::{Problem, Trouble};
-use crate::server::App;
 use crate::wire::{
     Answer, AnswerBody, CallStanding, OpenQuestion, PageQuery, QuestionList, QuestionSheet, bounded,
 };

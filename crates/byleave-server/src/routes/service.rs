@@ -4,11 +4,11 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
+use crate::app::App;
 use crate::body::{Given, Said};
 use crate::caller::Caller;
 use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
-use crate::server::{App, openapi};
 use crate::wire::{Halt, HaltBody, Health, bounded};
 
 /// See whether everything is halted
@@ -93,9 +93,9 @@ pub(super) async fn metrics(State(app): State<App>, caller: Caller) -> Result<Re
     responses((status = 200, body = Object, description = "The OpenAPI document")),
 )]
 pub(super) async fn document(
-    State(_app): State<App>,
+    State(app): State<App>,
     caller: Caller,
 ) -> Result<Said<utoipa::openapi::OpenApi>, Problem> {
     caller.may(&Scope::ALL)?;
-    Ok(Said(openapi()))
+    Ok(Said((*app.document).clone()))
 }

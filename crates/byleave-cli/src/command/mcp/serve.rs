@@ -15,7 +15,6 @@ use byleave_mcp::gateway::{Gateway, Names, Setup, pipe};
 use byleave_mcp::upstream::definition::Definition;
 use byleave_mcp::upstream::{Stands, Upstream};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Ask, GatewayArgs, ServeMcp};
@@ -27,6 +26,7 @@ use crate::options::Options;
 use crate::screen::{Screen, prose};
 use crate::servers;
 use crate::show;
+use crate::signals;
 use crate::status::Status;
 
 /// How often a client is told that a call still waits.
@@ -83,7 +83,7 @@ pub(super) async fn with(
     let attending = tokio::spawn(upstream.clone().attend(gate.clone(), servers::asking(options)));
     let setup = Setup { mode: chosen.mode(), ..setup(typed, names, options) };
     let gateway = Gateway::new(gate, exchange, Arc::new(upstream), setup)?;
-    let end = ended()?;
+    let end = signals::ended()?;
     match there {
         None => pipe::serve(&gateway, end).await?,
         Some(address) => listen(&gateway, address, end, options, screen).await?,
@@ -155,19 +155,4 @@ async fn listen(
     screen.say(&prose(&format!("clients send `Authorization: Bearer` with the token in {}", file.display())));
     http::serve(gateway.clone(), listener, token, end).await?;
     Ok(())
-}
-
-/// Told when somebody wants us to end.
-fn ended() -> Result<CancellationToken> {
-    let end = CancellationToken::new();
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut heard = signal(kind).context("cannot listen to signals")?;
-        let end = end.clone();
-        tokio::spawn(async move {
-            if heard.recv().await.is_some() {
-                end.cancel();
-            }
-        });
-    }
-    Ok(end)
 }
