@@ -30,7 +30,7 @@ pub(crate) use self::inbox::{Answer, Inbox, List};
 pub(crate) use self::init::Init;
 pub(crate) use self::mcp::{Access, AddServer, GatewayArgs, LoginArgs, Mcp, ProfileArgs, ServeMcp, Wrap};
 pub(crate) use self::policy::{LayerArg, Policy};
-pub(crate) use self::serve::{AddToken, ScopeArg, ServeHttp, TokenCommand};
+pub(crate) use self::serve::{AddToken, AddWebhook, ScopeArg, ServeHttp, TokenCommand, WebhookCommand};
 pub(crate) use self::shell::{Completions, Man};
 pub(crate) use self::watching::{Log, Stats, Watch};
 
@@ -182,6 +182,14 @@ pub(crate) enum Command {
     Token {
         #[command(subcommand)]
         command: Option<TokenCommand>,
+    },
+    /// Say who is told of questions while the server runs, each message signed
+    ///
+    /// By the scheme of the Standard Webhooks. What is told is what a list of questions shows, and a link to the page of the
+    /// question; never true contents.
+    Webhook {
+        #[command(subcommand)]
+        command: Option<WebhookCommand>,
     },
     /// Read, verify and export the book
     Book {

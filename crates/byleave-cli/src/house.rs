@@ -61,7 +61,12 @@ impl House {
         ask: Ask,
         settings: Settings,
     ) -> Result<Gate> {
-        let gate = self.builder(options, workspace, ask, settings)?.build()?;
+        Self::built(self.builder(options, workspace, ask, settings)?)
+    }
+
+    /// The gate that a builder makes.
+    pub(crate) fn built(builder: GateBuilder) -> Result<Gate> {
+        let gate = builder.build()?;
         // Whoever answers a question about a call that came by a proxy must know what it was about.
         byleave_acp::equip(&gate)?;
         Ok(gate)

@@ -27,6 +27,9 @@ pub struct Output {
     /// How to take it back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<Value>,
+    /// Whoever ran it did not say how it ended: nobody knows what came of it. Said by a tool to its gate, and kept as the end's status.
+    #[serde(skip)]
+    pub lost: bool,
 }
 
 impl Output {
@@ -38,6 +41,11 @@ impl Output {
     /// A failure that the model can read.
     pub fn failure(error: impl Into<String>) -> Self {
         Self { is_error: true, error: Some(error.into()), ..Self::default() }
+    }
+
+    /// Nobody knows what came of it.
+    pub fn lost(why: impl Into<String>) -> Self {
+        Self { lost: true, ..Self::failure(why) }
     }
 
     /// The same with structured data.
@@ -62,6 +70,8 @@ pub enum EndStatus {
     TimedOut,
     /// It was cancelled and was stopped.
     Stopped,
+    /// Whoever ran it did not say how it ended.
+    Lost,
 }
 
 /// How an execution ended, on the record.

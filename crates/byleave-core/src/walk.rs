@@ -325,6 +325,12 @@ fn may_begin_again(stage: &Stage<'_>) -> bool {
 ///
 /// Failures carry output too, so they are reviewed like successes.
 fn released(record: &Record, end: &End) -> Result<Outcome, Halt> {
+    if end.status == EndStatus::Lost {
+        return Ok(Outcome::Unknown(Refusal::new(
+            Code::Interrupted,
+            "whoever ran it did not say how it ended; whether it took effect must be looked at",
+        )));
+    }
     let review = match record.output_reviewed() {
         None => return Err(Halt::Do(Task::ReviewOutput)),
         Some(Err(refusal)) => return Ok(Outcome::Withheld(refusal.clone())),
@@ -333,9 +339,11 @@ fn released(record: &Record, end: &End) -> Result<Outcome, Halt> {
     let output = review.change.unwrap_or(end.output);
     let finish = |output| match end.status {
         EndStatus::Done => Outcome::Completed { output },
-        EndStatus::Failed | EndStatus::Panicked | EndStatus::TimedOut | EndStatus::Stopped => {
-            Outcome::Failed { output }
-        }
+        EndStatus::Failed
+        | EndStatus::Panicked
+        | EndStatus::TimedOut
+        | EndStatus::Stopped
+        | EndStatus::Lost => Outcome::Failed { output },
     };
     if !review.holds() {
         return Ok(finish(output));

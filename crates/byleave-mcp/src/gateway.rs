@@ -30,9 +30,10 @@ use std::time::Duration;
 
 use byleave::clock::fresh_id;
 use byleave::core::call::Mode;
-use byleave::core::id::{AgentId, SessionId, TenantId};
+use byleave::core::id::{AgentId, QuestionId, SessionId, TenantId};
 use byleave::core::question::Question;
 use byleave::gate::Gate;
+use futures::future::BoxFuture;
 use rmcp::model::RequestStateCodec;
 use tokio::sync::{broadcast, watch};
 
@@ -46,6 +47,9 @@ use slip::Slips;
 /// Who is told that a question waits: the question, and the tool that it is about.
 pub type Told = Arc<dyn Fn(&Question, &str) + Send + Sync>;
 
+/// Says where the page of a question is, if somebody serves one now.
+pub type Pages = Arc<dyn Fn(QuestionId) -> BoxFuture<'static, Option<String>> + Send + Sync>;
+
 /// How a gateway works.
 #[derive(Clone)]
 pub struct Setup {
@@ -57,8 +61,11 @@ pub struct Setup {
     pub mode: Mode,
     /// Who makes the calls; as the client calls itself, where nobody says.
     pub agent: Option<AgentId>,
-    /// Clients that can show a form are asked to, for what a plain yes answers. Such an answer is only as good as the client.
+    /// Clients that can open a page or show a form are asked to. A form is for what a plain yes answers, and its answer is only
+    /// as good as the client; on a page the person answers, and the client does not.
     pub elicitation: bool,
+    /// The pages of questions, where there are any.
+    pub pages: Option<Pages>,
     /// How long a client waits for a call; by what is known of it, where nobody says.
     pub deadline: Option<Duration>,
     /// How often a client that wants to know is told that a call still waits.
@@ -195,7 +202,8 @@ impl fmt::Debug for Gateway {
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tenant, cwd, mode, agent, elicitation, deadline, tick, names, pending, told: _ } = self;
+        let Self { tenant, cwd, mode, agent, elicitation, pages: _, deadline, tick, names, pending, told: _ } =
+            self;
         f.debug_struct("Setup")
             .field("tenant", tenant)
             .field("cwd", cwd)

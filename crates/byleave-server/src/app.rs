@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use byleave::core::id::TenantId;
@@ -9,11 +10,15 @@ use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
 
 use crate::limits::Limits;
+use crate::oidc::Provider;
 use crate::pace::Pace;
 use crate::principal::Name;
+use crate::public_url::PublicUrl;
 use crate::telemetry::Render;
 use crate::tenancy::Tenancy;
 use crate::tokens::Tokens;
+use crate::visits::Visits;
+use crate::webhooks::Webhooks;
 
 /// Names by which this machine calls itself.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -25,9 +30,14 @@ pub(crate) struct Parts {
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) hosts: Vec<String>,
+    pub(crate) public: Option<PublicUrl>,
+    /// Where it is said that this server runs, and who it tells of questions.
+    pub(crate) notices: Option<(PathBuf, Webhooks)>,
     pub(crate) metrics: Option<Render>,
     pub(crate) pace: Pace<(TenantId, Name)>,
     pub(crate) strangers: Pace<Option<IpAddr>>,
+    pub(crate) visits: Visits,
+    pub(crate) oidc: Provider,
 }
 
 /// What the routes stand on: the server, and where it listens.
@@ -62,6 +72,27 @@ impl App {
         &self.parts.strangers
     }
 
+    pub(crate) fn oidc(&self) -> &Provider {
+        &self.parts.oidc
+    }
+
+    pub(crate) fn visits(&self) -> &Visits {
+        &self.parts.visits
+    }
+
+    /// Whether people reach us over connections that others cannot hear: ours, or those of who stands in front of us.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.scheme == "https" || self.parts.public.as_ref().is_some_and(PublicUrl::is_protected)
+    }
+
+    /// What the addresses of pages begin with, for who has reached us by this name.
+    pub(crate) fn origin(&self, host: &str) -> String {
+        match &self.parts.public {
+            Some(public) if public.is_protected() => public.to_string(),
+            _ => format!("{}://{host}", self.scheme),
+        }
+    }
+
     /// The metrics of this process, for administrators of the operator's.
     pub(crate) fn metrics(&self, tenant: &TenantId) -> Option<String> {
         let parts = &self.parts;
@@ -76,6 +107,9 @@ impl App {
 
     /// Whether this is a page of ours.
     pub(crate) fn is_origin(&self, origin: &str) -> bool {
+        if self.parts.public.as_ref().is_some_and(|public| public.is_origin(origin)) {
+            return true;
+        }
         let Some(rest) = origin.strip_prefix(self.scheme).and_then(|rest| rest.strip_prefix("://")) else {
             return false;
         };

@@ -35,7 +35,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Given<T> {
     }
 }
 
-async fn read(body: Body, bytes_max: usize, limit: Duration) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn read(body: Body, bytes_max: usize, limit: Duration) -> Result<Vec<u8>, Problem> {
     let collected = tokio::time::timeout(limit, Limited::new(body, bytes_max).collect()).await;
     let slow = |_| Problem::new(Trouble::TooSlow, "the body did not come in time");
     match collected.map_err(slow)? {

@@ -1,7 +1,8 @@
 //! The door: every request passes it first. Which host it names, which page it comes from, who makes it, and how often.
 //!
-//! It is in front of everything, also of paths that there are not: who has no token learns nothing. It takes tokens from the
-//! `Authorization` header alone, never from a cookie or an address, so no page can make a browser use one.
+//! It is in front of everything but the pages, also of paths that there are not: who has no token learns nothing. It takes tokens
+//! from the `Authorization` header alone, never from a cookie or an address, so no page can make a browser use one. The pages have
+//! a door of their own (`pages::door`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,7 +18,9 @@ use metrics::counter;
 
 use crate::app::App;
 use crate::caller::Caller;
+use crate::principal::Principal;
 use crate::problem::{Problem, Trouble};
+use crate::tokens::TokenFault;
 
 /// What every response says to browsers, whatever it is.
 const HEADERS: [(HeaderName, &str); 7] = [
@@ -53,23 +56,31 @@ fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     let headers = request.headers();
     named(app, request)?;
     from_no_other_page(app, headers)?;
-    let now = Instant::now();
-    let Some(principal) = known(app, headers)? else {
-        let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
-        let from: Option<IpAddr> = from.map(|from| from.0.ip());
-        return Err(match app.strangers().take(from, now) {
-            Ok(()) => Problem::new(Trouble::Unauthenticated, "a bearer token is needed"),
-            Err(seconds) => Problem::too_many("too many requests without a good token", seconds),
-        });
+    let Some(principal) = known(app, headers) else {
+        stranger(app, request)?;
+        return Err(Problem::new(Trouble::Unauthenticated, "a bearer token is needed"));
     };
-    let who = (principal.principal.tenant.clone(), principal.principal.name.clone());
-    let many = |seconds| Problem::too_many("more requests than are allowed", seconds);
-    app.pace().take(who, now).map_err(many)?;
+    paced(app, &principal)?;
     Ok(principal)
 }
 
+/// Somebody unknown takes a turn; only so many a second from one address.
+pub(crate) fn stranger(app: &App, request: &Request) -> Result<(), Problem> {
+    let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let from: Option<IpAddr> = from.map(|from| from.0.ip());
+    let many = |seconds| Problem::too_many("too many requests without a good token", seconds);
+    app.strangers().take(from, Instant::now()).map_err(many)
+}
+
+/// Somebody known takes a turn.
+pub(crate) fn paced(app: &App, caller: &Caller) -> Result<(), Problem> {
+    let who = (caller.principal.tenant.clone(), caller.principal.name.clone());
+    let many = |seconds| Problem::too_many("more requests than are allowed", seconds);
+    app.pace().take(who, Instant::now()).map_err(many)
+}
+
 /// The request names this server: a page whose name was made to lead here does not.
-fn named(app: &App, request: &Request) -> Result<(), Problem> {
+pub(crate) fn named(app: &App, request: &Request) -> Result<(), Problem> {
     let foreign = || Problem::new(Trouble::ForeignHost, "the request names a host that is not this server");
     let in_address = request.uri().authority().map(|authority| authority.as_str());
     let in_header = only(request.headers(), &header::HOST).ok_or_else(foreign)?;
@@ -83,7 +94,7 @@ fn named(app: &App, request: &Request) -> Result<(), Problem> {
 }
 
 /// A browser says which page a request comes from; programs say nothing.
-fn from_no_other_page(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn from_no_other_page(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     let foreign = || Problem::new(Trouble::ForeignOrigin, "requests from pages of other origins are refused");
     if headers.contains_key(header::ORIGIN) {
         let origin = only(headers, &header::ORIGIN).ok_or_else(foreign)?;
@@ -98,28 +109,29 @@ fn from_no_other_page(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Who shows a token that counts, in a tenancy that there is.
-fn known(app: &App, headers: &HeaderMap) -> Result<Option<Caller>, Problem> {
-    let Some(given) = only(headers, &header::AUTHORIZATION) else { return Ok(None) };
-    let Some((scheme, shown)) = given.split_once(' ') else { return Ok(None) };
+fn known(app: &App, headers: &HeaderMap) -> Option<Caller> {
+    let (scheme, shown) = only(headers, &header::AUTHORIZATION)?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Ok(None);
+        return None;
     }
-    let found = app.tokens().find(shown.trim(), SystemClock.now());
+    holder(app, app.tokens().find(shown.trim(), SystemClock.now()))
+}
+
+/// Who holds a token, as a caller in a tenancy that there is.
+pub(crate) fn holder(app: &App, found: Result<Option<Principal>, TokenFault>) -> Option<Caller> {
     let principal = match found {
-        Ok(found) => found,
+        Ok(found) => found?,
         Err(fault) => {
             tracing::error!(%fault, "tokens cannot be checked, so nobody is let in");
-            return Ok(None);
+            return None;
         }
     };
-    Ok(principal.and_then(|principal| {
-        let tenancy = app.tenancy(&principal.tenant)?;
-        Some(Caller { principal: Arc::new(principal), tenancy })
-    }))
+    let tenancy = app.tenancy(&principal.tenant)?;
+    Some(Caller { principal: Arc::new(principal), tenancy })
 }
 
 /// A header that is there once. Two of them: somebody on the way put one there, and neither is believed.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(only), None) => only.to_str().ok(),

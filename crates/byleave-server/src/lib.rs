@@ -4,25 +4,39 @@
 //! says who is there ([`principal`], [`tokens`]), what they may do, and hands their words on. Every request carries a token; a
 //! request without a good one learns nothing. What cannot be checked or recorded does not happen.
 
+mod answering;
 mod app;
 mod body;
 mod caller;
 mod door;
 mod limits;
 pub mod listen;
+mod looks;
+pub mod oidc;
+mod own_file;
+mod own_tools;
 mod pace;
+mod pages;
 pub mod principal;
 mod problem;
+mod public_url;
+mod random;
 mod routes;
 mod seats;
 mod server;
+pub mod serving;
 mod slow;
 pub mod telemetry;
 mod tenancy;
 pub mod tokens;
+mod visits;
+pub mod webhooks;
 mod wire;
 
 pub use limits::Limits;
+pub use own_file::FileFault;
+pub use own_tools::OwnTools;
 pub use problem::Trouble;
+pub use public_url::{BadPublicUrl, PublicUrl};
 pub use server::{Server, ServerBuilder, openapi};
 pub use tenancy::Tenancy;

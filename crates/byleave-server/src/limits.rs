@@ -29,6 +29,10 @@ pub struct Limits {
     pub streams_each: usize,
     /// How long a stream lasts; clients come back to where they were.
     pub stream: Duration,
+    /// How long a webhook may take to take a message.
+    pub webhook_attempt: Duration,
+    /// How long we wait before it is tried again, each time; after the last of them a message is given up.
+    pub webhook_pauses: Vec<Duration>,
 }
 
 impl Default for Limits {
@@ -46,6 +50,8 @@ impl Default for Limits {
             streams: 64,
             streams_each: 8,
             stream: Duration::from_secs(15 * 60),
+            webhook_attempt: Duration::from_secs(15),
+            webhook_pauses: [1, 5, 30, 120, 600].map(Duration::from_secs).into(),
         }
     }
 }

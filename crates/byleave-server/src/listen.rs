@@ -133,7 +133,8 @@ pub async fn serve(
     if tokio::time::timeout(grace, all).await.is_err() {
         tracing::warn!("not everything ended in time");
     }
-    attending.abort_all();
+    // What they hold, they let go of.
+    attending.shutdown().await;
     Ok(())
 }
 

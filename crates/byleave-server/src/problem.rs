@@ -11,6 +11,8 @@ use byleave::ledger::LedgerFault;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::tenancy::Unchecked;
+
 /// Where the pages of codes are.
 const REFUSALS: &str = "https://github.com/byleave/byleave/blob/main/docs/refusals";
 const GUIDE: &str = "https://github.com/byleave/byleave/blob/main/docs/guide/server.md#problems";
@@ -76,6 +78,8 @@ troubles! {
     TooMany = "too-many", TOO_MANY_REQUESTS;
     /// The question was answered, called off, or is too old.
     Closed = "closed", CONFLICT;
+    /// The call was taken with another claim.
+    Taken = "taken", CONFLICT;
     /// Nobody answers what stands under their own name.
     OwnQuestion = "own-question", FORBIDDEN;
     /// Too many calls run; try again.
@@ -136,6 +140,21 @@ impl Problem {
         Self::new(Trouble::NotFound, format!("there is no such {what}"))
     }
 
+    /// The status of the response.
+    pub(crate) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// What the code means.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// What happened to what.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(crate) fn fault(what: &str, why: &dyn std::fmt::Display) -> Self {
         // What broke is for the operator; the caller learns that it did.
         tracing::error!(what, %why, "a request could not be served");
@@ -148,6 +167,16 @@ impl From<LedgerFault> for Problem {
         tracing::error!(%fault, "the ledger broke");
         let refusal = Refusal::new(Code::NotRecorded, "the book cannot be used now; nothing was changed");
         Self::refused(StatusCode::SERVICE_UNAVAILABLE, &refusal)
+    }
+}
+
+impl From<Unchecked> for Problem {
+    fn from(unchecked: Unchecked) -> Self {
+        match unchecked {
+            Unchecked::Busy => Self::too_many("the book is being checked already", 5),
+            Unchecked::Fault(fault) => fault.into(),
+            Unchecked::Broke(why) => Self::fault("the book could not be checked", &why),
+        }
     }
 }
 
@@ -169,7 +198,7 @@ impl From<AnswerFault> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = self.status();
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();

@@ -4,6 +4,7 @@ mod book;
 mod calls;
 mod events;
 mod leaves;
+mod own_tools;
 mod policy;
 mod questions;
 mod service;
@@ -63,6 +64,9 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(calls::look))
         .routes(routes!(calls::cancel))
         .routes(routes!(events::events))
+        .routes(routes!(own_tools::register))
+        .routes(routes!(own_tools::take))
+        .routes(routes!(own_tools::report))
         .routes(routes!(questions::list))
         .routes(routes!(questions::show))
         .routes(routes!(questions::answer))
@@ -96,15 +100,15 @@ pub(crate) fn all() -> OpenApiRouter<App> {
     router
 }
 
-/// Says of answers what is so: they have no other fields than these. The macro says it of structs only.
+/// Says of answers and reviews what is so: they have no other fields than these. The macro says it of structs only.
 fn close_answers(document: &mut utoipa::openapi::OpenApi) {
-    let schemas = document.components.as_mut().map(|components| &mut components.schemas);
-    let Some(RefOr::T(Schema::OneOf(answers))) = schemas.and_then(|schemas| schemas.get_mut("Answer")) else {
-        return;
-    };
-    for answer in &mut answers.items {
-        if let RefOr::T(Schema::Object(answer)) = answer {
-            answer.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+    let Some(components) = &mut document.components else { return };
+    for name in ["Answer", "InputReview", "OutputReview"] {
+        let Some(RefOr::T(Schema::OneOf(answers))) = components.schemas.get_mut(name) else { continue };
+        for answer in &mut answers.items {
+            if let RefOr::T(Schema::Object(answer)) = answer {
+                answer.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The server: tenancies by name, tokens, limits, and the routes that lead to them.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -13,12 +14,18 @@ use utoipa::openapi::OpenApi;
 use crate::app::{App, Parts};
 use crate::door::door;
 use crate::limits::Limits;
+use crate::oidc::Oidc;
 use crate::pace::Pace;
+use crate::pages;
 use crate::problem::{Problem, Trouble};
+use crate::public_url::PublicUrl;
 use crate::routes;
+use crate::serving::Serving;
 use crate::telemetry::Render;
 use crate::tenancy::Tenancy;
 use crate::tokens::Tokens;
+use crate::visits::Visits;
+use crate::webhooks::{self, Webhooks};
 
 /// Gates, reached over HTTP. Cheap to clone; all clones are one server.
 #[derive(Clone)]
@@ -31,7 +38,10 @@ pub struct ServerBuilder {
     tokens: Tokens,
     limits: Limits,
     hosts: Vec<String>,
+    public: Option<PublicUrl>,
+    notices: Option<(PathBuf, Webhooks)>,
     metrics: Option<Render>,
+    oidc: Option<Oidc>,
 }
 
 impl ServerBuilder {
@@ -56,6 +66,30 @@ impl ServerBuilder {
         self
     }
 
+    /// Who says who people are, for those who sign in there.
+    #[must_use]
+    pub fn oidc(mut self, provider: Oidc) -> Self {
+        self.oidc = Some(provider);
+        self
+    }
+
+    /// Where people reach the pages, and what links to them begin with.
+    #[must_use]
+    pub fn public_url(mut self, url: PublicUrl) -> Self {
+        self.hosts.push(url.host().to_ascii_lowercase());
+        self.public = Some(url);
+        self
+    }
+
+    /// Who is told of questions, and the file that says that this server runs; nothing without [`Self::public_url`].
+    ///
+    /// Of several servers with the same file, one tells.
+    #[must_use]
+    pub fn notices(mut self, serving: PathBuf, webhooks: Webhooks) -> Self {
+        self.notices = Some((serving, webhooks));
+        self
+    }
+
     /// What is told to whoever scrapes. It is about all tenants, so only administrators of the operator's see it.
     #[must_use]
     pub fn metrics(mut self, render: Render) -> Self {
@@ -75,7 +109,11 @@ impl ServerBuilder {
             strangers: Pace::new(limits.strangers_per_second, limits.strangers_per_second.saturating_mul(10)),
             limits,
             hosts: self.hosts,
+            public: self.public,
+            notices: self.notices,
             metrics: self.metrics,
+            visits: Visits::default(),
+            oidc: self.oidc.map(Arc::new),
         }))
     }
 }
@@ -89,7 +127,10 @@ impl Server {
             tokens,
             limits: Limits::default(),
             hosts: Vec::new(),
+            public: None,
+            notices: None,
             metrics: None,
+            oidc: None,
         }
     }
 
@@ -107,6 +148,7 @@ impl Server {
                 Problem::new(Trouble::MethodNotAllowed, "that cannot be done to this")
             })
             .layer(middleware::from_fn_with_state(app.clone(), door))
+            .merge(pages::all(&app))
             .with_state(app)
     }
 
@@ -115,6 +157,18 @@ impl Server {
         let mut attending = JoinSet::new();
         for tenancy in self.0.tenancies.values() {
             attending.spawn(Arc::clone(tenancy).attend(end.clone()));
+        }
+        if let (Some(url), Some((file, webhooks))) = (self.0.public.clone(), self.0.notices.clone()) {
+            let (tenancies, limits) = (self.0.tenancies.clone(), self.0.limits.clone());
+            let telling = async move {
+                // Kept until the end: who holds it tells, and no other.
+                let _serving = Serving::begin(&file, &url).await;
+                webhooks::attend(webhooks, tenancies, url, limits).await;
+            };
+            let end = end.clone();
+            attending.spawn(async move {
+                end.run_until_cancelled_owned(telling).await;
+            });
         }
         attending
     }

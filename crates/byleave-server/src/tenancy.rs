@@ -5,7 +5,9 @@
 //! by looking at the book. Only calls that came in here are driven: a book may also have calls that are for others to begin.
 
 mod attend;
+mod check;
 mod drive;
+mod own;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,20 +20,21 @@ use byleave::core::record::Record;
 use byleave::gate::Gate;
 use byleave::ledger::{Ledger, LedgerFault};
 use byleave::result::Standing;
-use tokio::sync::{Notify, Semaphore, broadcast, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::limits::Limits;
+use crate::looks::Looks;
+use crate::own_tools::OwnTools;
 use crate::seats::Seats;
 
+pub(crate) use check::{Checked, Unchecked};
 pub(crate) use drive::{Stood, Unstarted};
+pub(crate) use own::Taking;
 
 /// What the sessions of calls begin with that came in over HTTP.
 pub(crate) const SESSIONS: &str = "api/";
-
-/// How many calls may grow before a watcher has looked; who falls behind looks at the record itself.
-const NEWS: usize = 1_024;
 
 /// One tenant's gate and book.
 pub struct Tenancy {
@@ -42,11 +45,15 @@ pub struct Tenancy {
     pub(crate) cwd: String,
     pub(crate) mode: Mode,
     pub(crate) seats: Seats,
+    /// What runs in agents' own processes, where the gate was built for it.
+    pub(crate) own: Option<OwnTools>,
     /// Checking a whole book is costly: one at a time.
     pub(crate) verifying: Arc<Semaphore>,
+    checked: Mutex<Option<Checked>>,
     driven: Mutex<HashMap<CallId, Driven>>,
     room: Arc<Semaphore>,
-    news: broadcast::Sender<CallId>,
+    /// The calls that are followed: told of each whose record has grown, in this process or another.
+    pub(crate) looks: Looks,
     look: Notify,
     tasks: TaskTracker,
 }
@@ -79,13 +86,21 @@ impl Tenancy {
             cwd,
             mode,
             seats: Seats::new(limits.streams, limits.streams_each),
+            own: None,
             verifying: Arc::new(Semaphore::new(1)),
+            checked: Mutex::default(),
             driven: Mutex::default(),
             room: Arc::new(Semaphore::new(limits.calls)),
-            news: broadcast::Sender::new(NEWS),
+            looks: Looks::default(),
             look: Notify::new(),
             tasks: TaskTracker::new(),
         }
+    }
+
+    /// The same with tools that run in agents' own processes. The gate must have been built with [`OwnTools::behind`].
+    #[must_use]
+    pub fn own_tools(self, own: OwnTools) -> Self {
+        Self { own: Some(own), ..self }
     }
 
     /// The same within these limits.
@@ -107,11 +122,6 @@ impl Tenancy {
     /// The record of a call; `None` where there is none.
     pub(crate) async fn record(&self, call: CallId) -> Result<Option<Record>, LedgerFault> {
         Ok(self.ledger.load(call).await?.map(|loaded| loaded.record))
-    }
-
-    /// Told of each call whose record has grown, in this process or another.
-    pub(crate) fn news(&self) -> broadcast::Receiver<CallId> {
-        self.news.subscribe()
     }
 
     /// Waits until nothing is driven here any more.

@@ -4,20 +4,19 @@
 //! once. A file that cannot be read, or that others could have read, lets nobody in.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use byleave::core::call::Millis;
 use byleave::core::digest::Digest;
 use byleave::core::id::TenantId;
 use byleave::secret::Secret;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use crate::own_file::{FileFault, OwnFile, Stamp};
 use crate::principal::{Kind, Name, Principal, Scope};
+use crate::random;
 
 /// The longest that a token may last.
 pub const LASTS_MS_MAX: Millis = 366 * 24 * 3_600 * 1_000;
@@ -27,7 +26,6 @@ pub const TOKENS_MAX: usize = 10_000;
 /// What every token begins with, so that scanners for lost secrets find it.
 const PREFIX: &str = "byl_";
 const SECRET_BYTES: usize = 32;
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A token as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +45,28 @@ pub struct Token {
     pub made_at: Millis,
     /// It counts no longer from then on.
     pub expires_at: Millis,
-    /// The digest of its text.
+    /// Who they are elsewhere, where they sign in there and show no token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signs_in: Option<Identity>,
+    /// The digest of its text, or of who they are elsewhere.
     digest: Digest,
+}
+
+/// Who somebody is elsewhere, by the word of an OpenID Connect provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// The provider.
+    pub issuer: String,
+    /// `sub:` and the subject, or `email:` and an address that the provider has verified.
+    pub who: String,
+}
+
+impl Identity {
+    /// What stands in the place of a token's digest. No text of a token can have it.
+    fn digest(&self) -> Digest {
+        Digest::of_parts("byleave.server.identity", &[self.issuer.as_bytes(), self.who.as_bytes()])
+    }
 }
 
 /// A token that is wanted.
@@ -69,25 +87,9 @@ pub struct Wanted {
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFault {
-    /// Others may have read the file, or it is not a plain file of ours.
-    #[error("cannot use the tokens in `{0}`: it must be a plain file that only its owner can read")]
-    Exposed(String),
-    /// The file does not hold tokens.
-    #[error("cannot use the tokens in `{path}`: {why}")]
-    Unreadable {
-        /// Which file.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// The system said no.
-    #[error("cannot use the tokens in `{path}`: {why}")]
-    System {
-        /// Which file.
-        path: String,
-        /// What it said.
-        why: io::Error,
-    },
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileFault),
     /// It would count for too long, or not at all.
     #[error("a token lasts at least a second and at most 366 days")]
     Lasting,
@@ -97,6 +99,15 @@ pub enum TokenFault {
     /// Agents do not administer.
     #[error("an agent cannot administer: that is for people")]
     AgentAdministers,
+    /// Agents do not sign in.
+    #[error("an agent shows a token: only people sign in")]
+    AgentSignsIn,
+    /// It is not said who signs in.
+    #[error("who signs in is `sub:` and a subject, or `email:` and an address")]
+    Nobody,
+    /// They can sign in already.
+    #[error("they can sign in already")]
+    Known,
     /// There is somebody of that name already, and they are something else.
     #[error("`{name}` is {was} already; one name is one principal")]
     OtherKind {
@@ -116,21 +127,18 @@ struct Kept {
     tokens: Vec<Token>,
 }
 
-/// Which version of the file was read.
-type Stamp = (u64, i64, i64, u64);
-
 type ByDigest = Arc<HashMap<Digest, Token>>;
 
 /// The tokens in a file.
 pub struct Tokens {
-    path: PathBuf,
+    file: OwnFile,
     known: Mutex<Option<(Stamp, ByDigest)>>,
 }
 
 impl Tokens {
     /// The tokens in a file, which need not be there yet.
     pub const fn at(path: PathBuf) -> Self {
-        Self { path, known: Mutex::new(None) }
+        Self { file: OwnFile::at(path), known: Mutex::new(None) }
     }
 
     /// Who shows this text, if it is the text of a token that counts.
@@ -138,8 +146,13 @@ impl Tokens {
         if !shown.starts_with(PREFIX) {
             return Ok(None);
         }
+        self.holder(&Digest::of(shown.as_bytes()), now)
+    }
+
+    /// Who holds the token with this digest, if it still counts.
+    pub(crate) fn holder(&self, digest: &Digest, now: Millis) -> Result<Option<Principal>, TokenFault> {
         // Found by a digest that nobody can steer, so that the time it takes says nothing about the text.
-        let Some(token) = self.all()?.get(&Digest::of(shown.as_bytes())).cloned() else { return Ok(None) };
+        let Some(token) = self.all()?.get(digest).cloned() else { return Ok(None) };
         if now >= token.expires_at || now < token.made_at.saturating_sub(LASTS_MS_MAX) {
             return Ok(None);
         }
@@ -147,13 +160,49 @@ impl Tokens {
         Ok(Some(Principal { tenant, name: token.name, kind: token.kind, scopes: token.scopes }))
     }
 
+    /// Who is here under this identity, with what their visit holds; if they still are.
+    pub(crate) fn signed_in(
+        &self,
+        identity: &Identity,
+        now: Millis,
+    ) -> Result<Option<(Digest, Principal)>, TokenFault> {
+        let digest = identity.digest();
+        Ok(self.holder(&digest, now)?.map(|principal| (digest, principal)))
+    }
+
     /// All tokens, the oldest first.
     pub fn list(&self) -> Result<Vec<Token>, TokenFault> {
-        Ok(self.read()?.map(|(_, kept)| kept.tokens).unwrap_or_default())
+        Ok(self.file.read::<Kept>()?.map(|(_, kept)| kept.tokens).unwrap_or_default())
     }
 
     /// Makes a token. Its text is in what is returned, and nowhere else.
     pub fn add(&self, wanted: Wanted, now: Millis) -> Result<(Token, Secret), TokenFault> {
+        let (id, text) = fresh().map_err(|why| self.file.fault(why))?;
+        let token = self.keep(wanted, id, Digest::of(text.as_bytes()), None, now)?;
+        Ok((token, Secret::new(text)))
+    }
+
+    /// Lets somebody sign in elsewhere. There is no token to show; the entry can be listed and removed like one.
+    pub fn admit(&self, wanted: Wanted, identity: Identity, now: Millis) -> Result<Token, TokenFault> {
+        if wanted.kind != Kind::Person {
+            return Err(TokenFault::AgentSignsIn);
+        }
+        let good = |prefix: &str| identity.who.strip_prefix(prefix).is_some_and(|who| !who.is_empty());
+        if !good("sub:") && !good("email:") {
+            return Err(TokenFault::Nobody);
+        }
+        let id = random::hex::<4>().map_err(|why| self.file.fault(why))?;
+        self.keep(wanted, id, identity.digest(), Some(identity), now)
+    }
+
+    fn keep(
+        &self,
+        wanted: Wanted,
+        id: String,
+        digest: Digest,
+        signs_in: Option<Identity>,
+        now: Millis,
+    ) -> Result<Token, TokenFault> {
         if wanted.lasts_ms < 1_000 || wanted.lasts_ms > LASTS_MS_MAX {
             return Err(TokenFault::Lasting);
         }
@@ -163,7 +212,6 @@ impl Tokens {
         if wanted.kind == Kind::Agent && wanted.scopes.contains(&Scope::Administer) {
             return Err(TokenFault::AgentAdministers);
         }
-        let (id, text) = fresh().map_err(|why| self.fault(why))?;
         let token = Token {
             id,
             tenant: wanted.tenant,
@@ -172,10 +220,11 @@ impl Tokens {
             scopes: wanted.scopes,
             made_at: now,
             expires_at: now.saturating_add(wanted.lasts_ms),
-            digest: Digest::of(text.as_bytes()),
+            signs_in,
+            digest,
         };
         let added = token.clone();
-        self.change(|tokens| {
+        self.file.change(|Kept { tokens }: &mut Kept| {
             let namesake =
                 tokens.iter().find(|known| known.tenant == added.tenant && known.name == added.name);
             if let Some(known) = namesake.filter(|known| known.kind != added.kind) {
@@ -188,25 +237,28 @@ impl Tokens {
             if tokens.len() >= TOKENS_MAX {
                 return Err(TokenFault::TooMany);
             }
+            if tokens.iter().any(|known| known.digest == added.digest) {
+                return Err(TokenFault::Known);
+            }
             tokens.push(added);
             Ok(())
         })?;
-        Ok((token, Secret::new(text)))
+        Ok(token)
     }
 
     /// Removes a token by its id; whether there was one.
     pub fn remove(&self, id: &str) -> Result<Option<Token>, TokenFault> {
         let mut removed = None;
-        self.change(|tokens| {
+        self.file.change(|Kept { tokens }: &mut Kept| {
             removed = tokens.iter().position(|token| token.id == id).map(|place| tokens.remove(place));
-            Ok(())
+            Ok::<_, TokenFault>(())
         })?;
         Ok(removed)
     }
 
     fn all(&self) -> Result<ByDigest, TokenFault> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.stamp()?;
+        let now = self.file.stamp()?;
         if let (Some(now), Some((then, tokens))) = (now, &*known)
             && now == *then
         {
@@ -214,95 +266,25 @@ impl Tokens {
         }
         // What was known counts no longer, whatever comes next.
         *known = None;
-        let Some((stamp, kept)) = self.read()? else { return Ok(Arc::default()) };
+        let Some((stamp, kept)) = self.file.read::<Kept>()? else { return Ok(Arc::default()) };
         let tokens: HashMap<Digest, Token> =
             kept.tokens.into_iter().map(|token| (token.digest, token)).collect();
         let tokens = Arc::new(tokens);
         *known = Some((stamp, Arc::clone(&tokens)));
         Ok(tokens)
     }
-
-    fn stamp(&self) -> Result<Option<Stamp>, TokenFault> {
-        match fs::symlink_metadata(&self.path) {
-            Ok(found) => self.checked(&found).map(Some),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.fault(error)),
-        }
-    }
-
-    fn checked(&self, found: &fs::Metadata) -> Result<Stamp, TokenFault> {
-        let private =
-            found.is_file() && found.mode() & 0o077 == 0 && found.uid() == rustix::process::getuid().as_raw();
-        if !private {
-            return Err(TokenFault::Exposed(self.path.display().to_string()));
-        }
-        Ok((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
-    }
-
-    fn read(&self) -> Result<Option<(Stamp, Kept)>, TokenFault> {
-        let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
-        let file = OpenOptions::new().read(true).custom_flags(nofollow).open(&self.path);
-        let file = match file {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.fault(error)),
-        };
-        let stamp = self.checked(&file.metadata().map_err(|why| self.fault(why))?)?;
-        let mut text = String::new();
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|why| self.fault(why))?;
-        let kept = serde_json::from_str(&text).map_err(|error| TokenFault::Unreadable {
-            path: self.path.display().to_string(),
-            why: error.to_string(),
-        })?;
-        Ok(Some((stamp, kept)))
-    }
-
-    /// Changes the file as a whole; two who do so at once take turns.
-    fn change(
-        &self,
-        change: impl FnOnce(&mut Vec<Token>) -> Result<(), TokenFault>,
-    ) -> Result<(), TokenFault> {
-        let fault = |why| self.fault(why);
-        let lock = private(&self.path.with_extension("lock")).map_err(fault)?;
-        lock.lock().map_err(fault)?;
-        let mut kept = self.read()?.map(|(_, kept)| kept).unwrap_or_default();
-        change(&mut kept.tokens)?;
-        let text = serde_json::to_string_pretty(&kept).map_err(|error| fault(error.into()))?;
-        let fresh = self.path.with_extension("new");
-        match fs::remove_file(&fresh) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(error)),
-            _ => {}
-        }
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(fault)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(fault)?;
-        fs::rename(&fresh, &self.path).map_err(fault)?;
-        let above = self.path.parent().unwrap_or(Path::new("."));
-        File::open(above).and_then(|dir| dir.sync_all()).map_err(fault)
-    }
-
-    fn fault(&self, why: io::Error) -> TokenFault {
-        TokenFault::System { path: self.path.display().to_string(), why }
-    }
-}
-
-fn private(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 /// An id and a text that nobody can guess.
 fn fresh() -> io::Result<(String, String)> {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let (mut id, mut secret) = ([0_u8; 4], [0_u8; SECRET_BYTES]);
-    getrandom::fill(&mut id).map_err(io::Error::other)?;
-    getrandom::fill(&mut secret).map_err(io::Error::other)?;
-    let id = hex(&id);
-    let text = format!("{PREFIX}{id}_{}", hex(&secret));
+    let id = random::hex::<4>()?;
+    let text = format!("{PREFIX}{id}_{}", random::hex::<SECRET_BYTES>()?);
     Ok((id, text))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -353,7 +335,7 @@ mod tests {
         let shown = text(&secret);
         assert!(tokens.find(&shown, 1).unwrap().is_some());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(tokens.find(&shown, 1), Err(TokenFault::Exposed(_))));
+        assert!(matches!(tokens.find(&shown, 1), Err(TokenFault::File(FileFault::Exposed(_)))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(tokens.find(&shown, 1).unwrap().is_some());
         let away = dir.path().join("away.json");

@@ -3,6 +3,7 @@
 mod asking;
 mod book;
 mod calls;
+mod own_tools;
 mod policy;
 
 pub(crate) use asking::{Answer, AnswerBody, OpenQuestion, QuestionList, QuestionSheet};
@@ -12,7 +13,9 @@ pub(crate) use book::{
 };
 pub(crate) use calls::{
     After, CallBody, CallEvent, CallStanding, LastEvent, ModeWord, Refused, State, WAIT_S_MAX, Wait,
+    kind_word,
 };
+pub(crate) use own_tools::{OwnToolBody, OwnToolName, ReportBody, TakeBody};
 pub(crate) use policy::{ExplainBody, Explained, Halt, HaltBody, Health, ToolEntry, ToolList, ToolQuery};
 
 use crate::problem::{Problem, Trouble};

@@ -172,6 +172,22 @@ impl Gate {
         self.submit(call, Until::Settled).await.0
     }
 
+    /// Takes a call in and does not drive it: by then its receipt is durable, and whoever resumes it, in any process, drives it.
+    ///
+    /// For who tells a client that a call was accepted before it is settled. What never came onto a record is a refusal.
+    pub async fn take_in(&self, call: &Call) -> Result<(), Box<CallResult>> {
+        let mut desk = self.open(call).await?;
+        if desk.is_durable() {
+            return Ok(());
+        }
+        match self.flush(&mut desk).await {
+            Ok(()) => Ok(()),
+            // Someone else was quicker, with the same call or with another.
+            Err(AppendFault::Stale) => self.open(call).await.map(drop),
+            Err(fault) => Err(Box::new(unopened(call, Code::NotRecorded, fault.to_string()))),
+        }
+    }
+
     /// Drives a call on that is in the book already.
     pub async fn resume(&self, call: CallId) -> Standing {
         self.go_on(call, Until::Settled).await.0
@@ -236,12 +252,16 @@ impl Gate {
             if desk.record.heading().is_some_and(|heading| ask::is_asked_by(heading, &given.by.name)) {
                 return Err(AnswerFault::OwnQuestion);
             }
+            let declined = ask::declined(&self.parts, &mut desk, &asked, &given.reply, &given.by.name).await;
             let answer = ask::answer(&mut desk, &asked, given.reply.clone())?;
             let answered =
                 Answered { question: asked.id, digest: given.digest, answer, by: given.by.clone() };
             desk.write(self.parts.now(), Fact::Answered(answered))?;
             match self.flush(&mut desk).await {
-                Ok(()) => return Ok(call),
+                Ok(()) => {
+                    declined.into_iter().for_each(|(what, why)| self.parts.bustle.declined().put(what, why));
+                    return Ok(call);
+                }
                 Err(AppendFault::Stale) => {}
                 Err(fault) => return Err(AnswerFault::NotRecorded(fault.to_string())),
             }

@@ -9,6 +9,7 @@ pub mod bound;
 pub mod catalog;
 pub mod challenge;
 pub mod clock;
+pub mod endpoint;
 pub mod event;
 pub mod examples;
 pub mod forms;

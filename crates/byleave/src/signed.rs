@@ -4,16 +4,14 @@
 //! hexadecimal over the time, a full stop and the body. The answer is signed in the same way by the service. It must never
 //! follow a redirect, use a proxy, or believe an answer that is unsigned, old, too large or cut short.
 
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use reqwest::{Client, StatusCode, Url, redirect};
-use rustls::{ClientConfig, RootCertStore, crypto};
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, HeaderValue};
 use sha2::Sha256;
 
+use crate::endpoint::{BadEndpoint, Endpoint, unreached};
 use crate::secret::Secret;
 
 /// The header with the time of signing, in seconds since 1970.
@@ -27,23 +25,15 @@ pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// The shortest secret that is taken.
 pub const SECRET_BYTES_MIN: usize = 16;
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-
 /// Why a service cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum BadService {
-    /// The address is none.
-    #[error("`{0}` is no address of a service: {1}")]
-    Address(String, String),
-    /// The address is not protected on its way.
-    #[error("`{0}` must begin with https, unless it is on this machine")]
-    Unprotected(String),
+    /// The address cannot be used.
+    #[error("the address of the service cannot be used: {0}")]
+    Endpoint(#[from] BadEndpoint),
     /// The secret can be guessed.
     #[error("the shared secret has {0} bytes; give it at least {SECRET_BYTES_MIN}")]
     ShortSecret(usize),
-    /// The machine cannot check certificates.
-    #[error("cannot set up TLS: {0}")]
-    Tls(String),
 }
 
 /// Why a message is not believed.
@@ -107,56 +97,38 @@ pub(crate) fn now() -> u64 {
 
 /// A service that is asked over HTTP and shares a secret with us.
 pub(crate) struct Service {
-    url: Url,
+    endpoint: Endpoint,
     secret: Secret,
-    client: Client,
 }
 
 impl Service {
     pub(crate) fn new(url: &str, secret: Secret) -> Result<Self, BadService> {
-        let parsed = Url::parse(url).map_err(|error| BadService::Address(url.into(), error.to_string()))?;
-        if !parsed.username().is_empty() || parsed.password().is_some() {
-            let why = "it carries a user name or password; the shared secret takes their place";
-            return Err(BadService::Address(parsed.host_str().unwrap_or_default().into(), why.into()));
-        }
-        let local = is_local(&parsed);
-        if parsed.scheme() != "https" && !(parsed.scheme() == "http" && local) {
-            return Err(BadService::Unprotected(url.into()));
-        }
+        let endpoint = Endpoint::new(url)?;
         if secret.expose().len() < SECRET_BYTES_MIN {
             return Err(BadService::ShortSecret(secret.expose().len()));
         }
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .https_only(parsed.scheme() == "https")
-            .connect_timeout(CONNECT_LIMIT)
-            .tls_backend_preconfigured(tls(parsed.scheme() == "https")?)
-            .build()
-            .map_err(|error| BadService::Tls(error.to_string()))?;
-        Ok(Self { url: parsed, secret, client })
+        Ok(Self { endpoint, secret })
     }
 
     /// Posts a signed body and returns the signed answer's.
     pub(crate) async fn ask(&self, body: Vec<u8>) -> Result<Vec<u8>, NoAnswer> {
         let timestamp = now();
         let signature = sign(&self.secret, timestamp, &body);
-        let request = self
-            .client
-            .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .header(TIMESTAMP, timestamp)
-            .header(SIGNATURE, signature)
-            .body(body);
-        let failed =
-            |error: reqwest::Error| NoAnswer::Failed(format!("cannot ask the service: {}", chain(&error)));
-        let mut response = request.send().await.map_err(failed)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(TIMESTAMP, HeaderValue::from(timestamp));
+        let signature =
+            HeaderValue::try_from(signature).map_err(|error| NoAnswer::Failed(error.to_string()))?;
+        headers.insert(SIGNATURE, signature);
+        let failed = |why: String| NoAnswer::Failed(format!("cannot ask the service: {why}"));
+        let mut response = self.endpoint.post(headers, body).await.map_err(failed)?;
         if response.status() != StatusCode::OK {
             return Err(NoAnswer::Failed(format!("the service answered with status {}", response.status())));
         }
         let headers = response.headers().clone();
         let mut answer = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        while let Some(chunk) =
+            response.chunk().await.map_err(|error| failed(unreached(&error.without_url())))?
+        {
             if answer.len() + chunk.len() > ANSWER_BYTES_MAX {
                 return Err(NoAnswer::Nonsense(format!(
                     "the answer is larger than {ANSWER_BYTES_MAX} bytes"
@@ -171,26 +143,6 @@ impl Service {
     }
 }
 
-fn is_local(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
-}
-
-/// TLS with the machine's own certificates. Our own provider, so that nothing is installed for the whole process.
-fn tls(used: bool) -> Result<ClientConfig, BadService> {
-    let bad = |error: rustls::Error| BadService::Tls(error.to_string());
-    let provider = Arc::new(crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(bad)?;
-    if !used {
-        return Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
-    }
-    let verifier = rustls_platform_verifier::Verifier::new(provider).map_err(bad)?;
-    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
-}
-
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     // Two of a header: somebody put one there. Neither is believed.
     let mut values = headers.get_all(name).iter();
@@ -198,17 +150,6 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
         (Some(only), None) => only.to_str().ok(),
         _ => None,
     }
-}
-
-/// An error with its causes; the outermost of an HTTP client says nothing.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 fn mac(secret: &Secret, timestamp: u64, body: &[u8]) -> Option<Hmac<Sha256>> {
@@ -273,22 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn services_are_protected_or_local() {
-        for good in ["http://127.0.0.1:9/x", "http://[::1]:9/", "http://localhost/"] {
-            assert!(Service::new(good, secret()).is_ok(), "{good}");
-        }
-        for bad in [
-            "http://example.org/",
-            "http://127.0.0.1.example.org/",
-            "http://10.0.0.1/",
-            "ftp://127.0.0.1/",
-            "file:///x",
-        ] {
-            assert!(matches!(Service::new(bad, secret()), Err(BadService::Unprotected(_))), "{bad}");
-        }
-        for bad in ["", "example.org", "https://ann:pw@example.org/"] {
-            assert!(matches!(Service::new(bad, secret()), Err(BadService::Address(..))), "{bad}");
-        }
+    fn services_are_protected_and_their_secret_cannot_be_guessed() {
+        assert!(Service::new("http://[::1]:9/", secret()).is_ok());
+        let bad = Service::new("http://example.org/", secret());
+        assert!(matches!(bad, Err(BadService::Endpoint(BadEndpoint::Unprotected))));
         assert!(matches!(
             Service::new("http://[::1]/", Secret::from("short")),
             Err(BadService::ShortSecret(5))

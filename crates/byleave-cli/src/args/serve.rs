@@ -1,8 +1,9 @@
-//! What is typed after `byleave serve` and `byleave token`.
+//! What is typed after `byleave serve`, `byleave token` and `byleave webhook`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use byleave_server::PublicUrl;
 use byleave_server::principal::Name;
 use clap::{Args as Group, Subcommand, ValueEnum};
 
@@ -22,12 +23,24 @@ pub(crate) struct ServeHttp {
     /// A name by which clients reach it, beside localhost
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
+    /// Where people reach its pages, and what links to questions begin with [default: where it listens]
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<PublicUrl>,
     /// A tenant beside `local`, with a book of its own
     #[arg(long = "tenant", value_name = "NAME")]
     pub(crate) tenants: Vec<Name>,
     /// How little is asked at most: calls may ask for a stricter mode [default: as set, confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
+    /// Who says who people are: the address of an OpenID Connect issuer, as in https://id.example.org
+    #[arg(long, value_name = "URL", requires = "oidc_client")]
+    pub(crate) oidc_issuer: Option<String>,
+    /// What the server is called there; it comes back to /sign-in/done
+    #[arg(long, value_name = "ID", requires = "oidc_issuer")]
+    pub(crate) oidc_client: Option<String>,
+    /// The file that holds its secret there, where it has one; for its owner only
+    #[arg(long, value_name = "FILE", requires = "oidc_client")]
+    pub(crate) oidc_secret: Option<PathBuf>,
     /// How many requests a second each principal may make; each address without a good token a 25th of that
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) requests_per_second: u32,
@@ -56,10 +69,46 @@ pub(crate) struct AddToken {
     /// What it is good for; several with commas [default: submit for an agent, answer and read for a person]
     #[arg(long = "scope", value_enum, value_delimiter = ',', value_name = "SCOPE")]
     pub(crate) scopes: Vec<ScopeArg>,
+    /// They sign in at this OpenID Connect issuer, and show no token
+    #[arg(long, value_name = "ISSUER", requires = "signs_in_as", requires = "person")]
+    pub(crate) at: Option<String>,
+    /// As whom: sub:SUBJECT, or email:ADDRESS where the issuer has verified it
+    #[arg(long = "as", value_name = "WHO", requires = "at")]
+    pub(crate) signs_in_as: Option<String>,
     /// How long it counts: a number and s, m, h, d or w
     #[arg(long = "for", value_name = "SPAN", default_value = "90d")]
     pub(crate) lasting: String,
     /// Whose book
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    pub(crate) tenant: Name,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WebhookCommand {
+    /// Tell an address of questions; what its messages are signed with is printed once
+    Add(AddWebhook),
+    /// List the webhooks, and how it went with each (the default)
+    List,
+    /// Remove a webhook; it is told nothing more
+    Remove {
+        /// Its id, as the list has it
+        id: String,
+    },
+    /// Send a message that says that nothing happened
+    Test {
+        /// Its id, as the list has it; all of them if none is named
+        id: Option<String>,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct AddWebhook {
+    /// The address: https, or http on this machine. `-` reads it from standard input, so that no list of programs has it
+    pub(crate) url: String,
+    /// Say it as incoming webhooks of Slack take it
+    #[arg(long)]
+    pub(crate) slack: bool,
+    /// Whose questions
     #[arg(long, value_name = "NAME", default_value = "local")]
     pub(crate) tenant: Name,
 }

@@ -1,17 +1,24 @@
 //! `byleave serve`: the gate over HTTP, for agents and people in any language.
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use byleave::core::id::TenantId;
+use byleave::secret::Secret;
 use byleave_server::listen::{self, ListenFault};
-use byleave_server::{Limits, Server, Tenancy, telemetry};
+use byleave_server::oidc::Oidc;
+use byleave_server::{Limits, OwnTools, PublicUrl, Server, Tenancy, telemetry};
 use tokio::net::TcpListener;
 
 use crate::args::{Ask, ServeHttp};
 use crate::ask::waive;
-use crate::command::token;
+use crate::command::{token, webhook};
 use crate::complaint::Complaint;
 use crate::config::Config;
 use crate::house::House;
@@ -24,6 +31,8 @@ use crate::status::Status;
 /// Who shows no good token may ask so many times less often.
 const STRANGERS: u32 = 25;
 
+/// No client has a longer secret.
+const SECRET_BYTES_MAX: u64 = 4_096;
 /// How long calls may take to end when everything does.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -50,7 +59,10 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     for name in &typed.tenants {
         builder = builder.tenancy(tenancy(&options.of_tenant(TenantId::new(name.as_str())?), &chosen).await?);
     }
-    let server = typed.hosts.iter().fold(builder, |builder, host| builder.host(host)).build();
+    if let Some((issuer, client)) = typed.oidc_issuer.zip(typed.oidc_client) {
+        builder = builder.oidc(provider(&issuer, client, typed.oidc_secret.as_deref())?);
+    }
+    let builder = typed.hosts.iter().fold(builder, |builder, host| builder.host(host));
 
     let listener = TcpListener::bind(typed.listen).await;
     let listener = listener.map_err(|error| {
@@ -59,6 +71,12 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     })?;
     let address = listener.local_addr().context("cannot find out where we listen")?;
     let scheme = if tls.is_some() { "https" } else { "http" };
+    let public = match typed.public_url {
+        Some(url) => url,
+        None => usual_url(scheme, address, typed.hosts.first())?,
+    };
+    let builder = builder.public_url(public);
+    let server = builder.notices(serving_file(options), webhook::webhooks(options)).build();
     screen.say(&format!("listening on {scheme}://{address}/v1"));
     if known.is_empty() {
         screen.say(&prose("nobody can use it yet: `byleave token add NAME` makes a token"));
@@ -67,11 +85,63 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     Ok(Status::Completed)
 }
 
+/// Who says who people are.
+fn provider(issuer: &str, client: String, secret: Option<&Path>) -> Result<Oidc> {
+    let secret = secret.map(|path| {
+        let hint =
+            "it holds the client's secret and nothing else, and only its owner may read it: `chmod 600`";
+        read_private(path).map_err(|why| {
+            Complaint::new(format!("cannot use the secret in `{}`: {why}", path.display())).hint(hint)
+        })
+    });
+    let provider = Oidc::new(issuer, client, secret.transpose()?.as_ref());
+    Ok(provider.map_err(|fault| {
+        Complaint::new(fault.to_string())
+            .hint("`--oidc-issuer` is what the provider calls itself, with https")
+    })?)
+}
+
+/// A secret in a file that only its owner can read.
+fn read_private(path: &Path) -> io::Result<Secret> {
+    let mut file = File::open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.mode() & 0o077 != 0 {
+        return Err(io::Error::other("others could read it"));
+    }
+    let mut text = String::new();
+    file.by_ref().take(SECRET_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(Secret::new(text.trim().to_owned()))
+}
+
+/// The file that says that a server runs on the book that is kept here, and where its pages are.
+pub(super) fn serving_file(options: &Options) -> PathBuf {
+    options.state.join("serving.json")
+}
+
+/// Where people reach the pages, when nobody says: where it listens, by the name that clients use.
+fn usual_url(scheme: &str, address: SocketAddr, host: Option<&String>) -> Result<PublicUrl> {
+    let port = address.port();
+    let url = match host {
+        Some(host) => format!("{scheme}://{host}:{port}"),
+        // Everywhere is no place to send anybody.
+        None if address.ip().is_unspecified() => format!("{scheme}://localhost:{port}"),
+        None => format!("{scheme}://{address}"),
+    };
+    url.parse::<PublicUrl>().or_else(|_| {
+        // A name may do for clients and not for a link without TLS.
+        let here: PublicUrl = format!("{scheme}://localhost:{port}").parse()?;
+        Ok(here)
+    })
+}
+
 /// The gate of one tenant, with questions left open for whoever answers them.
 async fn tenancy(options: &Options, chosen: &Config) -> Result<Tenancy> {
     let house = House::open_or_make(options)?;
-    let gate = house.gate(options, &options.cwd, Ask::Inbox, chosen.gate())?;
+    let own = OwnTools::default();
+    let builder = house.builder(options, &options.cwd, Ask::Inbox, chosen.gate())?;
+    let gate = House::built(own.behind(builder))?;
     waive(&gate, options).await?;
     let shelf = (Arc::clone(&house.book) as Arc<_>, Arc::clone(&house.book) as Arc<_>);
-    Ok(Tenancy::new(options.tenant.clone(), gate, shelf, options.cwd.clone(), chosen.mode()))
+    let tenancy = Tenancy::new(options.tenant.clone(), gate, shelf, options.cwd.clone(), chosen.mode());
+    Ok(tenancy.own_tools(own))
 }

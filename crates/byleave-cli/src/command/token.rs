@@ -4,14 +4,15 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 
 use anyhow::{Context as _, Result};
+use byleave_server::FileFault;
 use byleave_server::principal::{Kind, Scope};
-use byleave_server::tokens::{Token, TokenFault, Tokens, Wanted};
+use byleave_server::tokens::{Identity, Token, TokenFault, Tokens, Wanted};
 use serde_json::{Value, json};
 
 use crate::args::{AddToken, ScopeArg, TokenCommand};
 use crate::complaint::Complaint;
 use crate::options::Options;
-use crate::screen::{Screen, prose};
+use crate::screen::{Screen, one_line, prose};
 use crate::show::table;
 use crate::status::Status;
 use crate::time::{lasting, now, span};
@@ -32,11 +33,18 @@ pub(super) fn tokens(options: &Options) -> Tokens {
 /// A fault as something that can be mended.
 pub(super) fn unusable(fault: &TokenFault) -> Complaint {
     let hint = match fault {
-        TokenFault::Exposed(_) => "close it with `chmod 600`, or remove it and make new tokens",
-        TokenFault::Unreadable { .. } | TokenFault::System { .. } => "remove the file and make new tokens",
+        TokenFault::File(FileFault::Exposed(_)) => {
+            "close it with `chmod 600`, or remove it and make new tokens"
+        }
+        TokenFault::File(FileFault::Unreadable { .. } | FileFault::System { .. }) => {
+            "remove the file and make new tokens"
+        }
         TokenFault::Lasting => "say how long with `--for`, as in `--for 30d`",
         TokenFault::Scopeless => "name one with `--scope`",
         TokenFault::AgentAdministers => "leave `administer` out, or say `--person`",
+        TokenFault::AgentSignsIn => "say `--person`",
+        TokenFault::Nobody => "say `--as sub:SUBJECT` or `--as email:ADDRESS`",
+        TokenFault::Known => "`byleave token list` lists who may",
         TokenFault::OtherKind { .. } => "choose another name",
         TokenFault::TooMany => "`byleave token list` lists them, `byleave token remove` removes one",
     };
@@ -57,6 +65,11 @@ fn add(typed: AddToken, options: &Options, screen: &mut Screen) -> Result<Status
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&options.state);
     made.with_context(|| format!("cannot make `{}`", options.state.display()))?;
     let wanted = Wanted { tenant, name, kind, scopes, lasts_ms };
+    if let Some((issuer, who)) = typed.at.zip(typed.signs_in_as) {
+        let identity = Identity { issuer, who };
+        let token = tokens(options).admit(wanted, identity, now()).map_err(|fault| unusable(&fault))?;
+        return Ok(admitted(&token, screen));
+    }
     let (token, secret) = tokens(options).add(wanted, now()).map_err(|fault| unusable(&fault))?;
     let text = String::from_utf8_lossy(secret.expose()).into_owned();
     if screen.json() {
@@ -79,6 +92,28 @@ fn add(typed: AddToken, options: &Options, screen: &mut Screen) -> Result<Status
     Ok(Status::Completed)
 }
 
+/// Says who may sign in elsewhere now.
+fn admitted(token: &Token, screen: &mut Screen) -> Status {
+    if screen.json() {
+        screen.value(&shown(token));
+    } else {
+        screen.say(&prose(&format!(
+            "`{}` may sign in{}, good for {}; `byleave token remove {}` ends it",
+            token.name,
+            elsewhere(token),
+            words(token),
+            token.id
+        )));
+    }
+    Status::Completed
+}
+
+/// Where somebody signs in, and as whom.
+fn elsewhere(token: &Token) -> String {
+    let told = |identity: &Identity| format!(" as {} at {}", identity.who, identity.issuer);
+    token.signs_in.as_ref().map(told).unwrap_or_default()
+}
+
 fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
     let found = tokens(options).list().map_err(|fault| unusable(&fault))?;
     if screen.json() {
@@ -93,7 +128,8 @@ fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
                 _ => "no longer".to_owned(),
             };
             let (kind, tenant) = (token.kind.word().to_owned(), token.tenant.to_string());
-            vec![token.id.clone(), tenant, token.name.to_string(), kind, words(token), left]
+            let good = format!("{}{}", words(token), elsewhere(token));
+            vec![token.id.clone(), tenant, token.name.to_string(), kind, one_line(&good), left]
         });
         table(screen, &["TOKEN", "TENANT", "NAME", "KIND", "GOOD FOR", "COUNTS"], &rows.collect::<Vec<_>>());
     }
@@ -130,6 +166,7 @@ fn shown(token: &Token) -> Value {
         "scopes": token.scopes,
         "made_at": token.made_at,
         "expires_at": token.expires_at,
+        "signs_in": token.signs_in,
     })
 }
 

@@ -98,6 +98,12 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("token list", &[], &[0]),
     // There is none of that name.
     ("token remove", &["00000000"], &[2]),
+    ("webhook", &[], &[0]),
+    ("webhook add", &["http://127.0.0.1:9/x"], &[0]),
+    ("webhook list", &[], &[0]),
+    // There is none of that name.
+    ("webhook remove", &["00000000"], &[2]),
+    ("webhook test", &["00000000"], &[2]),
     ("book", &[], &[0]),
     ("book log", &[], &[0]),
     ("book show", &["CALL"], &[0]),

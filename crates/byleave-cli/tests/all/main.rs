@@ -27,6 +27,7 @@ mod learn;
 mod leaves;
 mod mcp;
 mod mcp_login;
+mod notices;
 #[path = "../../../byleave-mcp/tests/all/oauth/fake.rs"]
 mod oauth;
 mod pictures;
@@ -35,6 +36,7 @@ mod rehearse;
 mod sandbox;
 mod scores;
 mod serve;
+mod server_killed;
 mod sessions;
 mod shells;
 mod sitting;

@@ -15,7 +15,7 @@ use crate::world::World;
 const SOON: Duration = Duration::from_secs(30);
 
 /// The program as an MCP server, with a client at its pipe.
-struct Served {
+pub(crate) struct Served {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -23,7 +23,7 @@ struct Served {
 }
 
 impl Served {
-    fn start(world: &World, words: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, words: &[&str]) -> Self {
         let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
         command.args(["mcp", "serve"]).args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -42,9 +42,14 @@ impl Served {
 
     /// The same, with the older protocol begun.
     fn begun(world: &World, words: &[&str], version: &str) -> Self {
+        Self::begun_by(world, words, version, &json!({}))
+    }
+
+    /// The same with a client that can do this.
+    pub(crate) fn begun_by(world: &World, words: &[&str], version: &str, capabilities: &Value) -> Self {
         let mut served = Self::start(world, words);
         let client = json!({"name": "tester", "version": "1"});
-        let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+        let params = json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": client});
         let begun = served.ask("initialize", &params);
         assert_eq!(begun["result"]["protocolVersion"], version);
         assert_eq!(begun["result"]["serverInfo"]["name"], "byleave");
@@ -52,7 +57,7 @@ impl Served {
         served
     }
 
-    fn write(&mut self, message: &Value) {
+    pub(crate) fn write(&mut self, message: &Value) {
         writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
     }
 
@@ -60,14 +65,25 @@ impl Served {
         self.write(&json!({"jsonrpc": "2.0", "method": method}));
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.begin(method, params);
+        self.until(|value| value["id"] == id)
+    }
+
+    /// Asks, and does not wait.
+    pub(crate) fn begin(&mut self, method: &str, params: &Value) -> u64 {
         self.id += 1;
         self.write(&json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params}));
+        self.id
+    }
+
+    /// The next message that is so.
+    pub(crate) fn until(&mut self, is: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let line = self.lines.recv_timeout(SOON).unwrap_or_else(|_| panic!("no answer to {method}"));
+            let line = self.lines.recv_timeout(SOON).expect("an answer comes");
             let value: Value =
                 serde_json::from_str(&line).expect("nothing but the protocol on standard output");
-            if value["id"] == self.id {
+            if is(&value) {
                 return value;
             }
         }
@@ -78,7 +94,7 @@ impl Served {
     }
 
     /// Its input ends; so does it, by itself.
-    fn ends(mut self) -> Option<i32> {
+    pub(crate) fn ends(mut self) -> Option<i32> {
         drop(self.input.take());
         self.child.wait().unwrap().code()
     }
@@ -89,7 +105,7 @@ impl Served {
     }
 }
 
-fn text(result: &Value) -> String {
+pub(crate) fn text(result: &Value) -> String {
     let blocks = result["content"].as_array().unwrap().iter();
     blocks.map(|block| block["text"].as_str().unwrap()).collect::<Vec<_>>().join("\n")
 }

@@ -1,6 +1,6 @@
 //! `byleave serve` and `byleave token`, the real program: a token is made, a call is made with it, asked about, and answered.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 /// The program as a server.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Served {
-    fn start(world: &World, words: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, words: &[&str]) -> Self {
         let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(words);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -29,25 +29,19 @@ impl Served {
     }
 
     /// The status and the body of what it says.
-    fn ask(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
-             idempotency-key: k\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            self.address,
-            body.len()
-        )
-        .unwrap();
-        let mut heard = String::new();
-        stream.read_to_string(&mut heard).unwrap();
-        let (head, body) = heard.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or_default())
+    pub(crate) fn ask(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        request(&self.address, token, "k", method, path, body).unwrap()
+    }
+
+    /// Ends it as nobody can prepare for, by its own handle: nobody else is meant.
+    pub(crate) fn kill(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 
     /// Ends it as a person would, and waits.
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
@@ -56,13 +50,38 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have ended already.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.kill();
     }
 }
 
-fn token(world: &World, words: &[&str]) -> String {
+/// Asks whoever listens there; an error where what is said is not said to its end.
+pub(crate) fn request(
+    address: &str,
+    token: &str,
+    key: &str,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> std::io::Result<(u16, Value)> {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let mut stream = TcpStream::connect(address)?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
+         idempotency-key: {key}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard)?;
+    let (head, body) = heard.split_once("\r\n\r\n").ok_or(ErrorKind::UnexpectedEof)?;
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+    if length.is_some_and(|length| length != body.len()) {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or_default()))
+}
+
+pub(crate) fn token(world: &World, words: &[&str]) -> String {
     let mut all = vec!["--json", "token", "add"];
     all.extend(words);
     world.json(&all)["token"].as_str().unwrap().to_owned()

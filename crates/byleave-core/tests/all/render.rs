@@ -273,6 +273,7 @@ fn a_held_result() {
         truncated: true,
         execution_time_ms: 12,
         undo: None,
+        lost: false,
     });
     snapshot("held_result", &sheet);
     sheet.output = None;

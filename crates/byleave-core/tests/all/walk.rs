@@ -27,6 +27,8 @@ fn stages_come_in_order() {
     check(&format!("{JUDGED} permitted:allow reviewed begun ended"), "review output");
     check(&format!("{JUDGED} permitted:allow reviewed begun ended output"), "completed");
     check(&format!("{JUDGED} permitted:allow reviewed begun ended:failed output"), "failed");
+    // Nobody knows what came of it, so there is nothing to review or release.
+    check(&format!("{JUDGED} permitted:allow reviewed begun ended:lost"), "unknown interrupted");
 }
 
 #[test]

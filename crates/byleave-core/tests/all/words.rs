@@ -78,6 +78,7 @@ pub(crate) const WORDS: &[&str] = &[
     "interrupted",
     "ended",
     "ended:failed",
+    "ended:lost",
     "output",
     "output:change",
     "output:hold",
@@ -271,10 +272,14 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
         }
         "begun:no" => Fact::Begun(Err(no(Code::PolicyStricter))),
         "interrupted" => Fact::Interrupted { attempt: open_attempt(next) },
-        "ended" | "ended:failed" => Fact::Ended {
+        "ended" | "ended:failed" | "ended:lost" => Fact::Ended {
             attempt: open_attempt(next),
             end: End {
-                status: if word == "ended" { EndStatus::Done } else { EndStatus::Failed },
+                status: match word {
+                    "ended" => EndStatus::Done,
+                    "ended:lost" => EndStatus::Lost,
+                    _ => EndStatus::Failed,
+                },
                 output: held("output"),
                 ran_ms: 1,
                 truncated: false,

@@ -1,4 +1,7 @@
-//! Asking the person behind a client: a form that the client shows, and what comes back.
+//! Asking the person behind a client: a form that the client shows and what comes back, or a page that it opens.
+//!
+//! Where a server has a page for the question and the client can open one, the person answers there, signed in; whatever the client
+//! itself then says is no answer. Otherwise it is a form.
 //!
 //! The form is the question as everyone sees it, and its choices are to let it happen once or not. It is never used for what a
 //! plain yes must not answer. What comes back is the client's word and is recorded as that; whatever is not plainly yes is not yes.
@@ -15,8 +18,9 @@ use byleave::core::question::QuestionKind;
 use byleave::core::render::render;
 use byleave::core::sheet::Sheet;
 use rmcp::model::{
-    ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest,
-    InputRequests, InputRequiredResult, InputResponses, RequestStateCodec, RequestStateError, SealOptions,
+    ClientCapabilities, CustomNotification, ElicitRequest, ElicitRequestParams, ElicitResult,
+    ElicitationAction, InputRequest, InputRequests, InputRequiredResult, InputResponses, RequestStateCodec,
+    RequestStateError, SealOptions, ServerNotification,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,6 +30,9 @@ const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 /// What our question is called among those that a client is asked.
 const OURS: &str = "byleave";
+
+/// What a client of the older protocol is told when nothing is left to do on a page.
+const CLOSED: &str = "notifications/elicitation/complete";
 
 /// What our states begin with, to tell them from those of the servers.
 const SEALED: &str = "byleave.";
@@ -39,6 +46,8 @@ pub(super) struct State {
     pub(super) question: QuestionId,
     /// What that question asks.
     pub(super) digest: Digest,
+    /// It is answered on a page, and never by the client.
+    pub(super) on_page: bool,
     /// What a server wanted back in the call as it was first made.
     pub(super) state: Option<String>,
     /// What it was given with it.
@@ -50,6 +59,36 @@ pub(super) fn can_show(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
     // One that names no kind means forms: there was nothing else then.
     elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
+}
+
+/// Whether a client says that it can open a page.
+pub(super) fn can_open(capabilities: Option<&ClientCapabilities>) -> bool {
+    let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
+    elicitation.is_some_and(|elicitation| elicitation.url.is_some())
+}
+
+/// The page of a question, to be opened.
+pub(super) fn page(question: QuestionId, tool: &str, url: String) -> ElicitRequestParams {
+    let message = format!(
+        "Byleave: `{tool}` waits for your answer. Open the page to see all of it and to answer; agreeing here only opens the page."
+    );
+    ElicitRequestParams::UrlElicitationParams {
+        meta: None,
+        message,
+        url,
+        elicitation_id: question.to_string(),
+    }
+}
+
+/// Whether it is a page: then nothing that the client says is an answer.
+pub(super) const fn is_page(asking: &ElicitRequestParams) -> bool {
+    matches!(asking, ElicitRequestParams::UrlElicitationParams { .. })
+}
+
+/// Tells a client of the older protocol that nothing is left to do on a page.
+pub(super) fn closed(question: QuestionId) -> ServerNotification {
+    let params = json!({ "elicitationId": question.to_string() });
+    ServerNotification::CustomNotification(CustomNotification::new(CLOSED, Some(params)))
 }
 
 /// The form for a question, where one may be used.
@@ -126,7 +165,10 @@ pub(super) fn brought_back(
     let opened = codec.open_json_with::<State>(sealed, key.as_bytes());
     let said = responses.and_then(|responses| responses.get(OURS));
     let said = said.and_then(|said| ElicitResult::deserialize(said).ok());
-    Some(opened.map(|state| (state, said.as_ref().and_then(reply))))
+    Some(opened.map(|state| {
+        let said = said.as_ref().filter(|_| !state.on_page).and_then(reply);
+        (state, said)
+    }))
 }
 
 #[cfg(test)]
@@ -172,15 +214,29 @@ mod tests {
         let (key, other) = (Digest::of(b"this call"), Digest::of(b"another call"));
         let (call, question) =
             (CallId::new(byleave::clock::fresh_id()), QuestionId::new(byleave::clock::fresh_id()));
-        let state = State { call, question, digest: Digest::of(b"asked"), state: None, responses: None };
-        let sealed =
-            codec.seal_json_with(&state, &SealOptions::new().associated_data(key.as_bytes())).unwrap();
-        let sealed = format!("{SEALED}{sealed}");
+        let digest = Digest::of(b"asked");
+        let state = State { call, question, digest, on_page: false, state: None, responses: None };
+        let seal = |state: &State| {
+            let options = SealOptions::new().associated_data(key.as_bytes());
+            format!("{SEALED}{}", codec.seal_json_with(state, &options).unwrap())
+        };
+        let sealed = seal(&state);
         let opened = brought_back(&codec, &key, Some(&sealed), None).unwrap().unwrap();
         assert_eq!((opened.0.call, opened.1), (call, None));
         assert!(brought_back(&codec, &other, Some(&sealed), None).unwrap().is_err());
         assert!(brought_back(&codec, &key, Some("a state of a server"), None).is_none());
         let changed = sealed.replace("rs1.", "rs1.A");
         assert!(brought_back(&codec, &key, Some(&changed), None).unwrap().is_err());
+        // What was to be answered on a page is not answered by the client, whatever it says.
+        for (on_page, answered) in [(false, true), (true, false)] {
+            let sealed = seal(&State { on_page, ..state.clone() });
+            for said in
+                [json!({"action": "accept", "content": {"decision": "once"}}), json!({"action": "decline"})]
+            {
+                let responses = serde_json::from_value(json!({ OURS: said })).unwrap();
+                let back = brought_back(&codec, &key, Some(&sealed), Some(&responses)).unwrap().unwrap();
+                assert_eq!(back.1.is_some(), answered, "{said}");
+            }
+        }
     }
 }

@@ -119,6 +119,7 @@ async fn begin(at: &Connection, job: Job, cx: &RequestContext<RoleServer>) -> Re
         request_state: state.clone(),
     };
     let may_show = gateway.setup.elicitation && elicit::can_show(caller.capabilities.as_ref());
+    let may_open = gateway.setup.elicitation && elicit::can_open(caller.capabilities.as_ref());
     let telling = Telling::new(&cx.peer, caller.progress.clone());
     let entered = gateway.exchange.enter(call, caller);
     let held = gateway.setup.deadline.map_or_else(|| deadline::held_at_most(&who.client), deadline::before);
@@ -131,6 +132,8 @@ async fn begin(at: &Connection, job: Job, cx: &RequestContext<RoleServer>) -> Re
         by: who.agent.to_string(),
         is_modern: who.is_modern(),
         may_show,
+        may_open,
+        page: None,
         until: since + held,
         since,
         telling,
@@ -182,6 +185,9 @@ struct Followed<'a> {
     by: String,
     is_modern: bool,
     may_show: bool,
+    may_open: bool,
+    /// The question whose page the client was sent to, as long as it is open.
+    page: Option<QuestionId>,
     since: Instant,
     until: Instant,
     telling: Telling,
@@ -263,7 +269,10 @@ impl<'a> Followed<'a> {
         let mut tick = tokio::time::interval(self.gateway().setup.tick.max(Duration::from_millis(10)));
         loop {
             let question = match standing {
-                Standing::Settled(result) => return self.hand_over(result).await,
+                Standing::Settled(result) => {
+                    self.close(None).await;
+                    return self.hand_over(result).await;
+                }
                 Standing::Waiting { ref question, .. } => Some(question.clone()),
                 Standing::HeldUp { .. } | Standing::RunningElsewhere { .. } | Standing::Ready { .. } => None,
             };
@@ -281,13 +290,14 @@ impl<'a> Followed<'a> {
             // An answer from elsewhere takes the question off the client's screen.
             shown =
                 shown.filter(|shown| question.as_ref().is_some_and(|asked| asked.id == shown.question.id));
+            self.close(question.as_ref()).await;
             if let Some(question) = &question {
                 self.tell(question);
-                if let Some(form) = self.form(question).await {
+                if let Some(asking) = self.asking(question).await {
                     if self.is_modern {
-                        return self.ask(question, form);
+                        return self.ask(question, asking);
                     }
-                    shown = Some(self.show(question, form));
+                    shown = Some(self.show(question, asking));
                 }
             }
             match self.wait(&standing, &mut shown, &mut tick).await {
@@ -373,19 +383,34 @@ impl<'a> Followed<'a> {
         }
     }
 
-    /// The form for a question, where the client can show one and was not asked yet.
-    async fn form(&mut self, question: &Question) -> Option<ElicitRequestParams> {
-        if !self.may_show || !self.asked.insert(question.id) {
+    /// How the client is to ask: the page of a question where there is one, else a form; not where it was asked already.
+    async fn asking(&mut self, question: &Question) -> Option<ElicitRequestParams> {
+        if !(self.may_show || self.may_open) || !self.asked.insert(question.id) {
+            return None;
+        }
+        if self.may_open
+            && let Some(pages) = &self.gateway().setup.pages
+            && let Some(url) = pages(question.id).await
+        {
+            return Some(elicit::page(question.id, &self.tool, url));
+        }
+        if !self.may_show {
             return None;
         }
         let sheet = self.gateway().gate.sheet(question.id).await;
         sheet.ok().and_then(|sheet| elicit::form(&sheet))
     }
 
-    fn show(&self, question: &Question, form: ElicitRequestParams) -> Shown<'a> {
+    fn show(&mut self, question: &Question, asking: ElicitRequestParams) -> Shown<'a> {
         let peer = self.cx.peer.clone();
+        let on_page = elicit::is_page(&asking);
+        if on_page {
+            self.page = Some(question.id);
+        }
         let reply = async move {
-            match peer.create_elicitation(form).await {
+            match peer.create_elicitation(asking).await {
+                // That it was opened, or was not, is no answer.
+                Ok(_) if on_page => None,
                 Ok(result) => elicit::reply(&result),
                 Err(error) => {
                     tracing::info!(%error, "a client could not ask; the question stays in the inbox");
@@ -396,16 +421,27 @@ impl<'a> Followed<'a> {
         Shown { question: question.clone(), reply: Box::pin(reply) }
     }
 
-    fn ask(mut self, question: &Question, form: ElicitRequestParams) -> Result<Came, String> {
+    /// Tells the client that a page that it was sent to has nothing left to ask.
+    async fn close(&mut self, open: Option<&Question>) {
+        let is_over = |page: &mut QuestionId| open.is_none_or(|open| open.id != *page);
+        if let Some(page) = self.page.take_if(is_over)
+            && let Err(error) = self.cx.peer.send_notification(elicit::closed(page)).await
+        {
+            tracing::debug!(%error, "a client was not told that a page is done with");
+        }
+    }
+
+    fn ask(mut self, question: &Question, asking: ElicitRequestParams) -> Result<Came, String> {
         let state = State {
             call: self.call,
             question: question.id,
             digest: question.digest(),
+            on_page: elicit::is_page(&asking),
             state: self.state.take(),
             responses: self.responses.take(),
         };
         let left = Duration::from_millis(question.expires_at.saturating_sub(SystemClock.now()));
-        let asks = elicit::asked(&self.gateway().codec, &self.key, &state, form, left);
+        let asks = elicit::asked(&self.gateway().codec, &self.key, &state, asking, left);
         let asks = asks.map_err(|error| format!("the question cannot be sealed: {error}"))?;
         self.let_go()?;
         Ok(Came::Asks(Box::new(asks)))

@@ -90,6 +90,7 @@ impl Stage {
             mode: Mode::ConfirmSensitive,
             agent: None,
             elicitation: true,
+            pages: None,
             deadline: None,
             tick: Duration::from_secs(5),
             names: Names::Ours,

@@ -168,16 +168,7 @@ fn records(
 )]
 pub(super) async fn verify(State(_app): State<App>, caller: Caller) -> Result<Said<Verified>, Problem> {
     caller.may(&[Scope::Read])?;
-    let busy = |_| Problem::too_many("the book is being checked already", 5);
-    let turn = Arc::clone(&caller.tenancy.verifying).try_acquire_owned().map_err(busy)?;
-    let tenancy = Arc::clone(&caller.tenancy);
-    // On its own: a client that goes away and comes back does not have it checked twice at once.
-    let checked = tokio::spawn(async move {
-        let found = tenancy.book.verify().await;
-        drop(turn);
-        found
-    });
-    let found = checked.await.map_err(|error| Problem::fault("the book could not be checked", &error))??;
+    let found = Arc::clone(&caller.tenancy).check().await?;
     Ok(Said(Verified::from(&found)))
 }
 

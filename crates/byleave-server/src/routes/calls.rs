@@ -9,12 +9,15 @@ use byleave::core::call::{Call, Mode};
 use byleave::core::digest::Digest;
 use byleave::core::id::CallId;
 use byleave::core::refusal::{Code, Refusal};
-use byleave::result::Standing;
+use byleave::result::{CallResult, Standing};
+use byleave::review::Opinion;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::app::App;
 use crate::body::{Asked, Given, Id, Said};
 use crate::caller::Caller;
+use crate::own_tools::{is_own, may_use};
 use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
 use crate::tenancy::{Stood, Unstarted};
@@ -53,15 +56,30 @@ pub(super) async fn submit(
     caller: Caller,
     Asked(wait): Asked<Wait>,
     headers: HeaderMap,
-    Given(body): Given<CallBody>,
+    Given(mut body): Given<CallBody>,
 ) -> Result<Response, Problem> {
     caller.may(&[Scope::Submit])?;
     let until = until(&wait)?;
+    let review = reviewed(&caller, &mut body)?;
     let call = call(&caller, &key(&headers)?, body)?;
-    let id = call.id;
-    caller.tenancy.submit(call).map_err(unstarted)?;
-    let stood = caller.tenancy.stands(id, until).await.map_err(unstarted)?;
-    said(id, &stood)
+    // Who does not wait is told only that the call was taken in. That comes first, so that nothing has to be walked again.
+    if wait.wait == 0 {
+        take_in(&caller, &call).await?;
+    }
+    caller.tenancy.submit(call.clone(), review).map_err(unstarted)?;
+    let stood = caller.tenancy.stands(call.id, until).await.map_err(unstarted)?;
+    if wait.wait > 0 && matches!(stood, Stood::Running) {
+        take_in(&caller, &call).await?;
+    }
+    said(call.id, &stood)
+}
+
+/// Has a call in the book before its client hears that it was accepted: whatever becomes of this process, it is found there.
+async fn take_in(caller: &Caller, call: &Call) -> Result<(), Problem> {
+    caller.tenancy.gate.take_in(call).await.map_err(|result| {
+        let never = || Problem::fault("the call was not taken in", &result.ending.word());
+        never_a_call(&result).unwrap_or_else(never)
+    })
 }
 
 /// See how far a call has come
@@ -140,13 +158,18 @@ async fn whose(caller: &Caller, call: CallId) -> Result<Whose, Problem> {
     heading.map(|heading| whose(caller.owns(heading))).ok_or_else(|| Problem::not_found("call"))
 }
 
+/// Refuses a call that is not the caller's own, as if it were not there.
+pub(super) async fn owned(caller: &Caller, call: CallId) -> Result<(), Problem> {
+    if whose(caller, call).await? == Whose::Own { Ok(()) } else { Err(Problem::not_found("call")) }
+}
+
 /// Refuses a call that the caller may not see, in the very words in which one that there is not is refused.
 pub(super) async fn seen(caller: &Caller, call: CallId) -> Result<(), Problem> {
     let is_own = whose(caller, call).await? == Whose::Own;
     if is_own || caller.has(Scope::Read) { Ok(()) } else { Err(Problem::not_found("call")) }
 }
 
-fn until(wait: &Wait) -> Result<Instant, Problem> {
+pub(super) fn until(wait: &Wait) -> Result<Instant, Problem> {
     if wait.wait > WAIT_S_MAX {
         return Err(Problem::new(Trouble::Malformed, format!("`wait` is at most {WAIT_S_MAX} seconds")));
     }
@@ -200,6 +223,21 @@ fn call(caller: &Caller, key: &str, body: CallBody) -> Result<Call, Problem> {
     })
 }
 
+/// What the maker's reviewer said, where the tool is the maker's own. Another's own is not there.
+fn reviewed(caller: &Caller, body: &mut CallBody) -> Result<Option<Opinion<Value>>, Problem> {
+    usable(caller, &body.tool)?;
+    let Some(review) = body.review.take() else { return Ok(None) };
+    if !is_own(&body.tool) {
+        return Err(Problem::new(Trouble::Forbidden, "`review` is for calls of one's own tools"));
+    }
+    Ok(Some(review.into()))
+}
+
+/// Refuses what is another principal's own.
+pub(super) fn usable(caller: &Caller, tool: &str) -> Result<(), Problem> {
+    if may_use(caller.name(), tool) { Ok(()) } else { Err(Problem::not_found("tool")) }
+}
+
 /// The mode that was asked for, if it asks no less than the server's.
 pub(super) fn mode(caller: &Caller, wanted: Option<ModeWord>) -> Result<Mode, Problem> {
     let most = caller.tenancy.mode;
@@ -224,24 +262,34 @@ pub(super) fn unstarted(unstarted: Unstarted) -> Problem {
     }
 }
 
+/// The problem with what never became a call.
+fn never_a_call(result: &CallResult) -> Option<Problem> {
+    let refusal = result.ending.refusal().filter(|_| result.receipt.is_none())?;
+    let status = match refusal.code {
+        Code::CallReused => StatusCode::CONFLICT,
+        Code::Forgotten => StatusCode::GONE,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Some(Problem::refused(status, refusal))
+}
+
 /// How a call stands, as a response. What never became a call is a problem.
 pub(super) fn said(call: CallId, stood: &Stood) -> Result<Response, Problem> {
     if let Stood::At(standing) = stood
         && let Standing::Settled(result) = &**standing
-        && let (None, Some(refusal)) = (result.receipt, result.ending.refusal())
+        && let Some(problem) = never_a_call(result)
     {
-        let status = match refusal.code {
-            Code::CallReused => StatusCode::CONFLICT,
-            Code::Forgotten => StatusCode::GONE,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        return Err(Problem::refused(status, refusal));
+        return Err(problem);
     }
-    let standing = CallStanding::of(call.uuid(), stood);
+    Ok(placed(call, CallStanding::of(call.uuid(), stood)))
+}
+
+/// A standing as a response, with where the call is.
+pub(super) fn placed(call: CallId, standing: CallStanding) -> Response {
     let status = if standing.state == Far::Settled { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = (status, Said(standing)).into_response();
     if let Ok(place) = HeaderValue::try_from(format!("/v1/calls/{call}")) {
         response.headers_mut().insert(header::LOCATION, place);
     }
-    Ok(response)
+    response
 }

@@ -16,7 +16,7 @@ use byleave::core::question::{Answer, Answered, QuestionKind};
 use byleave::core::record::Record;
 use futures::stream::{self, Stream};
 use serde_json::{Value, json};
-use tokio::sync::broadcast;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +24,7 @@ use super::calls::seen;
 use crate::app::App;
 use crate::body::{Asked, Id};
 use crate::caller::Caller;
+use crate::looks::{Look, Said, Told};
 use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
 use crate::seats::Seat;
@@ -63,14 +64,15 @@ pub(super) async fn events(
     seen(&caller, call).await?;
     let many = || Problem::too_many("too many streams are open", 5);
     let seat = caller.tenancy.seats.take(caller.name()).ok_or_else(many)?;
-    let news = caller.tenancy.news();
+    let shared = caller.tenancy.looks.of(call);
     let mut following = Following {
         tenancy: Arc::clone(&caller.tenancy),
         call,
         next: last.map_or(0, |last| last.saturating_add(1)),
         ready: VecDeque::new(),
         over: false,
-        news,
+        grown: shared.grown(),
+        shared,
         until: Instant::now() + app.limits().stream,
         end: app.end.clone(),
         _seat: seat,
@@ -104,7 +106,9 @@ struct Following {
     ready: VecDeque<Event>,
     /// Nothing comes any more.
     over: bool,
-    news: broadcast::Receiver<CallId>,
+    grown: watch::Receiver<()>,
+    /// The same for all who follow this call.
+    shared: Arc<Look>,
     until: Instant,
     end: CancellationToken,
     _seat: Seat,
@@ -130,48 +134,49 @@ fn follow(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
 impl Following {
     /// Waits until the record may have grown; not where the time is up.
     async fn wait(&mut self) -> bool {
-        let call = self.call;
-        let grown = async {
-            loop {
-                match self.news.recv().await {
-                    Ok(other) if other != call => {}
-                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => return true,
-                    Err(broadcast::error::RecvError::Closed) => return false,
-                }
-            }
-        };
         tokio::select! {
             biased;
             () = self.end.cancelled() => false,
             () = tokio::time::sleep_until(self.until) => false,
-            grown = grown => grown,
+            changed = self.grown.changed() => changed.is_ok(),
         }
     }
 
     /// Takes in what was written since.
     async fn look(&mut self) -> Result<(), Problem> {
-        let kept = self.tenancy.book.record(self.call).await?;
-        let Some(kept) = kept else {
-            // It may not be in the book yet.
-            self.over = !self.tenancy.is_driven(self.call);
-            return Ok(());
-        };
+        let told = self.shared.told(|| told(&self.tenancy, self.call)).await?;
         let from = usize::try_from(self.next).unwrap_or(usize::MAX);
-        for line in kept.lines.iter().skip(from) {
-            self.ready.extend(approval(&self.tenancy, &kept, line.seq()).await);
-            let entry: Value = serde_json::from_str(line.body()).unwrap_or_default();
-            let data = json!({ "call": self.call, "seq": line.seq(), "link": line.link(), "entry": entry });
-            self.ready
-                .push_back(Event::default().id(line.seq().to_string()).event("entry").data(data.to_string()));
-            self.next = line.seq().saturating_add(1);
+        for said in told.entries.iter().skip(from).flatten() {
+            let event = Event::default().event(said.event).data(&said.data);
+            self.ready.push_back(match said.id {
+                Some(id) => event.id(id.to_string()),
+                None => event,
+            });
         }
-        self.over = kept.record.settled().is_some();
+        self.next = self.next.max(u32::try_from(told.entries.len()).unwrap_or(u32::MAX));
+        self.over = told.over;
         Ok(())
     }
 }
 
+/// What there is to say of every entry on the record.
+async fn told(tenancy: &Tenancy, call: CallId) -> Result<Told, Problem> {
+    let Some(kept) = tenancy.book.record(call).await? else {
+        // It may not be in the book yet.
+        return Ok(Told { entries: Vec::new(), over: !tenancy.is_driven(call) });
+    };
+    let mut entries = Vec::with_capacity(kept.lines.len());
+    for line in &kept.lines {
+        let entry: Value = serde_json::from_str(line.body()).unwrap_or_default();
+        let data = json!({ "call": call, "seq": line.seq(), "link": line.link(), "entry": entry });
+        let said = Said { id: Some(line.seq()), event: "entry", data: data.to_string() };
+        entries.push(approval(tenancy, &kept, line.seq()).await.into_iter().chain([said]).collect());
+    }
+    Ok(Told { entries, over: kept.record.settled().is_some() })
+}
+
 /// The approval that an entry is, given or refused (R6).
-async fn approval(tenancy: &Tenancy, kept: &Kept, seq: u32) -> Option<Event> {
+async fn approval(tenancy: &Tenancy, kept: &Kept, seq: u32) -> Option<Said> {
     let record = &kept.record;
     let place = usize::try_from(seq).ok()?;
     let (question, approved) = match &record.entries().get(place)?.fact {
@@ -188,7 +193,7 @@ async fn approval(tenancy: &Tenancy, kept: &Kept, seq: u32) -> Option<Event> {
     let tool = record.resolved()?.as_ref().ok()?.tool.clone();
     let parameters = parameters(tenancy, record, place).await;
     let data = json!({ "call": record.call(), "tool": tool, "parameters": parameters, "approved": approved });
-    Some(Event::default().event("tool_approval").data(data.to_string()))
+    Some(Said { id: None, event: "tool_approval", data: data.to_string() })
 }
 
 /// The arguments that were asked about; null once they are forgotten.

@@ -7,10 +7,11 @@ use byleave::core::id::CallId;
 use byleave::forms;
 use byleave::tool::Site;
 
-use super::calls::mode;
+use super::calls::{mode, usable};
 use crate::app::App;
 use crate::body::{Asked, Given, Said};
 use crate::caller::Caller;
+use crate::own_tools::may_use;
 use crate::principal::Scope;
 use crate::problem::Problem;
 use crate::wire::{ExplainBody, Explained, Refused, ToolEntry, ToolList, ToolQuery, bounded};
@@ -34,7 +35,7 @@ pub(super) async fn tools(
         cwd: caller.tenancy.cwd.clone().into(),
     };
     let entries = caller.tenancy.gate.catalog().list();
-    let tools = entries.iter().map(|entry| {
+    let tools = entries.iter().filter(|entry| may_use(caller.name(), entry.name())).map(|entry| {
         let (schema, unfit) = match forms::schema(query.form.into(), entry, &site) {
             Ok(schema) => (Some(schema), None),
             Err(why) => (None, Some(why.to_string())),
@@ -72,6 +73,7 @@ pub(super) async fn explain(
 ) -> Result<Said<Explained>, Problem> {
     caller.may(&[Scope::Submit, Scope::Read])?;
     bounded("tool", &body.tool, 1, 128)?;
+    usable(&caller, &body.tool)?;
     let call = Call {
         id: CallId::new(fresh_id()),
         tenant: caller.tenancy.id().clone(),

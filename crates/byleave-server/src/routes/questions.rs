@@ -3,35 +3,21 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use byleave::approve::Reply;
 use byleave::book::QuestionFilter;
-use byleave::clock::{Clock as _, SystemClock, fresh_id};
 use byleave::core::digest::Digest;
-use byleave::core::id::{LeaveId, QuestionId};
-use byleave::core::leave::Leave;
-use byleave::core::offer::offers;
-use byleave::core::question::{Approver, Grade, QuestionKind};
-use byleave::core::refusal::{Code, Refusal};
-use byleave::core::render::render;
-use byleave::core::sheet::Sheet;
-use byleave::gate::{AnswerFault, GivenAnswer};
+use byleave::core::id::QuestionId;
 use tokio::time::Instant;
 
 use super::book::page;
 use super::calls::{said, unstarted};
+use crate::answering::{self, Answered};
 use crate::app::App;
 use crate::body::{Asked, Given, Id, Said};
 use crate::caller::Caller;
-use crate::principal::{Kind, Scope};
+use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
-use crate::wire::{
-    Answer, AnswerBody, CallStanding, OpenQuestion, PageQuery, QuestionList, QuestionSheet, bounded,
-};
-
-/// What is typed to pass a checkpoint.
-const RELEASE: &str = "release";
-const LASTS_S_MAX: u32 = 31_622_400;
-const PATHS_MAX: usize = 10_000;
+use crate::tenancy::Stood;
+use crate::wire::{AnswerBody, CallStanding, OpenQuestion, PageQuery, QuestionList, QuestionSheet};
 
 /// List open questions
 #[utoipa::path(
@@ -70,7 +56,7 @@ pub(super) async fn show(
     Id(question): Id<QuestionId>,
 ) -> Result<Said<QuestionSheet>, Problem> {
     caller.may(&[Scope::Answer])?;
-    let sheet = sheet(&caller, question).await?;
+    let sheet = answering::sheet(&caller, question).await?;
     Ok(Said(QuestionSheet::from(&sheet)))
 }
 
@@ -102,112 +88,15 @@ pub(super) async fn answer(
     Id(question): Id<QuestionId>,
     Given(body): Given<AnswerBody>,
 ) -> Result<Response, Problem> {
-    caller.may(&[Scope::Answer])?;
     let digest = digest(&body.digest)?;
-    let sheet = sheet(&caller, question).await?;
-    if digest != sheet.question.digest() {
-        return Err(AnswerFault::Mismatch.into());
-    }
-    if sheet.agent.as_str() == caller.name() {
-        return Err(AnswerFault::OwnQuestion.into());
-    }
-    let grade = match caller.principal.kind {
-        Kind::Person => Grade::Web,
-        Kind::Agent => Grade::Program,
-    };
-    let given = GivenAnswer {
-        question,
-        digest,
-        reply: reply(&caller, body.answer, &sheet)?,
-        by: Approver { name: caller.name().to_owned(), grade },
-    };
-    let call = caller.tenancy.gate.answer(given).await?;
-    // It is on the record, so it counts whether or not there is room to go on at once.
-    if caller.is_driven_here(&sheet) {
-        drop(caller.tenancy.go_on(call));
+    let Answered { call, driven_here } = answering::give(&caller, question, digest, body.answer).await?;
+    if driven_here {
         return said(call, &caller.tenancy.stands(call, Instant::now()).await.map_err(unstarted)?);
     }
-    said(call, &crate::tenancy::Stood::Running)
-}
-
-/// The sheet of an open question of this tenant.
-async fn sheet(caller: &Caller, question: QuestionId) -> Result<Sheet, Problem> {
-    let call =
-        caller.tenancy.ledger.call_of(question).await?.ok_or_else(|| Problem::not_found("question"))?;
-    let record = caller.tenancy.record(call).await?;
-    let heading = record.as_ref().and_then(|record| record.heading());
-    if heading.is_none_or(|heading| heading.tenant != *caller.tenancy.id()) {
-        return Err(Problem::not_found("question"));
-    }
-    Ok(caller.tenancy.gate.sheet(question).await?)
+    said(call, &Stood::Running)
 }
 
 fn digest(text: &str) -> Result<Digest, Problem> {
     let wrong = |_| Problem::new(Trouble::Unusable, "`digest` has 64 small hexadecimal digits");
     serde_json::from_value(text.into()).map_err(wrong)
-}
-
-fn reply(caller: &Caller, answer: Answer, sheet: &Sheet) -> Result<Reply, Problem> {
-    let simple = matches!(answer, Answer::Yes { .. } | Answer::No { .. });
-    let approves = !matches!(answer, Answer::No { .. } | Answer::Abort {} | Answer::Edit { .. });
-    if caller.principal.kind == Kind::Agent && (!simple || sheet.question.kind == QuestionKind::Checkpoint) {
-        let what = "an agent answers yes or no, and no checkpoint: the rest is for people";
-        return Err(Problem::new(Trouble::Forbidden, what));
-    }
-    if approves && !render(sheet).complete {
-        let refusal =
-            Refusal::new(Code::NotShownInFull, "it cannot be shown in full, so it cannot be approved");
-        return Err(Problem::refused(Trouble::Unusable.status(), &refusal));
-    }
-    let noted = |note: Option<String>| {
-        note.as_deref().map_or(Ok(()), |note| bounded("note", note, 0, 4_000))?;
-        Ok::<_, Problem>(note)
-    };
-    Ok(match answer {
-        Answer::Yes { note, confirm } => {
-            if sheet.question.kind == QuestionKind::Checkpoint && confirm.as_deref() != Some(RELEASE) {
-                let what = "this is a checkpoint: it is passed with `confirm` saying `release`";
-                return Err(Problem::new(Trouble::Unusable, what));
-            }
-            Reply::Yes { note: noted(note)? }
-        }
-        Answer::No { feedback } => Reply::No { feedback: noted(feedback)? },
-        Answer::Edit { value, note } => Reply::Edit { value: value.into(), note: noted(note)? },
-        Answer::Part { paths, .. } if paths.is_empty() || paths.len() > PATHS_MAX => {
-            return Err(Problem::new(Trouble::Unusable, format!("`paths` has 1 to {PATHS_MAX} paths")));
-        }
-        Answer::Part { paths, note } => Reply::Part { paths, note: noted(note)? },
-        Answer::Leave { offer, lasts_s, uses_max, this_session } => {
-            Reply::Leave(leave(sheet, offer, lasts_s, uses_max, this_session)?)
-        }
-        Answer::Abort {} => Reply::Abort,
-    })
-}
-
-fn leave(
-    sheet: &Sheet,
-    offer: u32,
-    lasts_s: Option<u32>,
-    uses_max: Option<u32>,
-    this_session: bool,
-) -> Result<Leave, Problem> {
-    let unusable = |what: String| Problem::new(Trouble::Unusable, what);
-    if lasts_s.is_some_and(|seconds| !(1..=LASTS_S_MAX).contains(&seconds))
-        || uses_max == Some(0)
-        || offer == 0
-    {
-        return Err(unusable("a leave lasts for a while, and is used at least once".to_owned()));
-    }
-    let offers = offers(sheet).map_err(|why| unusable(why.to_string()))?;
-    let place = usize::try_from(offer.saturating_sub(1)).unwrap_or(usize::MAX);
-    let chosen = offers.into_iter().nth(place);
-    let chosen = chosen.ok_or_else(|| unusable(format!("there is no offer {offer}")))?;
-    Ok(Leave {
-        id: LeaveId::new(fresh_id()),
-        tool: sheet.terms.tool.clone(),
-        scope: chosen.scope,
-        session: this_session.then(|| sheet.session.clone()),
-        until: lasts_s.map(|seconds| SystemClock.now().saturating_add(u64::from(seconds) * 1_000)),
-        uses_max,
-    })
 }

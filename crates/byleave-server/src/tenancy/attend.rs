@@ -37,9 +37,10 @@ impl Tenancy {
         let mut events = self.gate.subscribe();
         loop {
             match events.recv().await {
-                // Nobody may be listening.
-                Ok(Event::Entry { call, .. }) => drop(self.news.send(call)),
-                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Ok(Event::Entry { call, .. }) => self.looks.stir(call),
+                Ok(_) => {}
+                // Too much was written to be heard.
+                Err(RecvError::Lagged(_)) => self.looks.stir_all(),
                 Err(RecvError::Closed) => return,
             }
         }
@@ -49,7 +50,7 @@ impl Tenancy {
         let mut after: Option<Cursor> = None;
         loop {
             tokio::time::sleep(POLL).await;
-            if self.news.receiver_count() == 0 {
+            if self.looks.is_idle() {
                 // Who begins to listen looks at the record first, so nothing that was missed matters.
                 after = None;
                 continue;
@@ -57,7 +58,7 @@ impl Tenancy {
             match self.book.written(after, AT_ONCE).await {
                 Ok(written) => {
                     if after.is_some() {
-                        written.calls.into_iter().for_each(|call| drop(self.news.send(call)));
+                        written.calls.into_iter().for_each(|call| self.looks.stir(call));
                     }
                     after = Some(written.upto);
                 }

@@ -10,6 +10,8 @@ use byleave::core::id::{AgentId, CallId};
 use byleave::core::walk::{Next, next};
 use byleave::ledger::LedgerFault;
 use byleave::result::Standing;
+use byleave::review::Opinion;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -56,15 +58,19 @@ fn body_of(call: &Call) -> Digest {
 }
 
 impl Tenancy {
-    /// Takes a call in and drives it.
-    pub(crate) fn submit(self: &Arc<Self>, call: Call) -> Result<(), Unstarted> {
+    /// Takes a call in and drives it, with what its maker's own reviewer said of the arguments.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        call: Call,
+        said: Option<Opinion<Value>>,
+    ) -> Result<(), Unstarted> {
         let (id, came) = (call.id, (body_of(&call), call.agent.clone()));
-        self.start(id, Some(came), move |tenancy| async move { tenancy.gate.advance(call).await })
+        self.start(id, Some(came), move |tenancy| async move { tenancy.taken_in(call, said).await })
     }
 
     /// Drives a call on that is in the book.
     pub(crate) fn go_on(self: &Arc<Self>, id: CallId) -> Result<(), Unstarted> {
-        self.start(id, None, move |tenancy| async move { tenancy.gate.resume(id).await })
+        self.start(id, None, move |tenancy| async move { tenancy.resumed(id).await })
     }
 
     fn driven_now(&self, id: CallId) -> Option<watch::Receiver<Option<Standing>>> {
@@ -82,7 +88,7 @@ impl Tenancy {
         self.driven.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
     }
 
-    fn start<F>(
+    pub(super) fn start<F>(
         self: &Arc<Self>,
         id: CallId,
         came: Option<(Digest, AgentId)>,
@@ -109,36 +115,51 @@ impl Tenancy {
         self.tasks.spawn(async move {
             let standing = work(tenancy).await;
             working.moved = matches!(standing, Standing::Settled(_) | Standing::Waiting { .. });
+            // First of all: who hears of it may make the next call at once, and must find room.
+            drop(place);
             tell.send_replace(Some(standing));
-            drop((working, place));
+            drop(working);
         });
         Ok(())
     }
 
     /// How a call stands, which is waited for until then at most. What can be driven on is.
     pub(crate) async fn stands(self: &Arc<Self>, id: CallId, until: Instant) -> Result<Stood, Unstarted> {
-        let mut news = self.news();
+        let mut followed = None;
         loop {
             let stood = self.look(id, until).await?;
             let is_final = match &stood {
                 Stood::Running => true,
-                Stood::At(standing) => matches!(**standing, Standing::Settled(_)),
+                Stood::At(standing) => {
+                    matches!(**standing, Standing::Settled(_) | Standing::Ready { .. })
+                }
             };
             if is_final || Instant::now() >= until {
                 return Ok(stood);
             }
-            let moved = async {
-                while let Ok(call) = news.recv().await {
-                    if call == id {
-                        return;
-                    }
-                }
-                // Too much was said to be heard: look.
+            // Most calls are settled at the first look. Whoever begins to follow one looks once more before they wait.
+            let Some((_, grown)) = &mut followed else {
+                let look = self.looks.of(id);
+                let grown = look.grown();
+                followed = Some((look, grown));
+                continue;
             };
             tokio::select! {
-                () = moved => {}
+                changed = grown.changed() => drop(changed),
                 () = tokio::time::sleep_until(until.min(Instant::now() + BEHIND)) => {}
             }
+        }
+    }
+
+    /// How a call stands once it waits for a person or is settled; nothing where that takes longer, or cannot be seen.
+    pub(crate) async fn until_asked_or_settled(
+        self: &Arc<Self>,
+        id: CallId,
+        until: Instant,
+    ) -> Option<Stood> {
+        match self.look(id, until).await {
+            Ok(stood @ Stood::At(_)) => Some(stood),
+            Ok(Stood::Running) | Err(_) => None,
         }
     }
 
@@ -184,8 +205,7 @@ impl Drop for Working {
         drop(driven);
         if self.moved {
             self.tenancy.look.notify_one();
-            // Nobody may be listening.
-            drop(self.tenancy.news.send(self.id));
+            self.tenancy.looks.stir(self.id);
         }
     }
 }

@@ -233,7 +233,7 @@ fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     number(&Number::deserialize(from)?).ok_or_else(|| D::Error::custom("a whole number is wanted"))
 }
 
-fn whole_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+pub(super) fn whole_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let Some(found) = Option::<Number>::deserialize(from)? else { return Ok(None) };
     number(&found).map(Some).ok_or_else(|| D::Error::custom("a whole number is wanted"))
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+use super::own_tools::InputReview;
 use crate::problem::page;
 use crate::tenancy::Stood;
 
@@ -38,6 +39,8 @@ pub(crate) struct CallBody {
     /// Say what would happen, and change nothing
     #[serde(default)]
     pub(crate) dry_run: bool,
+    /// What the maker's own reviewer said of the arguments; only for the maker's own tools
+    pub(crate) review: Option<InputReview>,
 }
 
 fn main_session() -> String {
@@ -125,6 +128,10 @@ pub(crate) struct CallStanding {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) held_up_by: Option<Uuid>,
+    /// What to run it with, where it was taken
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) arguments: Option<Value>,
     /// What came of it, where it is settled
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -141,6 +148,10 @@ pub(crate) enum State {
     Waiting,
     /// Behind another call of its session
     HeldUp,
+    /// To its maker, who may take it; only calls of own tools
+    Ready,
+    /// Into the hands of its maker, who runs it
+    Taken,
     /// It is worked on
     Running,
 }
@@ -232,7 +243,12 @@ pub(crate) struct Receipt {
 
 impl CallStanding {
     fn plain(call: Uuid, state: State) -> Self {
-        Self { call, state, question: None, held_up_by: None, result: None }
+        Self { call, state, question: None, held_up_by: None, arguments: None, result: None }
+    }
+
+    /// A call that its maker runs, with these arguments.
+    pub(crate) fn taken(call: Uuid, arguments: Value) -> Self {
+        Self { arguments: Some(arguments), ..Self::plain(call, State::Taken) }
     }
 
     pub(crate) fn of(call: Uuid, stood: &Stood) -> Self {
@@ -247,7 +263,8 @@ impl CallStanding {
             Standing::HeldUp { by, .. } => {
                 Self { held_up_by: Some(by.uuid()), ..Self::plain(call, State::HeldUp) }
             }
-            Standing::RunningElsewhere { .. } | Standing::Ready { .. } => Self::plain(call, State::Running),
+            Standing::Ready { .. } => Self::plain(call, State::Ready),
+            Standing::RunningElsewhere { .. } => Self::plain(call, State::Running),
         }
     }
 }

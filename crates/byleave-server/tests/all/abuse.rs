@@ -14,7 +14,7 @@ fn operations() -> Vec<(String, String)> {
     let nothing = "00000000-0000-7000-8000-000000000000";
     let mut all = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        let path = ["{call}", "{question}", "{leave}"]
+        let path = ["{call}", "{question}", "{leave}", "{name}"]
             .iter()
             .fold(path.clone(), |path, id| path.replace(id, nothing));
         for method in item
@@ -37,6 +37,10 @@ fn body(path: &str) -> Option<Value> {
         "/v1/calls" => Some(json!({"tool": "echo"})),
         "/v1/halt" => Some(json!({"why": "x"})),
         "/v1/policy/explain" => Some(json!({"tool": "echo"})),
+        path if path.ends_with("/take") || path.ends_with("/report") => {
+            Some(json!({"claim": "0123456789abcdef"}))
+        }
+        path if path.starts_with("/v1/own-tools/") => Some(json!({"description": "", "input_schema": {}})),
         path if path.ends_with("/answer") => Some(json!({"digest": digest, "answer": {"say": "yes"}})),
         _ => None,
     }
@@ -65,7 +69,7 @@ async fn without_a_good_token_nothing_is_learned() {
     stage.tokens().remove(&id).unwrap();
     let mut all = operations();
     all.extend([
-        ("GET".into(), "/".into()),
+        ("GET".into(), "/nothing".into()),
         ("GET".into(), "/v1/nothing".into()),
         ("PATCH".into(), "/v1/calls".into()),
     ]);
@@ -100,6 +104,8 @@ async fn every_operation_wants_its_scope() {
         match (method, path) {
             ("POST", "/v1/calls") => &[Submit],
             (_, path) if path.ends_with("/cancel") => &[Submit, Administer],
+            (_, path) if path.ends_with("/take") || path.ends_with("/report") => &[Submit],
+            (_, path) if path.starts_with("/v1/own-tools/") => &[Submit],
             ("PUT" | "DELETE", _) | (_, "/v1/metrics") => &[Administer],
             ("GET", "/v1/questions") => &[Answer, Read],
             (_, path) if path.starts_with("/v1/questions/") => &[Answer],

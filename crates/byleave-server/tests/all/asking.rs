@@ -70,6 +70,24 @@ async fn no_edit_and_abort_do_what_they_say() {
 
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
+async fn a_no_stays_a_no_for_the_same_call_in_its_session() {
+    let stage = Stage::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let (call, question, digest) = stage.waiting(&bot, "once").await;
+    let said = json!({"say": "no", "feedback": "not that"});
+    let path = format!("/v1/questions/{question}/answer");
+    stage.ask(&ann, "POST", &path, Some(&answer(&digest, &said))).await;
+    assert_eq!(stage.settled(&bot, &call).await["refusal"]["code"], "declined");
+    let again = json!({"tool": "note", "arguments": {"text": "once"}, "session": "once"});
+    let heard = stage.call(&bot, "again", 30, &again).await;
+    assert_eq!(heard.json["result"]["refusal"]["code"], "declined", "{}", heard.text);
+    assert!(heard.text.contains("ann said no before: not that"), "{}", heard.text);
+    // Something else, and the same elsewhere, is asked about.
+    stage.waiting(&bot, "other").await;
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
 async fn a_leave_spares_the_next_question_until_it_is_revoked() {
     let stage = Stage::new().await;
     let bot = stage.agent("bot");

@@ -7,6 +7,22 @@ use serde_json::json;
 
 use crate::stage::{Setup, Stage, files_hold};
 
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_with_another_body_is_refused_whether_or_not_it_is_waited_for() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    for round in 0..60 {
+        let (key, wait) = (format!("k{round}"), round % 2);
+        let body = |text: &str| json!({"tool": "echo", "arguments": {"text": text}});
+        let first = stage.call(&bot, &key, 0, &body("first")).await;
+        let second = stage.call(&bot, &key, wait, &body("second")).await;
+        assert!(matches!(first.status, 200 | 202), "{}", first.text);
+        second.is_problem(409, "call-reused");
+        assert_eq!(stage.call(&bot, &key, 30, &body("first")).await.json["result"]["output"], "first");
+    }
+}
+
 // req: E1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_made_and_settles() {

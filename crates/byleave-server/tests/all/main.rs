@@ -2,6 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::string_slice,
     clippy::indexing_slicing,
     reason = "tests"
@@ -12,6 +13,9 @@ mod asking;
 mod calls;
 mod document;
 mod events;
+mod own_tools;
+mod pages;
 mod pressure;
 mod stage;
 mod tenants;
+mod webhooks;

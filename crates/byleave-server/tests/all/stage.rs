@@ -18,7 +18,8 @@ use byleave::tool::Run;
 use byleave::typed::Typed;
 use byleave_server::principal::{Kind, Scope};
 use byleave_server::tokens::{Tokens, Wanted};
-use byleave_server::{Limits, Server, Tenancy, listen};
+use byleave_server::webhooks::Webhooks;
+use byleave_server::{Limits, OwnTools, Server, Tenancy, listen};
 use rustls::ServerConfig;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -99,7 +100,9 @@ impl Stage {
                 "stopped".to_owned()
             };
             let echo = |args: Text, _run: Run| async move { args.text };
-            let gate = Gate::builder()
+            let own = OwnTools::default();
+            let gate = own
+                .behind(Gate::builder())
                 .ledger(book.clone())
                 .tool(Typed::new("echo", "Says a text back.", echo).class(Class::Readonly).not_sensitive())
                 .tool(Typed::new("note", "Takes a note.", note).class(Class::Generic))
@@ -109,11 +112,14 @@ impl Stage {
                 .unwrap();
             let shelf = (book.clone() as Arc<_>, book as Arc<_>);
             let cwd = dir.path().to_str().unwrap().to_owned();
-            builder =
-                builder.tenancy(Tenancy::new(TenantId::new(tenant).unwrap(), gate, shelf, cwd, setup.mode));
+            let tenancy = Tenancy::new(TenantId::new(tenant).unwrap(), gate, shelf, cwd, setup.mode);
+            builder = builder.tenancy(tenancy.own_tools(own));
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let builder = builder
+            .public_url(format!("http://{address}").parse().unwrap())
+            .notices(dir.path().join("serving.json"), Webhooks::at(dir.path().join("webhooks.json")));
         let (end, server) = (CancellationToken::new(), builder.build());
         let ending = end.clone();
         let served = tokio::spawn(async move {
@@ -123,10 +129,23 @@ impl Stage {
     }
 
     /// The same book, in a process that began anew.
-    pub(crate) async fn again(mut self) -> Self {
+    pub(crate) async fn again(self) -> Self {
+        self.again_with(Setup::default()).await
+    }
+
+    pub(crate) async fn again_with(mut self, setup: Setup) -> Self {
         self.end.cancel();
         self.served.take().unwrap().await.unwrap();
-        Self::on(Arc::clone(&self.dir), Setup::default()).await
+        Self::on(Arc::clone(&self.dir), setup).await
+    }
+
+    /// Another server on the same book.
+    pub(crate) async fn beside(&self, setup: Setup) -> Self {
+        Self::on(Arc::clone(&self.dir), setup).await
+    }
+
+    pub(crate) fn webhooks(&self) -> Webhooks {
+        Webhooks::at(self.dir.path().join("webhooks.json"))
     }
 
     pub(crate) fn tokens(&self) -> Tokens {
@@ -180,6 +199,24 @@ impl Stage {
             head += "content-type: application/json\r\n";
         }
         for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        self.say(format!("{head}\r\n{body}").as_bytes()).await
+    }
+
+    /// Sends what a browser would: a cookie, a form, and where it comes from.
+    pub(crate) async fn browse(&self, path: &str, more: &[(&str, &str)], form: Option<&str>) -> Heard {
+        let method = if form.is_some() { "POST" } else { "GET" };
+        let body = form.unwrap_or_default();
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {}\r\n",
+            self.address,
+            body.len()
+        );
+        if form.is_some() {
+            head += "content-type: application/x-www-form-urlencoded\r\n";
+        }
+        for (name, value) in more {
             head += &format!("{name}: {value}\r\n");
         }
         self.say(format!("{head}\r\n{body}").as_bytes()).await

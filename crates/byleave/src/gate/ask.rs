@@ -84,6 +84,27 @@ fn exactly(sheet: &Sheet) -> Digest {
     Digest::of_parts("byleave.declined", &parts)
 }
 
+/// What a no to an open question is about, and what is said when the same is asked again. The no of one who is not asked directly
+/// counts as much as that of one who is.
+pub(crate) async fn declined(
+    parts: &Parts,
+    desk: &mut Desk,
+    question: &Question,
+    reply: &Reply,
+    by: &str,
+) -> Option<(Digest, String)> {
+    let why = said_no(reply, by).filter(|_| question.kind == QuestionKind::Approval)?;
+    // A call that can no longer be shown is refused before it could be asked about again.
+    let sheet = sheet(parts, desk, question).await.ok()?;
+    Some((exactly(&sheet), why))
+}
+
+fn said_no(reply: &Reply, by: &str) -> Option<String> {
+    let Reply::No { feedback } = reply else { return None };
+    let words = feedback.as_ref().map(|feedback| format!(": {feedback}")).unwrap_or_default();
+    Some(format!("{by} said no before{words}"))
+}
+
 /// Whether something would be run whose text carries a count of what was left out of it.
 fn looks_relayed_in_part(sheet: &Sheet) -> bool {
     let runs = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
@@ -208,9 +229,10 @@ pub(crate) async fn put(parts: &Parts, desk: &mut Desk, question: &Question) -> 
     let by = By { name: approver.name().to_owned(), grade: approver.grade() };
     let exactly = exactly(&sheet);
     let reply = put_to(approver, sheet, limit).await;
-    if let (Ok(Reply::No { feedback }), QuestionKind::Approval) = (&reply, question.kind) {
-        let words = feedback.as_ref().map(|feedback| format!(": {feedback}")).unwrap_or_default();
-        parts.bustle.declined().put(exactly, format!("{} said no before{words}", by.name));
+    if let (Ok(reply), QuestionKind::Approval) = (&reply, question.kind)
+        && let Some(why) = said_no(reply, &by.name)
+    {
+        parts.bustle.declined().put(exactly, why);
     }
     let answer = match reply {
         Ok(reply) => answer(desk, question, reply).map_err(|why| (Broke::Nonsense, why.to_string())),

@@ -93,6 +93,7 @@ async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
         Ended::Stopped { status, why, said } => {
             let silent = || Output::text("[byleave] it does not stop; it may still be at work");
             let said = said.map_or_else(silent, Result::unwrap_or_default);
+            let status = if said.lost { EndStatus::Lost } else { status };
             (status, Output { is_error: true, error: Some(why), ..said })
         }
     }
@@ -111,6 +112,7 @@ async fn commit(tool: Arc<dyn Tool>, seen: Seen, run: Run) -> (EndStatus, Output
 
 fn judge(ended: Result<Output, Panic>) -> (EndStatus, Output) {
     match ended {
+        Ok(output) if output.lost => (EndStatus::Lost, output),
         Ok(output) if output.is_error => {
             let error = output.error.clone().or_else(|| Some("the tool failed without saying why".into()));
             (EndStatus::Failed, Output { error, ..output })

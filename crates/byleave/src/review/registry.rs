@@ -24,6 +24,8 @@ pub enum Covers {
     All,
     /// Those of the tool with this name.
     Tool(String),
+    /// Those of the tools whose names begin so.
+    Family(String),
 }
 
 impl Covers {
@@ -31,6 +33,7 @@ impl Covers {
         match self {
             Self::All => true,
             Self::Tool(name) => name == tool,
+            Self::Family(start) => tool.starts_with(start.as_str()),
         }
     }
 }

@@ -13,6 +13,7 @@ use byleave_hook::SOCKET;
 use rustix::fs::{Access, access, statvfs};
 use serde_json::{Value, json};
 
+use crate::command::webhook;
 use crate::config::Notify;
 use crate::house::House;
 use crate::options::{Options, settled};
@@ -50,6 +51,7 @@ pub(super) fn findings(options: &Options) -> Vec<Finding> {
     all.extend(book(options));
     all.push(terminal());
     all.push(notify(options));
+    all.extend(webhooks(options));
     all.push(hooks(options));
     all
 }
@@ -193,6 +195,24 @@ fn hooks(options: &Options) -> Finding {
             "no gate runs for agents' hooks: each judges by itself, which takes longer; `byleave hook serve` starts one",
         ),
     }
+}
+
+/// Whether those who are to be told of questions were, where there are any.
+fn webhooks(options: &Options) -> Option<Finding> {
+    let found = match webhook::with_standing(options) {
+        Ok(found) => found,
+        Err(complaint) => {
+            let hint = complaint.hint.clone().unwrap_or_default();
+            return Some(Finding::ill("webhooks", complaint.to_string(), hint));
+        }
+    };
+    if let Some((webhook, standing)) = found.iter().find(|(_, standing)| !standing.is_well()) {
+        let what = format!("{} at {}: {}", webhook.id, webhook.place(), webhook::words(standing));
+        let hint = format!("`byleave webhook test {}` tries it again", webhook.id);
+        return Some(Finding::ill("webhooks", what, hint));
+    }
+    let count = u64::try_from(found.len()).unwrap_or(u64::MAX);
+    (count > 0).then(|| Finding::well("webhooks", format!("{}, all of them well", counted(count, "webhook"))))
 }
 
 fn notify(options: &Options) -> Finding {

@@ -290,6 +290,7 @@ impl Bench {
             agent: None,
             // The person is asked by the gate alone, so that forms are the servers' own.
             elicitation: false,
+            pages: None,
             deadline: None,
             tick: Duration::from_secs(5),
             names,

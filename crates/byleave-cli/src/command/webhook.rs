@@ -1,0 +1,194 @@
+//! `byleave webhook`: who is told of questions while the server runs.
+
+use std::fs::DirBuilder;
+use std::io::{self, Read as _};
+use std::os::unix::fs::DirBuilderExt as _;
+
+use anyhow::{Context as _, Result};
+use byleave_server::FileFault;
+use byleave_server::webhooks::{Form, Standing, Webhook, WebhookFault, Webhooks};
+use serde_json::{Value, json};
+
+use crate::args::{AddWebhook, WebhookCommand};
+use crate::complaint::Complaint;
+use crate::options::Options;
+use crate::screen::{Screen, one_line, prose};
+use crate::show::table;
+use crate::status::Status;
+use crate::time::{now, span};
+
+/// The longest address that is read from standard input.
+const URL_BYTES_MAX: u64 = 8 * 1024;
+
+pub(crate) async fn run(
+    command: Option<WebhookCommand>,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Status> {
+    match command.unwrap_or(WebhookCommand::List) {
+        WebhookCommand::Add(typed) => add(typed, options, screen),
+        WebhookCommand::List => list(options, screen),
+        WebhookCommand::Remove { id } => remove(&id, options, screen),
+        WebhookCommand::Test { id } => test(id.as_deref(), options, screen).await,
+    }
+}
+
+/// The webhooks of the server that keeps its book here.
+pub(super) fn webhooks(options: &Options) -> Webhooks {
+    Webhooks::at(options.state.join("webhooks.json"))
+}
+
+/// A fault as something that can be mended.
+fn unusable(fault: &WebhookFault) -> Complaint {
+    let hint = match fault {
+        WebhookFault::File(FileFault::Exposed(_)) => {
+            "others may know the secrets in it: remove it, and add the webhooks again"
+        }
+        WebhookFault::File(_) => "remove the file and add the webhooks again",
+        WebhookFault::Endpoint(_) => "`byleave webhook add https://HOST/PATH`",
+        WebhookFault::TooMany => "`byleave webhook list` lists them, `byleave webhook remove` removes one",
+    };
+    Complaint::new(fault.to_string()).hint(hint)
+}
+
+fn add(typed: AddWebhook, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let url = match typed.url.as_str() {
+        "-" => {
+            let mut text = String::new();
+            io::stdin().take(URL_BYTES_MAX).read_to_string(&mut text).context("cannot read the address")?;
+            text.trim().to_owned()
+        }
+        _ => typed.url,
+    };
+    let form = if typed.slack { Form::Slack } else { Form::Generic };
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&options.state);
+    made.with_context(|| format!("cannot make `{}`", options.state.display()))?;
+    let (webhook, secret) =
+        webhooks(options).add(typed.tenant, form, url, now()).map_err(|fault| unusable(&fault))?;
+    let text = String::from_utf8_lossy(secret.expose()).into_owned();
+    if screen.json() {
+        let mut value = shown(&webhook, &Standing::default());
+        if let Value::Object(fields) = &mut value {
+            fields.insert("secret".into(), text.into());
+        }
+        screen.value(&value);
+        return Ok(Status::Completed);
+    }
+    screen.line(&text);
+    screen.say(&prose(&format!(
+        "webhook {} tells {} of the questions of `{}`, signed with this secret; it is not shown again",
+        webhook.id,
+        webhook.place(),
+        webhook.tenant
+    )));
+    Ok(Status::Completed)
+}
+
+fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
+    let found = with_standing(options)?;
+    if screen.json() {
+        screen.value(&found.iter().map(|(webhook, standing)| shown(webhook, standing)).collect());
+    } else if found.is_empty() {
+        screen.say("there are no webhooks; `byleave webhook add URL` adds one");
+    } else {
+        let rows = found.iter().map(|(webhook, standing)| {
+            let tenant = webhook.tenant.to_string();
+            let form = webhook.form.word().to_owned();
+            vec![webhook.id.clone(), tenant, form, webhook.place(), one_line(&words(standing))]
+        });
+        table(screen, &["WEBHOOK", "TENANT", "FORM", "WHERE", "HOW IT WENT"], &rows.collect::<Vec<_>>());
+    }
+    Ok(Status::Completed)
+}
+
+fn remove(id: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
+    // Nothing is made where there is nothing.
+    named(id, options)?;
+    let removed = webhooks(options).remove(id).map_err(|fault| unusable(&fault))?;
+    let removed = removed.ok_or_else(|| missing(id))?;
+    if screen.json() {
+        screen.value(&shown(&removed, &Standing::default()));
+    } else {
+        screen.say(&prose(&format!("{} is told nothing more", removed.place())));
+    }
+    Ok(Status::Completed)
+}
+
+async fn test(id: Option<&str>, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let all = webhooks(options);
+    let wanted = match id {
+        Some(id) => vec![named(id, options)?],
+        None => all.list().map_err(|fault| unusable(&fault))?,
+    };
+    if wanted.is_empty() {
+        return Err(Complaint::new("there are no webhooks")
+            .hint("`byleave webhook add URL` adds one")
+            .into());
+    }
+    let (mut status, mut values) = (Status::Completed, Vec::new());
+    for webhook in wanted {
+        let tried = all.test(&webhook).await;
+        let why = tried.as_ref().err().map(ToString::to_string);
+        if why.is_some() {
+            status = Status::Failed;
+        }
+        if screen.json() {
+            values.push(json!({ "id": webhook.id, "told": why.is_none(), "why": why }));
+        } else {
+            let what = why.map_or_else(|| "took it".to_owned(), |why| format!("did not take it: {why}"));
+            screen.line(&one_line(&format!("{} {} {what}", webhook.id, webhook.place())));
+        }
+    }
+    if screen.json() {
+        screen.value(&values.into());
+    }
+    Ok(status)
+}
+
+/// All webhooks with how it went so far.
+pub(super) fn with_standing(options: &Options) -> Result<Vec<(Webhook, Standing)>, Complaint> {
+    let all = webhooks(options);
+    let read = || Ok((all.list()?, all.standing()?));
+    let (found, mut standing) = read().map_err(|fault| unusable(&fault))?;
+    let with = |webhook: Webhook| {
+        let standing = standing.remove(&webhook.id).unwrap_or_default();
+        (webhook, standing)
+    };
+    Ok(found.into_iter().map(with).collect())
+}
+
+fn named(id: &str, options: &Options) -> Result<Webhook, Complaint> {
+    let found = webhooks(options).list().map_err(|fault| unusable(&fault))?;
+    found.into_iter().find(|webhook| webhook.id == id).ok_or_else(|| missing(id))
+}
+
+fn missing(id: &str) -> Complaint {
+    Complaint::new(format!("there is no webhook `{id}`")).hint("`byleave webhook list` lists them")
+}
+
+/// How it went with one.
+pub(super) fn words(standing: &Standing) -> String {
+    let ago = |at: Option<u64>| {
+        at.map_or_else(String::new, |at| format!(" {} ago", span(now().saturating_sub(at))))
+    };
+    let lost = match standing.given_up {
+        0 => String::new(),
+        lost => format!("; {lost} given up"),
+    };
+    match (&standing.why, standing.is_well()) {
+        (Some(why), false) => format!("failed{}: {why}{lost}", ago(standing.failed_at)),
+        _ if standing.told == 0 => "nothing was told yet".to_owned(),
+        _ => format!("told {}, the last{}{lost}", standing.told, ago(standing.told_at)),
+    }
+}
+
+fn shown(webhook: &Webhook, standing: &Standing) -> Value {
+    json!({
+        "id": webhook.id,
+        "tenant": webhook.tenant,
+        "form": webhook.form,
+        "where": webhook.place(),
+        "made_at": webhook.made_at,
+        "standing": standing,
+    })
+}

@@ -1,0 +1,223 @@
+//! Signing in by OpenID Connect: somebody else says who is there; our list says who that is here.
+//!
+//! The authorization code flow with PKCE, a state and a nonce. What the provider says is asked for anew at every sign-in, so its keys
+//! are never old ones. Nothing is kept of what it sends but who signed in. No redirect of it is followed, and its answers are bounded.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use byleave::secret::Secret;
+use openidconnect::core::{CoreAuthenticationFlow, CoreClient, CoreProviderMetadata};
+use openidconnect::{
+    AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest, HttpResponse, IssuerUrl, Nonce,
+    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, Scope, TokenResponse as _,
+};
+use url::Url;
+
+use crate::tokens::Identity;
+
+/// How long somebody may take at the provider.
+const PENDING: Duration = Duration::from_secs(600);
+const PENDING_MAX: usize = 1_000;
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Somebody who says who is there.
+pub struct Oidc {
+    issuer: IssuerUrl,
+    client: ClientId,
+    secret: Option<ClientSecret>,
+    http: reqwest::Client,
+    pending: Mutex<HashMap<String, Pending>>,
+}
+
+/// Why nobody can be signed in so.
+#[derive(Debug, thiserror::Error)]
+pub enum OidcFault {
+    /// The provider cannot be used.
+    #[error("cannot use the issuer `{0}`: {1}")]
+    Issuer(String, String),
+    /// What the provider or the browser said does not fit.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A sign-in that was begun.
+struct Pending {
+    at: Instant,
+    provider: CoreProviderMetadata,
+    redirect: RedirectUrl,
+    nonce: Nonce,
+    verifier: PkceCodeVerifier,
+    next: String,
+}
+
+/// Where to send somebody, and what must come back.
+pub(crate) struct Begun {
+    pub(crate) to: String,
+    pub(crate) state: String,
+}
+
+/// Who signed in, by each way in which our list may name them, and where they wanted to go.
+pub(crate) struct Known {
+    pub(crate) identities: Vec<Identity>,
+    pub(crate) next: String,
+}
+
+impl Oidc {
+    /// A provider, by its issuer's address, which is https or of this machine.
+    pub fn new(issuer: &str, client: String, secret: Option<&Secret>) -> Result<Self, OidcFault> {
+        let bad = |why: String| OidcFault::Issuer(issuer.to_owned(), why);
+        let address = Url::parse(issuer).map_err(|error| bad(error.to_string()))?;
+        if !may_ask(&address) {
+            return Err(bad("it must be https, or on this machine".to_owned()));
+        }
+        let secret = secret.map(|secret| {
+            let text = String::from_utf8(secret.expose().to_vec());
+            text.map(ClientSecret::new).map_err(|_| bad("the client's secret is no text".to_owned()))
+        });
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Whoever was first to install one has; it is the same.
+            drop(rustls::crypto::ring::default_provider().install_default());
+        }
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .timeout(LIMIT)
+            .build()
+            .map_err(|error| bad(error.to_string()))?;
+        Ok(Self {
+            issuer: IssuerUrl::new(issuer.to_owned()).map_err(|error| bad(error.to_string()))?,
+            client: ClientId::new(client),
+            secret: secret.transpose()?,
+            http,
+            pending: Mutex::default(),
+        })
+    }
+
+    /// Begins a sign-in that is to come back to this address.
+    pub(crate) async fn begin(&self, back: String, next: String) -> Result<Begun, OidcFault> {
+        let bad = |why: String| OidcFault::Issuer(self.issuer.to_string(), why);
+        let http = |request| ask(self.http.clone(), request);
+        let provider = CoreProviderMetadata::discover_async(self.issuer.clone(), &http).await;
+        let provider = provider.map_err(|error| bad(error.to_string()))?;
+        let redirect = RedirectUrl::new(back).map_err(|error| bad(error.to_string()))?;
+        let client =
+            CoreClient::from_provider_metadata(provider.clone(), self.client.clone(), self.secret.clone())
+                .set_redirect_uri(redirect.clone());
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let (to, state, nonce) = client
+            .authorize_url(
+                CoreAuthenticationFlow::AuthorizationCode,
+                CsrfToken::new_random,
+                Nonce::new_random,
+            )
+            .add_scope(Scope::new("email".to_owned()))
+            .set_pkce_challenge(challenge)
+            .url();
+        if !may_ask(&to) {
+            return Err(bad("it would send people to an address that is not protected".to_owned()));
+        }
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.retain(|_, begun| begun.at.elapsed() < PENDING);
+        if pending.len() >= PENDING_MAX {
+            return Err(OidcFault::Refused("too many people are signing in".to_owned()));
+        }
+        let state = state.secret().clone();
+        pending
+            .insert(state.clone(), Pending { at: Instant::now(), provider, redirect, nonce, verifier, next });
+        Ok(Begun { to: to.to_string(), state })
+    }
+
+    /// Ends a sign-in, once: with the code that the provider gave, who is it?
+    pub(crate) async fn end(&self, state: &str, code: String) -> Result<Known, OidcFault> {
+        let refused = |why: String| OidcFault::Refused(why);
+        let begun = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(state);
+        let begun = begun.filter(|begun| begun.at.elapsed() < PENDING);
+        let begun =
+            begun.ok_or_else(|| refused("that sign-in was not begun here, or took too long".into()))?;
+        let client =
+            CoreClient::from_provider_metadata(begun.provider, self.client.clone(), self.secret.clone())
+                .set_redirect_uri(begun.redirect);
+        let http = |request| ask(self.http.clone(), request);
+        let request = client.exchange_code(AuthorizationCode::new(code));
+        let request = request.map_err(|error| refused(error.to_string()))?;
+        let given = request.set_pkce_verifier(begun.verifier).request_async(&http).await;
+        let given = given.map_err(|error| refused(format!("the provider did not take the code: {error}")))?;
+        let token = given.id_token().ok_or_else(|| refused("the provider does not say who it is".into()))?;
+        let claims = token.claims(&client.id_token_verifier(), &begun.nonce);
+        let claims =
+            claims.map_err(|error| refused(format!("what the provider says cannot be believed: {error}")))?;
+        let identity = |who: String| Identity { issuer: self.issuer.to_string(), who };
+        let mut identities = vec![identity(format!("sub:{}", claims.subject().as_str()))];
+        if let (Some(email), Some(true)) = (claims.email(), claims.email_verified()) {
+            identities.push(identity(format!("email:{}", email.as_str())));
+        }
+        Ok(Known { identities, next: begun.next })
+    }
+}
+
+/// Whether something may be asked there: others must not be able to listen.
+fn may_ask(address: &Url) -> bool {
+    let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    address.scheme() == "https" || (address.scheme() == "http" && local)
+}
+
+/// Why the provider did not answer.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    #[error("it would be asked over a connection that is not protected")]
+    Unprotected,
+    #[error("its answer is larger than {ANSWER_BYTES_MAX} bytes")]
+    TooLarge,
+    #[error("{0}")]
+    Http(#[from] reqwest::Error),
+    #[error("{0}")]
+    Nonsense(#[from] axum::http::Error),
+}
+
+async fn ask(http: reqwest::Client, request: HttpRequest) -> Result<HttpResponse, Unanswered> {
+    let request = reqwest::Request::try_from(request)?;
+    if !may_ask(request.url()) {
+        return Err(Unanswered::Unprotected);
+    }
+    let mut answered = http.execute(request).await?;
+    let mut response = axum::http::Response::builder().status(answered.status());
+    for (name, value) in answered.headers() {
+        response = response.header(name, value);
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) = answered.chunk().await? {
+        if body.len() + chunk.len() > ANSWER_BYTES_MAX {
+            return Err(Unanswered::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(response.body(body)?)
+}
+
+/// A provider that is shared.
+pub(crate) type Provider = Option<Arc<Oidc>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_others_cannot_hear_is_asked() {
+        for (address, good) in [
+            ("https://id.example.org", true),
+            ("http://127.0.0.1:9000", true),
+            ("http://[::1]:9000", true),
+            ("http://localhost", true),
+            ("http://id.example.org", false),
+            ("http://127.0.0.1.example.org", false),
+            ("ftp://127.0.0.1", false),
+        ] {
+            assert_eq!(Oidc::new(address, "byleave".into(), None).is_ok(), good, "{address}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! An answer that was given on a page: good for what was shown in this visit, for long enough to be read, and for nothing else.
+
+use std::time::Duration;
+
+use axum::extract::FromRequestParts as _;
+use axum::extract::State;
+use axum::extract::{FromRequest as _, Request};
+use axum::response::Redirect;
+use byleave::approve::Gravity;
+use byleave::core::digest::Digest;
+use byleave::core::id::QuestionId;
+use byleave::core::sheet::{Seen, Sheet};
+use byleave::redact::redacted;
+use byleave::result::Standing;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::edit;
+use super::form::{Fields, Marked};
+use super::visitor::Visitor;
+use super::wrong::Wrong;
+use crate::answering;
+use crate::app::App;
+use crate::body::Id;
+use crate::principal::Scope;
+use crate::problem::{Problem, Trouble};
+use crate::tenancy::Stood;
+use crate::visits::Notice;
+use crate::wire::Answer;
+
+/// How long we wait for what comes of edited arguments, to show the next question at once.
+const JUDGED: Duration = Duration::from_secs(4);
+
+/// Takes an answer.
+pub(super) async fn give(State(app): State<App>, request: Request) -> Result<Redirect, Wrong> {
+    let (mut parts, body) = request.into_parts();
+    let Id(question) = Id::<QuestionId>::from_request_parts(&mut parts, &app).await?;
+    let Marked { visitor, fields } = Marked::from_request(Request::from_parts(parts, body), &app).await?;
+    visitor.may(&[Scope::Answer])?;
+    let sheet = answering::sheet(&visitor.caller, question).await?;
+    let digest = digest(fields.need("digest")?)?;
+    let say = fields.need("say")?;
+    let answer = answer(&sheet, say, &fields)?;
+    let approves = !matches!(answer, Answer::No { .. } | Answer::Abort {});
+    if approves {
+        was_read(&visitor, &sheet, digest)?;
+    }
+    if matches!(answer, Answer::Yes { .. } | Answer::Part { .. } | Answer::Leave { .. }) {
+        were_typed(&sheet, &fields)?;
+    }
+    let answered = answering::give(&visitor.caller, question, digest, answer).await?;
+    visitor.visit.say(Notice { text: told(say).to_owned(), call: Some(answered.call) });
+    if say == "edit" && answered.driven_here {
+        // What was edited is judged again: who edited it sees what comes of that.
+        let until = Instant::now() + JUDGED;
+        let stood = visitor.caller.tenancy.until_asked_or_settled(answered.call, until).await;
+        if let Some(Stood::At(standing)) = stood
+            && let Standing::Waiting { question, .. } = *standing
+        {
+            return Ok(Redirect::to(&format!("/questions/{}", question.id)));
+        }
+    }
+    Ok(Redirect::to("/"))
+}
+
+/// The digest of a question as a form has it.
+pub(super) fn digest(text: &str) -> Result<Digest, Problem> {
+    let wrong = |_| Problem::new(Trouble::Unusable, "the form does not say which question it is about");
+    serde_json::from_value(text.into()).map_err(wrong)
+}
+
+/// Refuses an answer to what this visit was not shown, or not for long enough to be read.
+pub(super) fn was_read(visitor: &Visitor, sheet: &Sheet, digest: Digest) -> Result<(), Problem> {
+    match visitor.visit.seen(sheet.question.id, digest) {
+        None => Err(Problem::new(
+            Trouble::Closed,
+            "the question was not shown to you as it is now; look at it again",
+        )),
+        Some(since) if since < Gravity::of(sheet).dwell() => Err(Problem::new(
+            Trouble::TooMany,
+            "that was too quick to have been read: nothing was answered; look at it again",
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Refuses a yes without the words that it needs.
+pub(super) fn were_typed(sheet: &Sheet, fields: &Fields) -> Result<(), Problem> {
+    let wanted = Gravity::of(sheet).words(sheet.question.kind);
+    if wanted.is_none() || fields.one("confirm") == wanted {
+        return Ok(());
+    }
+    Err(Problem::new(Trouble::Unusable, "those were not the words: nothing was answered"))
+}
+
+fn answer(sheet: &Sheet, say: &str, fields: &Fields) -> Result<Answer, Problem> {
+    let number = |name: &str| {
+        let wrong = |_| Problem::new(Trouble::Unusable, format!("`{name}` is no number"));
+        fields.need(name)?.parse::<u32>().map_err(wrong)
+    };
+    let some = |number: u32| (number > 0).then_some(number);
+    Ok(match say {
+        // The words for a checkpoint were looked at above, and are looked at again where every answer passes.
+        "yes" => Answer::Yes { note: None, confirm: fields.text("confirm") },
+        "no" => Answer::No { feedback: fields.text("feedback") },
+        "edit" => Answer::Edit { value: edit::read(sheet, fields)?, note: None },
+        "mask" => Answer::Edit { value: masked(sheet, fields.one("words").unwrap_or_default())?, note: None },
+        "part" => Answer::Part { paths: kept(sheet, fields)?, note: None },
+        "leave" => Answer::Leave {
+            offer: number("offer")?,
+            lasts_s: some(number("lasts")?),
+            uses_max: some(number("uses")?),
+            this_session: fields.need("where")? != "all",
+        },
+        "abort" => Answer::Abort {},
+        _ => return Err(Problem::new(Trouble::Unusable, "that is no answer")),
+    })
+}
+
+/// The paths of the changes that are kept; the form has their places in the list.
+fn kept(sheet: &Sheet, fields: &Fields) -> Result<Vec<String>, Problem> {
+    let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else {
+        return Err(Problem::new(Trouble::Unusable, "there is nothing to keep a part of"));
+    };
+    let wrong = || Problem::new(Trouble::Unusable, "there is no such change");
+    let place = |text: &str| {
+        let place: usize = text.parse().map_err(|_| wrong())?;
+        Ok::<_, Problem>(rehearsal.changes.list.get(place).ok_or_else(wrong)?.path.clone())
+    };
+    fields.all("keep").map(place).collect()
+}
+
+/// The held result with secrets and these words masked.
+fn masked(sheet: &Sheet, words: &str) -> Result<serde_json::Map<String, Value>, Problem> {
+    let unusable = |what: &str| Problem::new(Trouble::Unusable, what);
+    let output = sheet.output.as_ref().ok_or_else(|| unusable("there is no result to mask"))?;
+    let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    let redacted = redacted(output, &words);
+    if !redacted.missing.is_empty() {
+        return Err(unusable("a word that is to be masked is not in the result: nothing was answered"));
+    }
+    if redacted.masked == 0 {
+        return Err(unusable("nothing in it looks like a secret: name the words, or edit it"));
+    }
+    match serde_json::to_value(&redacted.output) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        _ => Err(unusable("the masked result cannot be written")),
+    }
+}
+
+fn told(say: &str) -> &'static str {
+    match say {
+        "yes" => "You said yes.",
+        "no" => "You said no.",
+        "edit" => "You edited it; it is judged again.",
+        "mask" => "You released it masked.",
+        "part" => "You kept a part of the changes.",
+        "leave" => "You gave a leave.",
+        _ => "You stopped it.",
+    }
+}

@@ -1,0 +1,149 @@
+// What makes the pages live and quick to use. Every page works without it; nothing here decides anything: the server looks again.
+"use strict";
+
+const $ = (what, within = document) => within.querySelector(what);
+const $$ = (what, within = document) => [...within.querySelectorAll(what)];
+
+/* The list, and whether the question on this page is still open. */
+function follow() {
+  const list = $("[data-live]");
+  const article = $("article[data-question]");
+  if (!list && !article) return;
+  const title = document.title;
+  let first = true;
+  const source = new EventSource("/live");
+  source.addEventListener("questions", (event) => {
+    const told = JSON.parse(event.data);
+    if (list && !first) refresh(list);
+    if (list) document.title = told.open.length ? `(${told.open.length}) ${title}` : title;
+    if (article && told.all && !told.open.includes(article.dataset.question)) close(article);
+    first = false;
+  });
+}
+
+async function refresh(list) {
+  const response = await fetch("/", { headers: { accept: "text/html" } });
+  if (response.redirected || !response.ok) return location.reload();
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const fresh = $("[data-live]", page);
+  if (!fresh) return;
+  const known = new Set($$("li[data-id]", list).map((item) => item.dataset.id));
+  const marked = new Set($$("input:checked", list).map((box) => box.value));
+  const focused = document.activeElement?.closest("li[data-id]")?.dataset.id;
+  list.replaceChildren(...fresh.childNodes);
+  for (const item of $$("li[data-id]", list)) {
+    if (!known.has(item.dataset.id)) item.classList.add("fresh");
+    if (marked.has(item.dataset.id)) $("input", item).checked = true;
+    if (item.dataset.id === focused) $("a", item).focus();
+  }
+  // Said to those who do not see it.
+  const arrived = $$("li.fresh", list).length;
+  if (!arrived) return;
+  const said = $("#notice .arrived") ?? $("#notice").appendChild(document.createElement("p"));
+  said.className = "arrived";
+  said.textContent = arrived === 1 ? "A question came in." : `${arrived} questions came in.`;
+}
+
+/* What is closed cannot be answered; what is on the page stays as it was. */
+function close(article) {
+  $(".closed", article).hidden = false;
+  for (const button of $$(".answers button, form.card button", article)) button.disabled = true;
+  article.dataset.closed = "";
+}
+
+/* An approval is possible once the end of the question was in view for long enough, with the window in front all that time. */
+function guard() {
+  const article = $("article[data-dwell]");
+  const forms = $$("form[data-approves]");
+  if (!article || !forms.length) return;
+  const buttons = forms.flatMap((form) => $$("button", form));
+  const dwell = Number(article.dataset.dwell);
+  const end = $(".answers", article) || forms[0];
+  let seen = false;
+  let timer;
+  const wait = (ms) => {
+    clearTimeout(timer);
+    for (const button of buttons) button.disabled = true;
+    if (!seen || document.hidden) return;
+    timer = setTimeout(() => {
+      if ("closed" in article.dataset) return;
+      for (const button of buttons) button.disabled = false;
+      article.dataset.ready = "";
+    }, ms);
+  };
+  wait(dwell);
+  new IntersectionObserver((entries, observer) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    seen = true;
+    observer.disconnect();
+    // The server counts from when it sent the page, which was a little earlier.
+    wait(dwell + 100);
+  }).observe(end);
+  // A click that brings the window to the front is not an answer.
+  addEventListener("focus", () => wait(500));
+  document.addEventListener("visibilitychange", () => wait(500));
+  for (const form of forms) {
+    form.addEventListener("submit", (event) => {
+      if (!event.isTrusted) return event.preventDefault();
+      for (const button of buttons) setTimeout(() => (button.disabled = true));
+    });
+  }
+  // Words are typed: what is pasted or dropped is no answer.
+  for (const field of $$("[data-typed]")) {
+    for (const way of ["paste", "drop"]) field.addEventListener(way, (event) => event.preventDefault());
+  }
+}
+
+/* A letter goes to an answer; Enter, there, gives it. */
+function keys() {
+  let typedAt = 0;
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const field = event.target.closest("input:not([type=checkbox]):not([type=radio]), textarea, select");
+    if (event.key === "Escape") {
+      if (field) field.blur();
+      else if ($("article")) location.assign("/");
+      return;
+    }
+    if (field) return;
+    // Who is typing, or was when the page came up, does not mean an answer.
+    const running = event.timeStamp - typedAt < 400;
+    if (event.key.length === 1) typedAt = event.timeStamp;
+    const list = $$(".questions a");
+    const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
+    if (list.length && step) {
+      const at = list.indexOf(document.activeElement);
+      list[Math.min(list.length - 1, Math.max(0, at + step))].focus();
+      return event.preventDefault();
+    }
+    if (list.length && event.key === "x") {
+      const box = document.activeElement.closest("li[data-id]")?.querySelector("input");
+      if (box) box.checked = !box.checked;
+      return;
+    }
+    const target = $$("[data-key]").find((one) => one.dataset.key === event.key);
+    if (!target || running || event.repeat) return;
+    event.preventDefault();
+    const details = target.closest("details");
+    if (details) details.open = true;
+    target.scrollIntoView({ block: "center" });
+    target.focus();
+  });
+}
+
+/* How much time is left. */
+function clocks() {
+  const all = $$("[data-until]");
+  if (!all.length) return;
+  const words = (s) => (s >= 7200 ? `${Math.floor(s / 3600)} h` : s >= 120 ? `${Math.floor(s / 60)} min` : `${s} s`);
+  const tick = () => {
+    for (const one of all) one.textContent = words(Math.max(0, Math.floor((one.dataset.until - Date.now()) / 1000)));
+  };
+  tick();
+  setInterval(tick, 1000);
+}
+
+follow();
+guard();
+keys();
+clocks();

@@ -1,0 +1,108 @@
+//! Arguments, or a held result, as fields that a person changes: a text is a text, everything else is JSON.
+
+use byleave::core::escape::{Care, is_printable, spelled, visible};
+use byleave::core::question::QuestionKind;
+use byleave::core::sheet::Sheet;
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use super::form::Fields;
+use crate::problem::{Problem, Trouble};
+
+/// Beyond so many it is edited as one text.
+const FIELDS_MAX: usize = 24;
+const WHOLE: &str = "whole";
+const MORE: &str = "more";
+
+/// What is edited.
+fn value(sheet: &Sheet) -> Map<String, Value> {
+    let value = match (sheet.question.kind, &sheet.output) {
+        (QuestionKind::Release, Some(output)) => serde_json::to_value(output).unwrap_or_default(),
+        _ => sheet.arguments.clone(),
+    };
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// A text that comes back from a browser as it went there: nobody edits around something invisible.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|c| matches!(c, '\n' | '\t') || is_printable(c))
+}
+
+fn in_fields(value: &Map<String, Value>) -> bool {
+    (1..=FIELDS_MAX).contains(&value.len()) && value.keys().all(|key| visible(key, Care::Name) == *key)
+}
+
+fn as_json(value: &Value) -> String {
+    spelled(&format!("{value:#}"))
+}
+
+/// The fields.
+pub(super) fn fields(sheet: &Sheet) -> Markup {
+    let value = value(sheet);
+    if !in_fields(&value) {
+        let text = as_json(&Value::Object(value));
+        return html! { (area(WHOLE, "All of it, as JSON", &text)) };
+    }
+    html! {
+        @for (key, value) in &value {
+            @match value {
+                Value::String(text) if is_plain(text) => (area(&format!("text:{key}"), key, text)),
+                other => (area(&format!("json:{key}"), &format!("{key}, as JSON; empty leaves it out"), &as_json(other))),
+            }
+        }
+        (area(MORE, "Anything else, as a JSON object", "{}"))
+    }
+}
+
+fn area(name: &str, label: &str, text: &str) -> Markup {
+    let rows = text.lines().count().clamp(1, 20) + 1;
+    html! {
+        label for={ "edit-" (name) } { (label) }
+        // A line feed right after the tag is not part of the text; without ours, one of the text's would be lost.
+        textarea id={ "edit-" (name) } name=(name) rows=(rows) spellcheck="false" autocomplete="off" { "\n" (text) }
+    }
+}
+
+/// What the fields say.
+pub(super) fn read(sheet: &Sheet, fields: &Fields) -> Result<Map<String, Value>, Problem> {
+    let original = value(sheet);
+    let text = |name: &str| fields.need(name).map(|text| text.replace("\r\n", "\n"));
+    if !in_fields(&original) {
+        return object(WHOLE, &text(WHOLE)?);
+    }
+    let mut edited = Map::new();
+    for (key, value) in &original {
+        match value {
+            Value::String(known) if is_plain(known) => {
+                edited.insert(key.clone(), Value::String(text(&format!("text:{key}"))?));
+            }
+            _ => {
+                let said = text(&format!("json:{key}"))?;
+                if !said.trim().is_empty() {
+                    edited.insert(key.clone(), json(key, &said)?);
+                }
+            }
+        }
+    }
+    for (key, value) in object(MORE, &text(MORE)?)? {
+        if edited.insert(key.clone(), value).is_some() {
+            return Err(Problem::new(Trouble::Unusable, format!("`{key}` is there twice")));
+        }
+    }
+    Ok(edited)
+}
+
+fn json(name: &str, text: &str) -> Result<Value, Problem> {
+    serde_json::from_str(text)
+        .map_err(|error| Problem::new(Trouble::Unusable, format!("`{name}` is no JSON: {error}")))
+}
+
+fn object(name: &str, text: &str) -> Result<Map<String, Value>, Problem> {
+    match json(name, text)? {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(Problem::new(Trouble::Unusable, format!("`{name}` is no JSON object"))),
+    }
+}

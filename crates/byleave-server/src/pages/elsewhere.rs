@@ -1,0 +1,95 @@
+//! Signing in elsewhere, and coming back.
+//!
+//! The state is in the address and in a cookie: who comes back is the one who went. Who they are here, our list says.
+
+use axum::extract::State;
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, IntoResponse as _, Redirect, Response};
+use byleave::clock::{Clock as _, SystemClock};
+use serde::Deserialize;
+
+use super::door::{cookie, cookie_name};
+use super::sign_in::{self, Wanted, inside};
+use super::wrong::Wrong;
+use crate::app::App;
+use crate::body::Asked;
+use crate::door::only;
+use crate::oidc::{Oidc, OidcFault};
+use crate::problem::{Problem, Trouble};
+
+const AWAY_S: u64 = 600;
+
+/// Sends somebody to the provider.
+pub(super) async fn begin(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Asked(wanted): Asked<Wanted>,
+) -> Result<Response, Wrong> {
+    let provider = provider(&app)?;
+    // The door has looked at it: it is one of our names.
+    let host = only(&headers, &HOST).ok_or_else(|| Problem::not_found("host"))?;
+    let back = format!("{}/sign-in/done", app.origin(host));
+    let begun = provider.begin(back, inside(wanted.next.as_deref())).await.map_err(unusable)?;
+    let kept = sign_in::cookie(&app, &away(&app), &begun.state, AWAY_S)?;
+    Ok((kept, Redirect::to(&begun.to)).into_response())
+}
+
+/// What the provider sends back.
+#[derive(Deserialize)]
+pub(super) struct Back {
+    state: Option<String>,
+    code: Option<String>,
+    error: Option<String>,
+}
+
+/// Takes somebody back who was away.
+pub(super) async fn end(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Asked(back): Asked<Back>,
+) -> Result<Response, Wrong> {
+    let provider = provider(&app)?;
+    let went = cookie(&headers, &away(&app));
+    let state = back.state.filter(|state| went.as_deref() == Some(state.as_str()));
+    let state = state.ok_or_else(|| refused("that sign-in was not begun in this browser"))?;
+    let code = match (back.code, back.error) {
+        (Some(code), None) => code,
+        (_, Some(_)) => return Err(refused("the provider refused").into()),
+        (None, None) => return Err(refused("the provider sent no code").into()),
+    };
+    let known = provider.end(&state, code).await.map_err(unusable)?;
+    let now = SystemClock.now();
+    for identity in &known.identities {
+        let found = app.tokens().signed_in(identity, now);
+        let found = found.map_err(|why| Problem::fault("nobody can be signed in now", &why))?;
+        if let Some((holds, principal)) = found
+            && app.tenancy(&principal.tenant).is_some()
+        {
+            return Ok(sign_in::begin(&app, holds, &known.next)?);
+        }
+    }
+    let why = "You signed in there, and nobody has let you in here. Whoever runs the server can: `byleave token add NAME --person --at ISSUER --as email:ADDRESS`.";
+    let page = sign_in::form(&app, &known.next, Some(why));
+    Ok((StatusCode::FORBIDDEN, Html(page.into_string())).into_response())
+}
+
+/// The cookie of who is away.
+fn away(app: &App) -> String {
+    format!("{}-away", cookie_name(app))
+}
+
+fn provider(app: &App) -> Result<&Oidc, Problem> {
+    app.oidc().as_deref().ok_or_else(|| Problem::not_found("way to sign in"))
+}
+
+fn refused(why: &str) -> Problem {
+    Problem::new(Trouble::Unauthenticated, why)
+}
+
+fn unusable(fault: OidcFault) -> Problem {
+    match fault {
+        OidcFault::Issuer(..) => Problem::fault("the provider cannot be used now", &fault),
+        OidcFault::Refused(why) => refused(&why),
+    }
+}

@@ -1,0 +1,79 @@
+//! Forms: read whole, within limits, and only with the mark of the visit that they belong to.
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header;
+use url::form_urlencoded::parse;
+
+use super::visitor::Visitor;
+use super::wrong::Wrong;
+use crate::app::App;
+use crate::body::read;
+use crate::problem::{Problem, Trouble};
+
+/// The fields of a form, in their order.
+pub(super) struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    /// A field that is there once.
+    pub(super) fn one(&self, name: &str) -> Option<&str> {
+        let mut found = self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        match (found.next(), found.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// A field that must be there once.
+    pub(super) fn need(&self, name: &str) -> Result<&str, Problem> {
+        self.one(name).ok_or_else(|| Problem::new(Trouble::Malformed, format!("the form has no `{name}`")))
+    }
+
+    /// A text that may be left empty; lines end as they do elsewhere, not as browsers send them.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        let text = self.one(name)?.replace("\r\n", "\n");
+        (!text.trim().is_empty()).then_some(text)
+    }
+
+    /// All fields of a name.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn of(text: &[u8]) -> Self {
+        Self(parse(text).map(|(key, value)| (key.into_owned(), value.into_owned())).collect())
+    }
+}
+
+impl FromRequest<App> for Fields {
+    type Rejection = Wrong;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Wrong> {
+        let media = request.headers().get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
+        if media.as_deref() != Some(b"application/x-www-form-urlencoded") {
+            return Err(Problem::new(Trouble::Malformed, "that is no form of ours").into());
+        }
+        let limits = app.limits();
+        Ok(Self::of(&read(request.into_body(), limits.body_bytes_max, limits.body).await?))
+    }
+}
+
+/// A form of somebody who is signed in, with the mark of their visit.
+pub(super) struct Marked {
+    pub(super) visitor: Visitor,
+    pub(super) fields: Fields,
+}
+
+impl FromRequest<App> for Marked {
+    type Rejection = Wrong;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Wrong> {
+        let (mut parts, body) = request.into_parts();
+        let visitor = Visitor::from_request_parts(&mut parts, app).await?;
+        let fields = Fields::from_request(Request::from_parts(parts, body), app).await?;
+        if fields.one("mark") != Some(visitor.visit.mark.as_str()) {
+            let what = "the form is not of this visit; open the page again";
+            return Err(Problem::new(Trouble::ForeignOrigin, what).into());
+        }
+        Ok(Self { visitor, fields })
+    }
+}

@@ -1,0 +1,128 @@
+//! The inbox: what waits for an answer, live.
+
+use axum::extract::State;
+use axum::response::{Html, Redirect};
+use byleave::book::{Page, QuestionItem};
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::act::Deed;
+use byleave::core::escape::{Care, visible};
+use byleave::core::moment::span;
+use byleave::core::question::QuestionKind;
+use maud::{Markup, html};
+
+use super::form::Marked;
+use super::frame::{mark, page};
+use super::question::{ago, of_tenant};
+use super::visitor::Visitor;
+use super::wrong::Wrong;
+use crate::app::App;
+use crate::principal::Scope;
+use crate::wire::bounded;
+
+/// So many questions are listed; who has more answers these first.
+pub(super) const LISTED_MAX: usize = 200;
+
+/// What waits.
+pub(super) async fn show(State(_app): State<App>, visitor: Visitor) -> Result<Html<String>, Wrong> {
+    visitor.may(&[Scope::Answer, Scope::Read])?;
+    let tenancy = &visitor.caller.tenancy;
+    let items = tenancy.book.questions(of_tenant(&visitor), Page::first(LISTED_MAX)).await?;
+    let halted = tenancy.ledger.halted(tenancy.id()).await?;
+    let why = halted.as_ref().map(|act| match &act.deed {
+        Deed::Halt { why } => format!("{} halted everything: {why}", act.by),
+        _ => format!("{} halted everything", act.by),
+    });
+    let body = html! {
+        h1 { "Inbox" }
+        @if why.is_some() { (halting(&visitor, why.as_deref())) }
+        form #list method="get" action="/several" data-live { (list(&items)) }
+        @if why.is_none() { (halting(&visitor, None)) }
+        details.keys {
+            summary { "Keys" }
+            p { kbd { "j" } " " kbd { "k" } " down and up, " kbd { "Enter" } " opens, " kbd { "x" } " marks. On a question: " kbd { "y" } " yes, " kbd { "n" } " no, "
+                kbd { "e" } " edit, " kbd { "p" } " part, " kbd { "l" } " leave, " kbd { "a" } " stop everything, " kbd { "Esc" } " back. A letter goes to an answer, Enter gives it." }
+        }
+    };
+    Ok(page(&visitor, "Inbox", "/", &body))
+}
+
+fn list(items: &[QuestionItem]) -> Markup {
+    let now = SystemClock.now();
+    html! {
+        p.count { @match items.len() {
+            0 => "Nothing waits for you.",
+            1 => "One question waits.",
+            LISTED_MAX => { "The newest " (LISTED_MAX) " questions; there may be more." },
+            many => { (many) " questions wait." }
+        } }
+        @if !items.is_empty() {
+            ul.questions {
+                @for item in items { (entry(item, now)) }
+            }
+            button type="submit" { "Answer those that are marked together" }
+        }
+    }
+}
+
+fn entry(item: &QuestionItem, now: u64) -> Markup {
+    let kind = match item.kind {
+        QuestionKind::Approval => "",
+        QuestionKind::Checkpoint => "checkpoint",
+        QuestionKind::Release => "result",
+    };
+    html! {
+        li data-id=(item.question) {
+            input type="checkbox" name="question" value=(item.question) aria-label={ "Mark " (visible(&item.listing.summary, Care::Text)) };
+            a href={ "/questions/" (item.question) } {
+                strong { (visible(&item.listing.tool, Care::Name)) }
+                @if !kind.is_empty() { " " span.kind { (kind) } }
+                " " span.summary { (visible(&item.listing.summary, Care::Text)) }
+                span.about { (visible(&item.listing.agent, Care::Name)) ", " (ago(item.asked_at, now)) ", " (span(item.expires_at.saturating_sub(now))) " left" }
+            }
+        }
+    }
+}
+
+fn halting(visitor: &Visitor, why: Option<&str>) -> Markup {
+    let may = visitor.has(Scope::Administer);
+    match why {
+        Some(why) => html! {
+            div.halted role="alert" {
+                p { (visible(why, Care::Text)) }
+                @if may { form method="post" action="/lift" { (mark(visitor)) button type="submit" { "Lift it" } } }
+            }
+        },
+        None if may => html! {
+            details.halt {
+                summary { "Halt everything" }
+                form.card method="post" action="/halt" {
+                    (mark(visitor))
+                    label for="why" { "Why? Every call is refused from then on, and told this." }
+                    input #why type="text" name="why" required maxlength="1000";
+                    button.no type="submit" { "Halt everything" }
+                }
+            }
+        },
+        None => html! {},
+    }
+}
+
+/// Halts everything.
+pub(super) async fn halt(form: Marked) -> Result<Redirect, Wrong> {
+    let Marked { visitor, fields } = form;
+    visitor.may(&[Scope::Administer])?;
+    let why = fields.need("why")?;
+    bounded("why", why, 1, 1_000)?;
+    let tenancy = &visitor.caller.tenancy;
+    tenancy.gate.halt(tenancy.id(), visitor.caller.name(), why).await?;
+    Ok(Redirect::to("/"))
+}
+
+/// Lifts a halt.
+pub(super) async fn lift(form: Marked) -> Result<Redirect, Wrong> {
+    let visitor = form.visitor;
+    visitor.may(&[Scope::Administer])?;
+    let tenancy = &visitor.caller.tenancy;
+    tenancy.gate.lift(tenancy.id(), visitor.caller.name()).await?;
+    Ok(Redirect::to("/"))
+}

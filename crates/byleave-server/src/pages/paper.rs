@@ -1,0 +1,27 @@
+//! What every page is written on.
+
+use maud::{DOCTYPE, Markup, html};
+
+/// A page for whoever is there.
+pub(super) fn bare(title: &str, body: &Markup) -> Markup {
+    document(title, &html! { main #main { (body) } })
+}
+
+/// A document of ours.
+pub(super) fn document(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · Byleave" }
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/assets/style.css";
+                script src="/assets/script.js" defer {}
+            }
+            body { (body) }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! One question: all of it, and the ways to answer.
+
+use axum::extract::State;
+use axum::response::Html;
+use byleave::approve::Gravity;
+use byleave::book::QuestionFilter;
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::escape::{Care, visible};
+use byleave::core::id::QuestionId;
+use byleave::core::moment::{span, utc};
+use byleave::core::offer::offers;
+use byleave::core::question::QuestionKind;
+use byleave::core::render::render;
+use byleave::core::sheet::{Seen, Sheet};
+use byleave::past;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::edit;
+use super::frame::{mark, page};
+use super::sheet::{Heads, beside, lines, time_left};
+use super::visitor::Visitor;
+use super::wrong::Wrong;
+use crate::answering;
+use crate::app::App;
+use crate::body::{Asked, Id};
+use crate::principal::Scope;
+
+/// How long a leave may last, in seconds; 0 is until it is revoked.
+const TIMES: [(u32, &str); 5] = [
+    (900, "15 minutes"),
+    (3_600, "an hour"),
+    (28_800, "8 hours"),
+    (604_800, "7 days"),
+    (0, "until it is revoked"),
+];
+/// How often a leave may be used; 0 is any number of times.
+const COUNTS: [(u32, &str); 5] =
+    [(1, "once"), (5, "5 times"), (20, "20 times"), (100, "100 times"), (0, "any number of times")];
+/// So many past calls are listed.
+const PAST_MAX: usize = 20;
+
+/// A question, whole.
+pub(super) async fn show(
+    State(_app): State<App>,
+    visitor: Visitor,
+    Id(question): Id<QuestionId>,
+) -> Result<Html<String>, Wrong> {
+    visitor.may(&[Scope::Answer])?;
+    let sheet = answering::sheet(&visitor.caller, question).await?;
+    visitor.visit.show(question, sheet.question.digest());
+    let body = html! {
+        article data-question=(question) data-dwell=(Gravity::of(&sheet).dwell().as_millis()) {
+            p.closed role="alert" hidden { "This question is no longer open: it was answered, called off, or is too old. " a href="/" { "Back to the inbox" } }
+            (lines(&render(&sheet), Heads::Page))
+            (beside(&sheet))
+            (time_left(sheet.question.expires_at, SystemClock.now()))
+            (answers(&visitor, &sheet))
+        }
+    };
+    Ok(page(&visitor, &heading(&sheet), "/", &body))
+}
+
+/// What is asked, in a line.
+fn heading(sheet: &Sheet) -> String {
+    let tool = visible(&sheet.terms.tool, Care::Name);
+    match sheet.question.kind {
+        QuestionKind::Approval => format!("May {tool} run?"),
+        QuestionKind::Checkpoint => format!("Checkpoint: may {tool} run?"),
+        QuestionKind::Release => format!("May the model see what {tool} returned?"),
+    }
+}
+
+fn answers(visitor: &Visitor, sheet: &Sheet) -> Markup {
+    if sheet.agent.as_str() == visitor.caller.name() {
+        return html! { p.wrong { "It stands under your own name, so somebody else has to answer." } };
+    }
+    let complete = render(sheet).complete;
+    let is_release = sheet.question.kind == QuestionKind::Release;
+    let (yes, no) = if is_release { ("Release it", "Withhold it") } else { ("Yes, let it run", "No") };
+    html! {
+        section.answers #answers aria-label="Your answer" {
+            h2 { "Your answer" }
+            @if !complete {
+                p.wrong { "It cannot be shown in full, so it cannot be approved." }
+            } @else {
+                form.card method="post" action=(to(sheet)) data-approves {
+                    (hidden(visitor, sheet, "yes"))
+                    p.meaning { (meaning(sheet)) }
+                    (words(sheet))
+                    button.yes type="submit" data-key="y" { (yes) kbd { "y" } }
+                }
+            }
+            form.card method="post" action=(to(sheet)) {
+                (hidden(visitor, sheet, "no"))
+                label for="feedback" { "What should be done instead? It is told to the model; you may leave it empty." }
+                textarea #feedback name="feedback" rows="2" maxlength="4000" {}
+                button.no type="submit" data-key="n" { (no) kbd { "n" } }
+            }
+            @if complete && is_release { (mask(visitor, sheet)) }
+            details.card {
+                summary data-key="e" { "Edit " @if is_release { "the result" } @else { "the arguments" } kbd { "e" } }
+                form method="post" action=(to(sheet)) {
+                    (hidden(visitor, sheet, "edit"))
+                    (edit::fields(sheet))
+                    p.hint { @if is_release { "The model sees what you make of it." } @else { "What you write is judged again, like a new call." } }
+                    button type="submit" { "Send the edited " @if is_release { "result" } @else { "arguments" } }
+                }
+            }
+            @if complete {
+                (part(visitor, sheet))
+                (leave(sheet))
+            }
+            details.card {
+                summary data-key="a" { "Stop everything" kbd { "a" } }
+                form method="post" action=(to(sheet)) {
+                    (hidden(visitor, sheet, "abort"))
+                    p { "The call is refused, and its agent is told to stop." }
+                    button.no type="submit" { "Stop everything" }
+                }
+            }
+        }
+    }
+}
+
+fn meaning(sheet: &Sheet) -> &'static str {
+    match (&sheet.seen, sheet.question.kind) {
+        (_, QuestionKind::Release) => "The model sees the result as it is.",
+        (Some(Seen::Ran { rehearsal, .. }), _) if rehearsal.stands() => {
+            "Makes exactly what was seen on the copy final; it can be undone."
+        }
+        _ => "Lets it run.",
+    }
+}
+
+fn to(sheet: &Sheet) -> String {
+    format!("/questions/{}/answer", sheet.question.id)
+}
+
+/// What every answer carries: the visit, the question as it was shown, and what is said.
+fn hidden(visitor: &Visitor, sheet: &Sheet, say: &str) -> Markup {
+    html! {
+        (mark(visitor))
+        input type="hidden" name="digest" value=(sheet.question.digest());
+        input type="hidden" name="say" value=(say);
+    }
+}
+
+/// The words that must be typed, where a button is not enough.
+fn words(sheet: &Sheet) -> Markup {
+    let Some(words) = Gravity::of(sheet).words(sheet.question.kind) else { return html! {} };
+    html! {
+        label { "Type " strong { (words) } " to approve it: it may not be possible to take it back."
+            input type="text" name="confirm" required autocomplete="off" autocapitalize="off" data-typed; }
+    }
+}
+
+fn mask(visitor: &Visitor, sheet: &Sheet) -> Markup {
+    html! {
+        details.card {
+            summary data-key="r" { "Mask secrets and words" kbd { "r" } }
+            form method="post" action=(to(sheet)) data-approves {
+                (hidden(visitor, sheet, "mask"))
+                label for="masked" { "Words to be masked, beside what looks like a secret" }
+                input #masked type="text" name="words" autocomplete="off";
+                button type="submit" { "Release it masked" }
+            }
+        }
+    }
+}
+
+fn part(visitor: &Visitor, sheet: &Sheet) -> Markup {
+    let changes = match &sheet.seen {
+        Some(Seen::Ran { rehearsal, .. }) if rehearsal.stands() => rehearsal.changes.list.as_slice(),
+        _ => &[],
+    };
+    if changes.len() < 2 {
+        return html! {};
+    }
+    html! {
+        details.card {
+            summary data-key="p" { "Keep a part of the changes" kbd { "p" } }
+            form method="post" action=(to(sheet)) data-approves {
+                (hidden(visitor, sheet, "part"))
+                fieldset {
+                    legend { "What is kept" }
+                    @for (place, change) in changes.iter().enumerate() {
+                        label.check {
+                            input type="checkbox" name="keep" value=(place);
+                            (change.what()) " " code { (visible(&change.path, Care::Name)) }
+                        }
+                    }
+                }
+                (words(sheet))
+                button type="submit" { "Keep these alone" }
+            }
+        }
+    }
+}
+
+fn leave(sheet: &Sheet) -> Markup {
+    let offers = match offers(sheet) {
+        Ok(offers) => offers,
+        Err(why) => return html! { p.hint { "No leave can be given for this: " (why) "." } },
+    };
+    html! {
+        details.card {
+            summary data-key="l" { "Give a leave" kbd { "l" } }
+            form method="get" action={ "/questions/" (sheet.question.id) "/leave" } {
+                p.hint { "Yes, and no longer asked within the bounds that you choose. You see the rule before it is given." }
+                fieldset {
+                    legend { "What it covers" }
+                    @for (number, offer) in (1..).zip(&offers) {
+                        label.check {
+                            input type="radio" name="offer" value=(number) checked[number == 1];
+                            (offer.words)
+                        }
+                    }
+                }
+                (choice("lasts", "For how long", &TIMES, 3_600))
+                (choice("uses", "How often", &COUNTS, 0))
+                label for="leave-where" { "Where" }
+                select #leave-where name="where" {
+                    option value="session" selected { "in this session" }
+                    option value="all" { "in every session" }
+                }
+                button type="submit" { "Look at the leave" }
+            }
+        }
+    }
+}
+
+fn choice(name: &str, label: &str, options: &[(u32, &str)], usual: u32) -> Markup {
+    html! {
+        label for={ "leave-" (name) } { (label) }
+        select id={ "leave-" (name) } name=(name) {
+            @for (value, words) in options { option value=(value) selected[*value == usual] { (words) } }
+        }
+    }
+}
+
+/// A leave that somebody considers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Considered {
+    offer: u32,
+    lasts: u32,
+    uses: u32,
+    #[serde(rename = "where")]
+    place: String,
+}
+
+/// The leave as a rule, and what it would have covered.
+pub(super) async fn consider(
+    State(_app): State<App>,
+    visitor: Visitor,
+    Id(question): Id<QuestionId>,
+    Asked(chosen): Asked<Considered>,
+) -> Result<Html<String>, Wrong> {
+    visitor.may(&[Scope::Answer])?;
+    let sheet = answering::sheet(&visitor.caller, question).await?;
+    let some = |number: u32| (number > 0).then_some(number);
+    let (lasts, uses, here) = (some(chosen.lasts), some(chosen.uses), chosen.place != "all");
+    let leave = answering::leave(&sheet, chosen.offer, lasts, uses, here)?;
+    let now = SystemClock.now();
+    let tenancy = &visitor.caller.tenancy;
+    let past = past::covered(&*tenancy.book, tenancy.id(), &leave, now).await?;
+    let body = html! {
+        article data-question=(question) data-dwell=(Gravity::of(&sheet).dwell().as_millis()) {
+            h1 { "This leave" }
+            p.closed role="alert" hidden { "The question is no longer open. " a href="/" { "Back to the inbox" } }
+            p { "It answers the question with yes, and lets pass in future, without asking, all that this rule covers:" }
+            pre.rule tabindex="0" { (visible_lines(&leave.rule(now))) }
+            h2 { "What it would have covered" }
+            @if past.covered.is_empty() {
+                p { "None of the last " (past.looked) " calls of this tool." }
+            } @else {
+                p { (past.covered.len()) " of the last " (past.looked) " calls of this tool" @if past.more { ", and there are older ones" } ":" }
+                ul.plain {
+                    @for call in past.covered.iter().take(PAST_MAX) {
+                        li {
+                            (utc(call.at)) " " a href={ "/book/" (call.call) } { (visible(&call.summary, Care::Text)) }
+                            @if let Some(said) = call.said { " (" (said.words()) ")" }
+                        }
+                    }
+                }
+            }
+            @if past.unreadable > 0 { p.hint { (past.unreadable) " could not be read." } }
+            form.card method="post" action=(to(&sheet)) data-approves {
+                (hidden(&visitor, &sheet, "leave"))
+                input type="hidden" name="offer" value=(chosen.offer);
+                input type="hidden" name="lasts" value=(chosen.lasts);
+                input type="hidden" name="uses" value=(chosen.uses);
+                input type="hidden" name="where" value=(if here { "session" } else { "all" });
+                (words(&sheet))
+                button.yes type="submit" { "Give this leave" }
+                " " a href={ "/questions/" (question) } { "Back to the question" }
+            }
+        }
+    };
+    Ok(page(&visitor, "Give a leave", "/", &body))
+}
+
+/// Several lines, each with everything in it visible.
+pub(super) fn visible_lines(text: &str) -> String {
+    text.lines().map(|line| visible(line, Care::Text)).collect::<Vec<_>>().join("\n")
+}
+
+/// The open questions of the visitor's tenant, the newest first.
+pub(super) fn of_tenant(visitor: &Visitor) -> QuestionFilter {
+    QuestionFilter { tenant: Some(visitor.caller.tenancy.id().clone()), ..QuestionFilter::default() }
+}
+
+/// How long ago.
+pub(super) fn ago(then: u64, now: u64) -> String {
+    format!("{} ago", span(now.saturating_sub(then)))
+}

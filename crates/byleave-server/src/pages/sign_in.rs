@@ -1,0 +1,133 @@
+//! Signing in and out.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{Html, IntoResponse as _, Redirect, Response};
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::digest::Digest;
+use maud::{Markup, html};
+use serde::Deserialize;
+use url::form_urlencoded::byte_serialize;
+
+use super::door::cookie_name;
+use super::form::{Fields, Marked};
+use super::paper::bare;
+use super::visitor::Visitor;
+use super::wrong::Wrong;
+use crate::app::App;
+use crate::body::Asked;
+use crate::door::holder;
+use crate::principal::Kind;
+use crate::problem::Problem;
+use crate::visits::LASTS_MS;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    pub(super) next: Option<String>,
+}
+
+/// The page for signing in.
+pub(super) async fn ask(
+    State(app): State<App>,
+    visitor: Option<Extension<Visitor>>,
+    Asked(wanted): Asked<Wanted>,
+) -> Response {
+    let next = inside(wanted.next.as_deref());
+    match visitor {
+        Some(_) => Redirect::to(&next).into_response(),
+        None => Html(form(&app, &next, None).into_string()).into_response(),
+    }
+}
+
+/// Somebody shows a token.
+pub(super) async fn enter(State(app): State<App>, fields: Fields) -> Result<Response, Wrong> {
+    let next = inside(fields.one("next"));
+    let shown = fields.need("token")?.trim();
+    let now = SystemClock.now();
+    let caller = holder(&app, app.tokens().find(shown, now));
+    let refused = |why: &str| {
+        let page = form(&app, &next, Some(why)).into_string();
+        Ok((StatusCode::FORBIDDEN, Html(page)).into_response())
+    };
+    let Some(caller) = caller else { return refused("That is no token that counts.") };
+    if caller.principal.kind != Kind::Person {
+        return refused("That is an agent's token. These pages are for people.");
+    }
+    Ok(begin(&app, Digest::of(shown.as_bytes()), &next)?)
+}
+
+/// Begins a visit, and leads on.
+pub(super) fn begin(app: &App, holds: Digest, next: &str) -> Result<Response, Problem> {
+    let secret = app.visits().begin(holds, SystemClock.now());
+    let secret = secret.map_err(|why| Problem::fault("nobody can be signed in now", &why))?;
+    let cookie = cookie(app, &cookie_name(app), &secret, LASTS_MS / 1_000)?;
+    Ok((cookie, Redirect::to(next)).into_response())
+}
+
+/// Somebody signs out.
+pub(super) async fn leave(State(app): State<App>, form: Marked) -> Result<Response, Wrong> {
+    app.visits().end(&form.visitor.secret);
+    Ok((cookie(&app, &cookie_name(&app), "", 0)?, Redirect::to("/sign-in")).into_response())
+}
+
+/// A cookie for this server alone, for no script, and not with requests that other pages make.
+pub(super) fn cookie(
+    app: &App,
+    name: &str,
+    value: &str,
+    seconds: u64,
+) -> Result<[(HeaderName, HeaderValue); 1], Problem> {
+    let secure = if app.is_protected() { "; Secure" } else { "" };
+    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    let value = HeaderValue::try_from(text).map_err(|why| Problem::fault("there is no cookie", &why))?;
+    Ok([(SET_COOKIE, value)])
+}
+
+/// A place of ours: what could lead elsewhere is not followed.
+pub(super) fn inside(next: Option<&str>) -> String {
+    let plain = |c: char| c.is_ascii_graphic() && c != '\\';
+    let good =
+        next.filter(|next| next.starts_with('/') && !next.starts_with("//") && next.chars().all(plain));
+    good.unwrap_or("/").to_owned()
+}
+
+pub(super) fn form(app: &App, next: &str, wrong: Option<&str>) -> Markup {
+    bare(
+        "Sign in",
+        &html! {
+            h1 { "Byleave" }
+            p { "What agents want to do, and what you say to it." }
+            form.card method="post" action="/sign-in" {
+                input type="hidden" name="next" value=(next);
+                label for="token" { "Your token" }
+                input #token type="password" name="token" required autocomplete="current-password"
+                    aria-describedby="hint" autofocus;
+                p #hint.hint {
+                    "Where the server runs, " code { "byleave token add NAME --person" } " makes one."
+                }
+                @if let Some(wrong) = wrong { p.wrong role="alert" { (wrong) } }
+                button.yes type="submit" { "Sign in" }
+            }
+            @if app.oidc().is_some() {
+                @let next: String = byte_serialize(next.as_bytes()).collect();
+                p { a href={ "/sign-in/elsewhere?next=" (next) } { "Sign in with your organisation" } }
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inside;
+
+    #[test]
+    fn nobody_is_led_elsewhere_after_signing_in() {
+        assert_eq!(inside(Some("/questions/1?a=b")), "/questions/1?a=b");
+        for out in ["//evil", "/\\evil", "https://evil", "evil", "/a\r\nb", "", "/\tx", "/%0d\u{e9}"] {
+            assert_eq!(inside(Some(out)), "/", "{out:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Numbers: what was called and asked, as bars.
+
+use axum::extract::State;
+use axum::response::Html;
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::escape::{Care, visible};
+use byleave::core::moment::{civil, span};
+use byleave::stats::{self, Stats, Wanted};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::frame::page;
+use super::visitor::Visitor;
+use super::wrong::Wrong;
+use crate::app::App;
+use crate::body::Asked;
+use crate::principal::Scope;
+use crate::problem::Problem;
+
+const DAY: u64 = 24 * 3_600 * 1_000;
+const SPANS: [(u64, &str); 4] = [(1, "a day"), (7, "7 days"), (30, "30 days"), (90, "90 days")];
+const USUAL: u64 = 30;
+const BARS_MAX: usize = 15;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Since {
+    days: Option<u64>,
+}
+
+/// The numbers of some days.
+pub(super) async fn show(
+    State(_app): State<App>,
+    visitor: Visitor,
+    Asked(since): Asked<Since>,
+) -> Result<Html<String>, Wrong> {
+    visitor.may(&[Scope::Read])?;
+    let days = since.days.filter(|days| SPANS.iter().any(|(known, _)| known == days)).unwrap_or(USUAL);
+    let tenancy = &visitor.caller.tenancy;
+    let now = SystemClock.now();
+    let wanted = Wanted {
+        tenant: Some(tenancy.id().clone()),
+        session: None,
+        agent: None,
+        tool: None,
+        since: Some(now.saturating_sub(days * DAY)),
+        until: None,
+    };
+    // Counting reads every record: one at a time.
+    let busy = |_| Problem::too_many("the book is being counted or checked already", 5);
+    let turn = tenancy.verifying.try_acquire().map_err(busy)?;
+    let stats = stats::of(&*tenancy.book, wanted, |_| {}).await?;
+    drop(turn);
+    let body = html! {
+        h1 { "Numbers" }
+        nav aria-label="Span" { @for (span, words) in SPANS {
+            a href={ "/stats?days=" (span) } aria-current=[(span == days).then_some("true")] { (words) } " "
+        } }
+        (sums(&stats))
+        (by_day(&stats, now / DAY, days))
+        (bars("Calls by tool", stats.tools.iter().map(|tool| (tool.tool.clone(), tool.calls, format!("{} asked about", tool.asked)))))
+        (bars("Questions by what asked", stats.rules.iter().map(|rule| {
+            let name = rule.rule.clone().or_else(|| rule.ceremony.map(str::to_owned));
+            let name = name.unwrap_or_else(|| rule.cause.map_or_else(|| "no reason".to_owned(), |cause| format!("{cause:?}").to_lowercase()));
+            (name, rule.asked, format!("{} yes", rule.answers.yes + rule.answers.leave))
+        })))
+    };
+    Ok(page(&visitor, "Numbers", "/stats", &body))
+}
+
+fn sums(stats: &Stats) -> Markup {
+    let waited = &stats.questions.waited;
+    html! {
+        dl.sums {
+            div { dt { "Calls" } dd { (stats.calls) } }
+            div { dt { "Refused" } dd { (stats.outcomes.refused) } }
+            div { dt { "Destructive" } dd { (stats.destructive.calls) } }
+            div { dt { "Questions" } dd { (stats.questions.asked) } }
+            @if waited.count() > 0 { div { dt { "Waited, in the middle" } dd { (span(waited.median_ms())) } } }
+            @if stats.damaged > 0 { div { dt { "Damaged" } dd { (stats.damaged) } } }
+        }
+    }
+}
+
+/// Columns for days: calls, and among them those that were asked about.
+fn by_day(stats: &Stats, today: u64, days: u64) -> Markup {
+    let first = today.saturating_sub(days.saturating_sub(1));
+    // A call can be asked about more than once.
+    let most = stats.days.iter().map(|day| day.calls.max(day.asked)).max().unwrap_or(0).max(1);
+    let columns: Vec<(u64, u64, u64)> = (first..=today)
+        .map(|day| {
+            let found = stats.days.iter().find(|count| count.day == day);
+            (day, found.map_or(0, |count| count.calls), found.map_or(0, |count| count.asked))
+        })
+        .collect();
+    let wide = 600_u64 / days.max(1);
+    let high = |number: u64| number.saturating_mul(120).div_ceil(most);
+    let gap = u64::from(wide > 3);
+    html! {
+        figure {
+            figcaption { "Calls by day, " span.asked { "asked about" } " among them; at most " (most) " a day" }
+            svg.days viewBox={ "0 0 " (wide * days) " 120" } preserveAspectRatio="none" role="img" aria-label={ "Calls by day; at most " (most) } {
+                @for (place, (day, calls, asked)) in (0_u64..).zip(&columns) {
+                    g {
+                        title { (date(*day)) ": " (calls) " calls, " (asked) " asked about" }
+                        rect.calls x=(place * wide) y=(120_u64.saturating_sub(high(*calls))) width=(wide - gap) height=(high(*calls)) {}
+                        rect.asked x=(place * wide) y=(120_u64.saturating_sub(high(*asked))) width=(wide - gap) height=(high(*asked)) {}
+                    }
+                }
+            }
+            p.axis { span { (date(first)) } span { (date(today)) } }
+        }
+    }
+}
+
+fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>) -> Markup {
+    let rows: Vec<_> = rows.take(BARS_MAX).collect();
+    let most = rows.iter().map(|(_, number, _)| *number).max().unwrap_or(0).max(1);
+    if rows.is_empty() {
+        return html! {};
+    }
+    html! {
+        h2 { (title) }
+        table.bars {
+            tbody { @for (name, number, more) in &rows {
+                tr {
+                    th scope="row" { (visible(name, Care::Name)) }
+                    td.bar { svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true" {
+                        rect.calls x="0" y="0" height="10" width=(number.saturating_mul(100).div_ceil(most)) {}
+                    } }
+                    td.number { (number) }
+                    td.about { (more) }
+                }
+            } }
+        }
+    }
+}
+
+fn date(day: u64) -> String {
+    let (year, month, day) = civil(day);
+    format!("{year:04}-{month:02}-{day:02}")
+}

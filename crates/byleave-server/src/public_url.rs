@@ -1,0 +1,98 @@
+//! Where people reach the pages: what links to questions begin with.
+
+use std::fmt;
+use std::str::FromStr;
+
+use byleave::core::id::QuestionId;
+use byleave::endpoint::Endpoint;
+use url::Url;
+
+/// Why links cannot begin so.
+#[derive(Debug, thiserror::Error)]
+pub enum BadPublicUrl {
+    /// It is not the address of a server.
+    #[error("`{0}` cannot be what links begin with: {1}")]
+    Address(String, String),
+    /// It says more than where the server is.
+    #[error("`{0}` says more than where the server is; leave out everything after the host and port")]
+    More(String),
+}
+
+/// Where people reach the pages: https and a host, or http and this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl {
+    origin: String,
+    host: String,
+}
+
+impl PublicUrl {
+    /// The page with everything that is open.
+    pub(crate) fn inbox(&self) -> String {
+        format!("{}/", self.origin)
+    }
+
+    /// The page of a question.
+    pub fn question(&self, question: QuestionId) -> String {
+        format!("{}/questions/{question}", self.origin)
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether others cannot hear what is said there.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.origin.starts_with("https://")
+    }
+
+    /// Whether a page that a browser names is one of these.
+    pub(crate) fn is_origin(&self, origin: &str) -> bool {
+        self.origin == origin
+    }
+}
+
+impl FromStr for PublicUrl {
+    type Err = BadPublicUrl;
+
+    fn from_str(text: &str) -> Result<Self, BadPublicUrl> {
+        let bad = |why: &dyn fmt::Display| BadPublicUrl::Address(text.to_owned(), why.to_string());
+        let url = Url::parse(text).map_err(|error| bad(&error))?;
+        Endpoint::new(text).map_err(|error| bad(&error))?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+            return Err(BadPublicUrl::More(text.to_owned()));
+        }
+        Ok(Self { origin: url.origin().ascii_serialization(), host })
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_begin_with_a_protected_place_and_nothing_else() {
+        let good = |text: &str| text.parse::<PublicUrl>().unwrap().to_string();
+        assert_eq!(good("https://Gate.Example.org/"), "https://gate.example.org");
+        assert_eq!(good("https://gate.example.org:443"), "https://gate.example.org");
+        assert_eq!(good("http://127.0.0.1:7411"), "http://127.0.0.1:7411");
+        assert_eq!(good("http://[::1]:7411"), "http://[::1]:7411");
+        for bad in [
+            "gate.example.org",
+            "http://gate.example.org",
+            "https://ann:pw@gate.example.org",
+            "https://gate.example.org/below",
+            "https://gate.example.org/?a",
+            "https://gate.example.org/#a",
+            "javascript:alert(1)",
+        ] {
+            assert!(bad.parse::<PublicUrl>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What nobody can guess.
+
+use std::io;
+
+/// So many random bytes.
+pub(crate) fn bytes<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
+    let mut bytes = [0_u8; BYTES];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+/// So many random bytes, in hexadecimal.
+pub(crate) fn hex<const BYTES: usize>() -> io::Result<String> {
+    Ok(bytes::<BYTES>()?.iter().map(|byte| format!("{byte:02x}")).collect())
+}

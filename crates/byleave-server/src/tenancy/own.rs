@@ -1,0 +1,95 @@
+//! Calls of own tools: driven to where they may begin, and begun only when their maker takes them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave::core::call::Call;
+use byleave::core::id::CallId;
+use byleave::result::Standing;
+use byleave::review::Opinion;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Stood, Tenancy, Unstarted};
+use crate::own_tools::{Held, OwnTools, is_own};
+
+/// How long a call that was claimed may take to begin.
+const BEGINNING: Duration = Duration::from_secs(10);
+/// Until it is looked again whether a call has begun.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// What came of taking a call.
+pub(crate) enum Taking {
+    /// It is for its maker to run, with these arguments.
+    Handed(Arc<Value>),
+    /// Somebody else has taken it.
+    Taken,
+    /// It cannot be taken now.
+    Not(Stood),
+}
+
+impl Tenancy {
+    pub(super) async fn taken_in(&self, call: Call, said: Option<Opinion<Value>>) -> Standing {
+        match &self.own {
+            Some(own) if is_own(&call.tool) => {
+                own.heard(call.id, said.unwrap_or(Opinion::Pass));
+                own.stood(self.gate.prepare(call).await)
+            }
+            _ => self.gate.advance(call).await,
+        }
+    }
+
+    pub(super) async fn resumed(&self, id: CallId) -> Standing {
+        let Some(own) = &self.own else { return self.gate.resume(id).await };
+        let own_call = match self.record(id).await {
+            Ok(record) => record
+                .as_ref()
+                .and_then(|record| record.heading())
+                .is_some_and(|heading| is_own(&heading.tool)),
+            // What cannot be seen is not begun.
+            Err(_) => true,
+        };
+        if own_call && !own.is_claimed(id) {
+            return own.stood(self.gate.prepare_again(id).await);
+        }
+        own.stood(self.gate.resume(id).await)
+    }
+
+    /// Begins a call of an own tool for who shows this claim: the first claim counts, and again whenever it is shown.
+    pub(crate) async fn take(
+        self: &Arc<Self>,
+        own: &OwnTools,
+        id: CallId,
+        claim: &str,
+        until: Instant,
+    ) -> Result<Taking, Unstarted> {
+        match own.held(id, claim) {
+            Held::Mine(arguments) => return Ok(Taking::Handed(arguments)),
+            Held::Others => return Ok(Taking::Taken),
+            Held::Not => {}
+        }
+        let stood = self.stands(id, until).await?;
+        if !is_ready(&stood) {
+            return Ok(Taking::Not(stood));
+        }
+        let Some(mut claimed) = own.claim(id, claim) else { return Ok(Taking::Taken) };
+        let until = until.max(Instant::now() + BEGINNING);
+        loop {
+            self.go_on(id)?;
+            let stood = tokio::select! {
+                biased;
+                Some(arguments) = claimed.handed() => return Ok(Taking::Handed(arguments)),
+                stood = self.stands(id, until) => stood?,
+            };
+            if !is_ready(&stood) || Instant::now() >= until {
+                return Ok(Taking::Not(stood));
+            }
+            // Who prepared it is about to let go of it.
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+fn is_ready(stood: &Stood) -> bool {
+    matches!(stood, Stood::At(standing) if matches!(**standing, Standing::Ready { .. }))
+}

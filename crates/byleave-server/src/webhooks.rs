@@ -1,0 +1,251 @@
+//! Webhooks: who is told that a question was asked.
+//!
+//! The file has what each is signed with, and the address of a Slack webhook is itself a secret; so it is for its owner only, and
+//! nothing but the host of an address is ever shown or logged. What is told is what a list of questions shows: never true contents.
+
+mod deliver;
+mod message;
+mod sign;
+mod tell;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use byleave::core::call::Millis;
+use byleave::endpoint::{BadEndpoint, Endpoint};
+use byleave::secret::Secret;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+pub use self::deliver::Undelivered;
+pub(crate) use self::tell::attend;
+use crate::own_file::{FileFault, OwnFile};
+use crate::principal::Name;
+use crate::random;
+
+/// How many webhooks a file holds at most.
+pub const WEBHOOKS_MAX: usize = 100;
+
+/// What secrets begin with, by the Standard Webhooks.
+const PREFIX: &str = "whsec_";
+const SECRET_BYTES: usize = 32;
+
+/// What is said to a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// What happened, as JSON.
+    Generic,
+    /// A text, as the incoming webhooks of Slack take it.
+    Slack,
+}
+
+impl Form {
+    /// In a word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Generic => "generic",
+            Self::Slack => "slack",
+        }
+    }
+}
+
+/// A webhook as it is kept.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Webhook {
+    /// What it is called in lists.
+    pub id: String,
+    /// Whose questions it is told of.
+    pub tenant: Name,
+    /// What is said to it.
+    pub form: Form,
+    /// When it was made.
+    pub made_at: Millis,
+    url: String,
+    secret: String,
+}
+
+impl Webhook {
+    /// Where it is, with nothing that may be secret.
+    pub fn place(&self) -> String {
+        Url::parse(&self.url)
+            .map_or_else(|_| "…".to_owned(), |url| format!("{}/…", url.origin().ascii_serialization()))
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, BadEndpoint> {
+        Endpoint::new(&self.url)
+    }
+
+    /// What it is signed with; none where that is not what we made.
+    fn key(&self) -> Option<Secret> {
+        let bytes = BASE64_STANDARD.decode(self.secret.strip_prefix(PREFIX)?).ok()?;
+        (bytes.len() == SECRET_BYTES).then(|| Secret::new(bytes))
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, tenant, form, made_at, url: _, secret: _ } = self;
+        f.debug_struct("Webhook")
+            .field("id", id)
+            .field("tenant", tenant)
+            .field("form", form)
+            .field("made_at", made_at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How it went with a webhook so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Standing {
+    /// How many messages it took.
+    pub told: u64,
+    /// How many attempts failed.
+    pub failed: u64,
+    /// How many messages were given up.
+    pub given_up: u64,
+    /// When it last took one.
+    pub told_at: Option<Millis>,
+    /// When an attempt last failed.
+    pub failed_at: Option<Millis>,
+    /// Why.
+    pub why: Option<String>,
+}
+
+impl Standing {
+    /// Whether the last attempt was a good one, or there was none.
+    pub fn is_well(&self) -> bool {
+        self.failed_at <= self.told_at
+    }
+}
+
+/// Why there is no webhook.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookFault {
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileFault),
+    /// The address cannot be used.
+    #[error("the address of the webhook cannot be used: {0}")]
+    Endpoint(#[from] BadEndpoint),
+    /// There are too many.
+    #[error("there are {WEBHOOKS_MAX} webhooks already; remove some")]
+    TooMany,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    webhooks: Vec<Webhook>,
+}
+
+/// The webhooks in a file. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    file: OwnFile,
+    /// How it went, beside it: written by the server, and no secret in it.
+    standing: OwnFile,
+}
+
+impl Webhooks {
+    /// The webhooks in a file, which need not be there yet.
+    pub fn at(path: PathBuf) -> Self {
+        let standing = OwnFile::at(path.with_extension("standing.json"));
+        Self { file: OwnFile::at(path), standing }
+    }
+
+    /// All webhooks, the oldest first.
+    pub fn list(&self) -> Result<Vec<Webhook>, WebhookFault> {
+        Ok(self.file.read::<Kept>()?.map(|(_, kept)| kept.webhooks).unwrap_or_default())
+    }
+
+    /// How it went with each so far, by its id.
+    pub fn standing(&self) -> Result<BTreeMap<String, Standing>, WebhookFault> {
+        Ok(self.standing.read()?.map(|(_, kept)| kept).unwrap_or_default())
+    }
+
+    /// Makes a webhook. What its messages are signed with is returned, to be told to whoever checks them.
+    pub fn add(
+        &self,
+        tenant: Name,
+        form: Form,
+        url: String,
+        now: Millis,
+    ) -> Result<(Webhook, Secret), WebhookFault> {
+        Endpoint::new(&url)?;
+        let random = || -> std::io::Result<_> {
+            Ok((random::hex::<4>()?, BASE64_STANDARD.encode(random::bytes::<SECRET_BYTES>()?)))
+        };
+        let (id, secret) = random().map_err(|why| self.file.fault(why))?;
+        let secret = format!("{PREFIX}{secret}");
+        let webhook = Webhook { id, tenant, form, made_at: now, url, secret: secret.clone() };
+        let added = webhook.clone();
+        self.file.change(|Kept { webhooks }: &mut Kept| {
+            if webhooks.len() >= WEBHOOKS_MAX {
+                return Err(WebhookFault::TooMany);
+            }
+            webhooks.push(added);
+            Ok(())
+        })?;
+        Ok((webhook, Secret::new(secret)))
+    }
+
+    /// Removes a webhook by its id; which, if there was one.
+    pub fn remove(&self, id: &str) -> Result<Option<Webhook>, WebhookFault> {
+        let mut removed = None;
+        self.file.change(|Kept { webhooks }: &mut Kept| {
+            let place = webhooks.iter().position(|webhook| webhook.id == id);
+            removed = place.map(|place| webhooks.remove(place));
+            Ok::<_, WebhookFault>(())
+        })?;
+        Ok(removed)
+    }
+
+    /// Writes down how it went with one.
+    fn note(&self, id: &str, change: impl FnOnce(&mut Standing)) -> Result<(), WebhookFault> {
+        let known: Vec<String> = self.list()?.into_iter().map(|webhook| webhook.id).collect();
+        self.standing.change(|all: &mut BTreeMap<String, Standing>| {
+            all.retain(|id, _| known.contains(id));
+            change(all.entry(id.to_owned()).or_default());
+            Ok::<_, WebhookFault>(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_secret_is_in_the_file_and_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("webhooks.json");
+        let webhooks = Webhooks::at(path.clone());
+        let url = "https://hooks.example.org/services/T0/B0/xyz".to_owned();
+        let (made, secret) = webhooks.add("local".parse().unwrap(), Form::Slack, url, 1).unwrap();
+        let secret = String::from_utf8(secret.expose().to_vec()).unwrap();
+        assert!(secret.starts_with("whsec_") && secret.len() == 50, "{secret}");
+        assert_eq!(made.place(), "https://hooks.example.org/…");
+        let shown = format!("{made:?} {webhooks:?}");
+        assert!(!shown.contains("xyz") && !shown.contains(secret.trim_start_matches("whsec_")), "{shown}");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(webhooks.list().unwrap(), std::slice::from_ref(&made));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(webhooks.list(), Err(WebhookFault::File(FileFault::Exposed(_)))));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        webhooks.note(&made.id, |standing| standing.told += 1).unwrap();
+        assert_eq!(webhooks.standing().unwrap()[&made.id].told, 1);
+        assert_eq!(webhooks.remove(&made.id).unwrap(), Some(made.clone()));
+        assert_eq!((webhooks.remove(&made.id).unwrap(), webhooks.list().unwrap()), (None, vec![]));
+        let open = webhooks.add("local".parse().unwrap(), Form::Generic, "http://example.org/x".into(), 1);
+        assert!(matches!(open, Err(WebhookFault::Endpoint(BadEndpoint::Unprotected))));
+    }
+}

@@ -1,0 +1,90 @@
+//! One attempt to say something to a webhook.
+
+use std::time::Duration;
+
+use byleave::clock::{Clock as _, SystemClock};
+use metrics::counter;
+
+use super::message::Message;
+use super::{Webhook, WebhookFault, Webhooks, sign};
+use crate::limits::Limits;
+use crate::random;
+
+/// Why something was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum Undelivered {
+    /// The webhook cannot be used: its address or its secret is none.
+    #[error("the webhook cannot be used; remove it and add it again")]
+    Unusable,
+    /// It could not be reached, or not in time.
+    #[error("it cannot be reached: {0}")]
+    Unreached(String),
+    /// It says that it did not take it.
+    #[error("it answered with status {0}")]
+    Refused(u16),
+}
+
+impl Webhooks {
+    /// Sends a webhook a message that says that nothing happened.
+    pub async fn test(&self, webhook: &Webhook) -> Result<(), Undelivered> {
+        let id = random::hex::<16>().map_err(|error| Undelivered::Unreached(error.to_string()))?;
+        let message = Message::test(format!("test_{id}"), webhook.tenant.as_str());
+        self.attempt(webhook, &message, Limits::default().webhook_attempt).await
+    }
+
+    /// Says something once, and writes down how that went.
+    pub(super) async fn attempt(
+        &self,
+        webhook: &Webhook,
+        message: &Message,
+        limit: Duration,
+    ) -> Result<(), Undelivered> {
+        let sent = send(webhook, message, limit).await;
+        let now = SystemClock.now();
+        let word = if sent.is_ok() { "told" } else { "failed" };
+        counter!("byleave_webhook_attempts_total", "outcome" => word).increment(1);
+        let why = sent.as_ref().err().map(ToString::to_string);
+        self.noted(webhook, move |standing| match why {
+            None => {
+                standing.told = standing.told.saturating_add(1);
+                standing.told_at = Some(now);
+            }
+            Some(why) => {
+                standing.failed = standing.failed.saturating_add(1);
+                standing.failed_at = Some(now);
+                standing.why = Some(why);
+            }
+        })
+        .await;
+        sent
+    }
+
+    /// Writes down that a message was given up.
+    pub(super) async fn give_up(&self, webhook: &Webhook) {
+        counter!("byleave_webhook_messages_given_up_total").increment(1);
+        self.noted(webhook, |standing| standing.given_up = standing.given_up.saturating_add(1)).await;
+    }
+
+    async fn noted(&self, webhook: &Webhook, change: impl FnOnce(&mut super::Standing) + Send + 'static) {
+        let (webhooks, id) = (self.clone(), webhook.id.clone());
+        // It waits for the disk.
+        let noted = tokio::task::spawn_blocking(move || webhooks.note(&id, change)).await;
+        let fault: Option<WebhookFault> = noted.ok().and_then(Result::err);
+        if let Some(fault) = fault {
+            tracing::warn!(%fault, "it cannot be written down how it went with a webhook");
+        }
+    }
+}
+
+async fn send(webhook: &Webhook, message: &Message, limit: Duration) -> Result<(), Undelivered> {
+    let endpoint = webhook.endpoint().map_err(|_| Undelivered::Unusable)?;
+    let key = webhook.key().ok_or(Undelivered::Unusable)?;
+    let body = message.body(webhook.form);
+    let seconds = SystemClock.now() / 1_000;
+    let headers = sign::headers(&key, &message.id, seconds, &body).ok_or(Undelivered::Unusable)?;
+    match endpoint.tell(&headers, body, limit).await {
+        Ok(200..=299) => Ok(()),
+        Ok(status) => Err(Undelivered::Refused(status)),
+        Err(why) => Err(Undelivered::Unreached(why)),
+    }
+}

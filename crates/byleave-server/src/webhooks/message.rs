@@ -1,0 +1,128 @@
+//! What is said to a webhook: what a list of questions shows, secrets taken out, and where to answer.
+
+use byleave::book::QuestionItem;
+use serde_json::{Value, json};
+
+use super::Form;
+use crate::wire::kind_word;
+
+/// How much of a text goes out.
+const TEXT_CHARS_MAX: usize = 500;
+
+/// A message.
+pub(super) struct Message {
+    /// The same whenever the same is said again.
+    pub(super) id: String,
+    /// What kind it is.
+    kind: &'static str,
+    data: Value,
+    text: String,
+}
+
+impl Message {
+    /// A question was asked.
+    pub(super) fn asked(item: &QuestionItem, tenant: &str, link: &str) -> Self {
+        let listing = &item.listing;
+        let (agent, tool, summary) = (cut(&listing.agent), cut(&listing.tool), cut(&listing.summary));
+        let text = format!(
+            "Byleave: {} asks to use {}: {}\nAnswer: <{link}>",
+            code(&agent),
+            code(&tool),
+            code(&summary)
+        );
+        let data = json!({
+            "tenant": tenant,
+            "question": item.question,
+            "kind": kind_word(item.kind),
+            "tool": tool,
+            "agent": agent,
+            "summary": summary,
+            "asked_at": item.asked_at,
+            "expires_at": item.expires_at,
+            "link": link,
+        });
+        Self { id: format!("question_{}", item.question), kind: "question.asked", data, text }
+    }
+
+    /// So many questions wait; not all were counted where there are more than that.
+    pub(super) fn open(id: String, count: usize, is_all: bool, tenant: &str, link: &str) -> Self {
+        let many = if is_all { count.to_string() } else { format!("more than {count}") };
+        let wait = if count == 1 { "question waits" } else { "questions wait" };
+        let text = format!("Byleave: {many} {wait} for an answer\nAnswer: <{link}>");
+        let data = json!({ "tenant": tenant, "count": count, "all": is_all, "link": link });
+        Self { id, kind: "questions.open", data, text }
+    }
+
+    /// Nothing happened: somebody tries whether it works.
+    pub(super) fn test(id: String, tenant: &str) -> Self {
+        let text = "Byleave: this is a test, and nothing waits".to_owned();
+        Self { id, kind: "webhook.test", data: json!({ "tenant": tenant }), text }
+    }
+
+    /// As it goes out.
+    pub(super) fn body(&self, form: Form) -> Vec<u8> {
+        let body = match form {
+            Form::Generic => json!({ "type": self.kind, "data": self.data }),
+            Form::Slack => json!({ "text": self.text }),
+        };
+        body.to_string().into_bytes()
+    }
+}
+
+/// The beginning of a text, on one line.
+fn cut(text: &str) -> String {
+    let line = |c: char| if c.is_control() { ' ' } else { c };
+    let mut cut: String = text.chars().take(TEXT_CHARS_MAX).map(line).collect();
+    if text.chars().nth(TEXT_CHARS_MAX).is_some() {
+        cut.push('…');
+    }
+    cut
+}
+
+/// A text from outside as code, in which nothing is a link, a mention or markup: not for Slack, which wants three characters
+/// escaped, and not for those that take what Slack takes and read it as Markdown.
+fn code(text: &str) -> String {
+    let mut out = String::from("`");
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '`' => out.push('\''),
+            // Nobody is called, also where code is not taken for code.
+            '@' => out.push_str("@ "),
+            _ => out.push(c),
+        }
+    }
+    out.push('`');
+    out.replace("://", ": //").replace("www.", "www .")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_from_outside_makes_no_links_and_calls_nobody() {
+        assert_eq!(code("rm a & b"), "`rm a &amp; b`");
+        for hostile in [
+            "<!channel> look",
+            "<https://evil.example/|the question>",
+            "<@U024BE7LH>",
+            "` <!here> `",
+            "@channel @all",
+            "[the question](https://evil.example)",
+            "https://evil.example www.evil.example",
+            "&lt;!channel&gt;",
+        ] {
+            let said = code(hostile);
+            let inner = said.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap();
+            assert!(!inner.contains(['<', '>', '`']), "{said}");
+            assert!(!inner.contains("://") && !inner.contains("www."), "{said}");
+            assert!(!inner.contains("@c") && !inner.contains("@a") && !inner.contains("@U"), "{said}");
+        }
+        assert_eq!(code("&lt;!channel&gt;"), "`&amp;lt;!channel&amp;gt;`");
+        assert_eq!(cut("a\nb\u{1b}[31m"), "a b [31m");
+        assert_eq!(cut(&"x".repeat(501)).chars().count(), 501);
+    }
+}

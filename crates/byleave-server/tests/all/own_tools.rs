@@ -1,0 +1,233 @@
+//! Own tools: functions in the process of who made the call, judged, asked about and recorded like any other, and run once.
+
+use byleave_server::principal::Scope;
+use serde_json::{Value, json};
+
+use crate::stage::{Heard, Stage};
+
+const CLAIM: &str = "0123456789abcdef";
+
+async fn register(stage: &Stage, token: &str, name: &str, more: Value) -> Heard {
+    let mut body = json!({
+        "description": "Pays money back.",
+        "input_schema": {
+            "type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"],
+        },
+        "class": "readonly", "sensitive": false,
+    });
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    stage.ask(token, "PUT", &format!("/v1/own-tools/{name}"), Some(&body)).await
+}
+
+async fn submit(stage: &Stage, token: &str, key: &str, more: Value) -> Value {
+    let mut body = json!({"tool": "own.bot.refund", "arguments": {"cents": 5}});
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    let heard = stage.call(token, key, 30, &body).await;
+    assert!(heard.status < 300, "{}", heard.text);
+    heard.json
+}
+
+async fn take(stage: &Stage, token: &str, call: &str, claim: &str) -> Heard {
+    let path = format!("/v1/calls/{call}/take?wait=30");
+    stage.ask(token, "POST", &path, Some(&json!({"claim": claim}))).await
+}
+
+async fn report(stage: &Stage, token: &str, call: &str, body: Value) -> Heard {
+    stage.ask(token, "POST", &format!("/v1/calls/{call}/report?wait=30"), Some(&body)).await
+}
+
+fn id(standing: &Value) -> &str {
+    standing["call"].as_str().unwrap()
+}
+
+/// A call that is ready to be taken.
+async fn ready(stage: &Stage, token: &str, key: &str) -> String {
+    let name = register(stage, token, "refund", json!({})).await;
+    assert_eq!(name.json["tool"], "own.bot.refund", "{}", name.text);
+    // Each in a session of its own: one that was taken holds its session up.
+    let standing = submit(stage, token, key, json!({"session": key})).await;
+    assert_eq!(standing["state"], "ready", "{standing}");
+    id(&standing).to_owned()
+}
+
+// req: E1
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_taken_run_and_reported_once() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    let call = ready(&stage, &bot, "k").await;
+    let taken = take(&stage, &bot, &call, CLAIM).await;
+    assert_eq!((taken.status, &taken.json["state"]), (202, &json!("taken")), "{}", taken.text);
+    assert_eq!(taken.json["arguments"], json!({"cents": 5}));
+    // The same claim finds it again; another finds nothing, neither now nor when it comes with the same key.
+    assert_eq!(take(&stage, &bot, &call, CLAIM).await.json, taken.json);
+    take(&stage, &bot, &call, "another-claim-of-it").await.is_problem(409, "taken");
+    report(&stage, &bot, &call, json!({"claim": "another-claim-of-it", "text": "x"}))
+        .await
+        .is_problem(409, "taken");
+    let done =
+        report(&stage, &bot, &call, json!({"claim": CLAIM, "text": "paid", "data": {"value": 5}})).await;
+    let result = &done.json["result"];
+    assert_eq!((result["outcome"].as_str(), result["output"].as_str()), (Some("completed"), Some("paid")));
+    assert_eq!(result["data"], json!({"value": 5}));
+    // The first report counts, and a call that is settled is not handed out.
+    let again = report(&stage, &bot, &call, json!({"claim": CLAIM, "text": "other"})).await;
+    assert_eq!(again.json["result"], *result);
+    assert_eq!(take(&stage, &bot, &call, "another-claim-of-it").await.json["result"], *result);
+}
+
+// req: R2
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_makers_reviewers_say_is_on_the_record() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    let ann = stage.person("ann", &[Scope::Read]);
+    register(&stage, &bot, "refund", json!({})).await;
+    let denied = submit(&stage, &bot, "a", json!({"review": {"say": "deny", "why": "too much"}})).await;
+    let refusal = &denied["result"]["refusal"];
+    assert_eq!(
+        (denied["result"]["outcome"].as_str(), refusal["code"].as_str()),
+        (Some("refused"), Some("review-denied"))
+    );
+    assert!(refusal["why"].as_str().unwrap().contains("too much"), "{refusal}");
+    // A change is judged again like any draft, and is what is handed out.
+    let change = json!({"review": {"say": "change", "arguments": {"cents": 1}, "why": "less"}});
+    let changed = submit(&stage, &bot, "b", change).await;
+    let taken = take(&stage, &bot, id(&changed), CLAIM).await;
+    assert_eq!(taken.json["arguments"], json!({"cents": 1}), "{}", taken.text);
+    let said = json!({"claim": CLAIM, "text": "paid, password x", "review": {"say": "change", "text": "paid", "why": "secret"}});
+    let done = report(&stage, &bot, id(&changed), said).await;
+    let output = done.json["result"]["output"].as_str().unwrap();
+    assert!(
+        output.ends_with(
+            "
+paid"
+        ) && !output.contains("password"),
+        "{output}"
+    );
+    let by = json!("reviewer `maker`");
+    let whats: Vec<_> = done.json["result"]["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| (&change["what"], &change["by"]))
+        .collect();
+    assert_eq!(whats, [(&json!("arguments"), &by), (&json!("output"), &by)]);
+    let record = stage.ask(&ann, "GET", &format!("/v1/book/calls/{}", id(&changed)), None).await;
+    assert!(record.text.contains("maker") && record.text.contains("less"), "{}", record.text);
+    // A change that does not fit the schema does not run.
+    let bad =
+        submit(&stage, &bot, "c", json!({"review": {"say": "change", "arguments": {"cents": "x"}}})).await;
+    assert_eq!(bad["result"]["refusal"]["code"], "arguments-invalid", "{bad}");
+    let call = ready(&stage, &bot, "d").await;
+    take(&stage, &bot, &call, CLAIM).await;
+    let withheld =
+        report(&stage, &bot, &call, json!({"claim": CLAIM, "text": "x", "review": {"say": "deny"}})).await;
+    assert_eq!(withheld.json["result"]["outcome"], "withheld", "{}", withheld.text);
+    assert_eq!(withheld.json["result"]["refusal"]["code"], "output-denied");
+    let heard = stage
+        .call(&bot, "e", 0, &json!({"tool": "echo", "arguments": {"text": "x"}, "review": {"say": "pass"}}))
+        .await;
+    heard.is_problem(403, "forbidden");
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_asked_before_it_can_be_taken() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    let ann = stage.person("ann", &[Scope::Answer]);
+    register(&stage, &bot, "refund", json!({"class": "generic"})).await;
+    let standing = submit(&stage, &bot, "k", json!({})).await;
+    // Waiting is not said at once: the driver may still be at it.
+    let call = id(&standing).to_owned();
+    let mut standing = standing;
+    while standing["state"] != "waiting" {
+        standing = stage.ask(&bot, "GET", &format!("/v1/calls/{call}"), None).await.json;
+    }
+    let path = format!("/v1/calls/{call}/take?wait=0");
+    let early = stage.ask(&bot, "POST", &path, Some(&json!({"claim": CLAIM}))).await;
+    assert_eq!(early.json["state"], "waiting", "{}", early.text);
+    let question = &standing["question"];
+    let body = json!({"digest": question["digest"], "answer": {"say": "yes"}});
+    let path = format!("/v1/questions/{}/answer", question["id"].as_str().unwrap());
+    assert!(stage.ask(&ann, "POST", &path, Some(&body)).await.status < 300);
+    assert_eq!(take(&stage, &bot, &call, CLAIM).await.json["state"], "taken");
+    let done = report(&stage, &bot, &call, json!({"claim": CLAIM, "error": "no such order"})).await;
+    assert_eq!(done.json["result"]["outcome"], "failed", "{}", done.text);
+    assert_eq!(done.json["result"]["error"], "no such order");
+}
+
+// req: E2
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_a_call_and_does_not_report_has_it_end_as_unknown() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    register(&stage, &bot, "refund", json!({"timeout_ms": 300})).await;
+    let standing = submit(&stage, &bot, "k", json!({})).await;
+    let call = id(&standing);
+    take(&stage, &bot, call, CLAIM).await;
+    let result = stage.settled(&bot, call).await;
+    assert_eq!(
+        (result["outcome"].as_str(), result["refusal"]["code"].as_str()),
+        (Some("unknown"), Some("interrupted"))
+    );
+    // Too late: what stands in the book stays.
+    let late = report(&stage, &bot, call, json!({"claim": CLAIM, "text": "paid"})).await;
+    assert_eq!(late.json["result"], result, "{}", late.text);
+    // Called off in the middle, nobody knows either.
+    let call = ready(&stage, &bot, "k2").await;
+    take(&stage, &bot, &call, CLAIM).await;
+    let cancelled = stage.ask(&bot, "POST", &format!("/v1/calls/{call}/cancel?wait=30"), None).await;
+    assert_eq!(cancelled.json["result"]["outcome"], "unknown", "{}", cancelled.text);
+}
+
+// req: E2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ends_in_the_middle_hands_nothing_out_again() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    let taken = ready(&stage, &bot, "taken").await;
+    take(&stage, &bot, &taken, CLAIM).await;
+    let untaken = ready(&stage, &bot, "untaken").await;
+    let stage = stage.again().await;
+    let unregistered = stage.ask(&bot, "GET", &format!("/v1/calls/{untaken}"), None).await;
+    assert_ne!(unregistered.json["state"], "settled", "{}", unregistered.text);
+    assert_eq!(ready(&stage, &bot, "untaken").await, untaken, "it waits for its maker");
+    assert_eq!(take(&stage, &bot, &untaken, CLAIM).await.json["state"], "taken");
+    let lost = take(&stage, &bot, &taken, CLAIM).await;
+    assert_eq!(lost.json["result"]["outcome"], "unknown", "{}", lost.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_own_tool_is_nobody_elses() {
+    let stage = Stage::new().await;
+    let (bot, mallory) = (stage.agent("bot"), stage.agent("mallory"));
+    let call = ready(&stage, &bot, "k").await;
+    let body = json!({"tool": "own.bot.refund", "arguments": {"cents": 5}});
+    stage.call(&mallory, "k", 0, &body).await.is_problem(404, "not-found");
+    stage.ask(&mallory, "POST", "/v1/policy/explain", Some(&body)).await.is_problem(404, "not-found");
+    take(&stage, &mallory, &call, CLAIM).await.is_problem(404, "not-found");
+    report(&stage, &mallory, &call, json!({"claim": CLAIM, "text": "x"})).await.is_problem(404, "not-found");
+    let listed = |heard: Heard| heard.text.contains("own.bot.refund");
+    assert!(!listed(stage.ask(&mallory, "GET", "/v1/tools", None).await));
+    assert!(listed(stage.ask(&bot, "GET", "/v1/tools", None).await));
+    // A name cannot reach into another's, nor take the place of a tool of the server.
+    for name in ["a.b", "..", "", "x%2Fy", "%FF"] {
+        let heard = register(&stage, &mallory, name, json!({})).await;
+        assert!((400..500).contains(&heard.status), "{name}: {}", heard.text);
+    }
+    let bad = json!({"input_schema": {"type": "no such type"}});
+    register(&stage, &bot, "refund", bad).await.is_problem(422, "unusable");
+    // Who only reads makes no tools.
+    let ann = stage.person("ann", &[Scope::Read]);
+    register(&stage, &ann, "refund", json!({})).await.is_problem(403, "forbidden");
+    // What it says of itself has changed since it was judged, so it is not what was judged.
+    register(&stage, &bot, "refund", json!({"description": "Something else."})).await;
+    let changed = take(&stage, &bot, &call, CLAIM).await;
+    assert_eq!(changed.json["result"]["outcome"], "refused", "{}", changed.text);
+}

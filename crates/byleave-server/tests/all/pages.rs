@@ -1,0 +1,239 @@
+//! The pages, as somebody would use them who means no good: nothing is seen without signing in, and nothing is answered but from a
+//! page of ours, by who was shown it, once. What a browser makes of them is in `tests/browser`.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use byleave_server::principal::{Kind, Scope};
+
+use crate::stage::{Heard, Stage};
+
+/// Somebody with a browser.
+struct Browser<'a> {
+    stage: &'a Stage,
+    origin: String,
+    cookie: String,
+}
+
+impl<'a> Browser<'a> {
+    async fn sign_in(stage: &'a Stage, token: &str) -> Self {
+        let origin = format!("http://{}", stage.address);
+        let heard = stage.browse("/sign-in", &[("origin", &origin)], Some(&format!("token={token}"))).await;
+        assert_eq!((heard.status, heard.headers["location"].as_str()), (303, "/"), "{}", heard.text);
+        let set = &heard.headers["set-cookie"];
+        assert!(
+            set.contains("; HttpOnly") && set.contains("; SameSite=Lax") && set.contains("; Path=/"),
+            "{set}"
+        );
+        let cookie = set.split(';').next().unwrap().to_owned();
+        Self { stage, origin, cookie }
+    }
+
+    async fn get(&self, path: &str) -> Heard {
+        self.stage.browse(path, &[("cookie", &self.cookie)], None).await
+    }
+
+    async fn post(&self, path: &str, form: &str) -> Heard {
+        self.stage.browse(path, &[("cookie", &self.cookie), ("origin", &self.origin)], Some(form)).await
+    }
+
+    /// The mark of the visit, and the digest, as a question's page has them.
+    async fn reads(&self, question: &str) -> (String, String) {
+        let page = self.get(&format!("/questions/{question}")).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        (field(&page.text, "mark"), field(&page.text, "digest"))
+    }
+}
+
+/// The first value of a hidden field.
+fn field(page: &str, name: &str) -> String {
+    let from = page.split_once(&format!("name=\"{name}\" value=\"")).expect("a field").1;
+    from.split_once('"').unwrap().0.to_owned()
+}
+
+/// Longer than a question must be looked at.
+const READ: Duration = Duration::from_millis(2_600);
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_signed_in_sees_the_way_in_and_nothing_else() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    let (_, question, _) = stage.waiting(&bot, "k").await;
+    for path in ["/", "/book", "/leaves", "/stats", "/live", &format!("/questions/{question}")] {
+        let heard = stage.browse(path, &[], None).await;
+        assert_eq!(heard.status, 303, "{path}: {}", heard.text);
+        assert!(heard.headers["location"].starts_with("/sign-in?next=%2F"), "{path}");
+        // A token in a header or an address is for programs, a cookie for browsers: neither is taken for the other.
+        let bearer = format!("Bearer {bot}");
+        assert_eq!(stage.browse(path, &[("authorization", &bearer)], None).await.status, 303, "{path}");
+    }
+    let made_up = format!("byleave-{}={}", stage.address.port(), "0".repeat(64));
+    assert_eq!(stage.browse("/", &[("cookie", &made_up)], None).await.status, 303);
+    let way_in = stage.browse("/sign-in", &[], None).await;
+    assert_eq!(way_in.status, 200);
+    let policy = &way_in.headers["content-security-policy"];
+    for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'self'"] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(way_in.headers["x-frame-options"], "DENY");
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn only_people_sign_in_and_an_end_is_an_end() {
+    let stage = Stage::new().await;
+    let origin = format!("http://{}", stage.address);
+    for (token, why) in [(stage.agent("bot"), "agent"), ("byl_no".to_owned(), "no token that counts")] {
+        let heard = stage.browse("/sign-in", &[("origin", &origin)], Some(&format!("token={token}"))).await;
+        assert!(heard.status == 403 && heard.text.contains(why), "{}", heard.text);
+        assert!(!heard.headers.contains_key("set-cookie"));
+    }
+    let ann = stage.person("ann", &[Scope::Answer, Scope::Read]);
+    // Not from a page of another's, and not from nowhere.
+    let form = format!("token={ann}");
+    for headers in [&[("origin", "http://evil.example")][..], &[("origin", "null")], &[]] {
+        let heard = stage.browse("/sign-in", headers, Some(&form)).await;
+        assert!(heard.status == 403 && !heard.headers.contains_key("set-cookie"), "{headers:?}");
+    }
+    let browser = Browser::sign_in(&stage, &ann).await;
+    assert_eq!(browser.get("/").await.status, 200);
+    // The cookie opens pages, and no door of the API.
+    let api = stage.browse("/v1/questions", &[("cookie", &browser.cookie)], None).await;
+    api.is_problem(401, "unauthenticated");
+    // Twice the cookie: one of them was put there by somebody else.
+    let twice = format!("{0}; {0}", browser.cookie);
+    assert_eq!(stage.browse("/", &[("cookie", &twice)], None).await.status, 303);
+    // A token that is removed ends what was begun with it.
+    let id =
+        stage.tokens().list().unwrap().into_iter().find(|token| token.name.as_str() == "ann").unwrap().id;
+    stage.tokens().remove(&id).unwrap().unwrap();
+    assert_eq!(browser.get("/").await.status, 303);
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_comes_from_a_page_of_ours_and_from_who_was_shown_it() {
+    let stage = Stage::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer, Scope::Read]));
+    let (call, question, _) = stage.waiting(&bot, "k").await;
+    let browser = Browser::sign_in(&stage, &ann).await;
+    let other = Browser::sign_in(&stage, &stage.person("bea", &[Scope::Answer])).await;
+    let (mark, digest) = browser.reads(&question).await;
+    let path = format!("/questions/{question}/answer");
+    let yes = format!("mark={mark}&digest={digest}&say=yes");
+    // Too quick to have been read.
+    let quick = browser.post(&path, &yes).await;
+    assert!(quick.status == 429 && quick.text.contains("too quick"), "{}", quick.text);
+    tokio::time::sleep(READ).await;
+    let (cookie, origin) = (browser.cookie.as_str(), browser.origin.as_str());
+    for (headers, form) in [
+        // From another page, from nowhere, or without saying.
+        (vec![("cookie", cookie), ("origin", "http://evil.example")], yes.clone()),
+        (vec![("cookie", cookie), ("origin", "null")], yes.clone()),
+        (vec![("cookie", cookie)], yes.clone()),
+        (vec![("cookie", cookie), ("origin", origin), ("sec-fetch-site", "cross-site")], yes.clone()),
+        // Without the mark of the visit, or with another's.
+        (vec![("cookie", cookie), ("origin", origin)], format!("digest={digest}&say=yes")),
+        (
+            vec![("cookie", cookie), ("origin", origin)],
+            format!("mark={}&digest={digest}&say=yes", "0".repeat(64)),
+        ),
+        (vec![("cookie", cookie), ("origin", origin)], format!("mark={mark}&{yes}")),
+        // Somebody else's visit, who was not shown it.
+        (vec![("cookie", &other.cookie), ("origin", origin)], yes.clone()),
+        // About something else.
+        (
+            vec![("cookie", cookie), ("origin", origin)],
+            format!("mark={mark}&digest={}&say=yes", "0".repeat(64)),
+        ),
+        (vec![("cookie", cookie), ("origin", origin)], format!("mark={mark}&digest={digest}&say=maybe")),
+    ] {
+        let heard = stage.browse(&path, &headers, Some(&form)).await;
+        assert!((400..500).contains(&heard.status), "{headers:?} {form}: {}", heard.text);
+    }
+    // Not as something else than a form, and not by a link.
+    let (body, from) = (serde_json::json!({"say": "yes"}), [("cookie", cookie), ("origin", origin)]);
+    assert_eq!(stage.ask_with("", "POST", &path, Some(&body), &from).await.status, 400);
+    assert_eq!(browser.get(&format!("{path}?{yes}")).await.status, 405);
+    assert_eq!(stage.notes.load(Ordering::SeqCst), 0);
+    // Who was shown it can say so, once.
+    let heard = browser.post(&path, &yes).await;
+    assert_eq!(heard.status, 303, "{}", heard.text);
+    stage.settled(&bot, &call).await;
+    assert!(matches!(browser.post(&path, &yes).await.status, 404 | 409));
+    assert_eq!(stage.notes.load(Ordering::SeqCst), 1);
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_of_one_tenant_and_for_who_may() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    let (call, question, digest) = stage.waiting(&bot, "k").await;
+    let eve = stage.token_in("other", "eve", Kind::Person, &Scope::ALL);
+    let eve = Browser::sign_in(&stage, &eve).await;
+    for path in
+        [format!("/questions/{question}"), format!("/book/{call}"), format!("/several?question={question}")]
+    {
+        assert_eq!(eve.get(&path).await.status, 404, "{path}");
+    }
+    assert!(!eve.get("/").await.text.contains(&question));
+    let mark = field(&eve.get("/").await.text, "mark");
+    let path = format!("/questions/{question}/answer");
+    let heard = eve.post(&path, &format!("mark={mark}&digest={digest}&say=no")).await;
+    assert_eq!(heard.status, 404, "{}", heard.text);
+    // Who may read does not see questions in full, and answers none.
+    let rob = Browser::sign_in(&stage, &stage.person("rob", &[Scope::Read])).await;
+    assert_eq!(rob.get("/").await.status, 200);
+    assert_eq!(rob.get(&format!("/questions/{question}")).await.status, 403);
+    let mark = field(&rob.get("/").await.text, "mark");
+    assert_eq!(rob.post(&path, &format!("mark={mark}&digest={digest}&say=no")).await.status, 403);
+    assert_eq!(rob.post("/halt", &format!("mark={mark}&why=x")).await.status, 403);
+    // Nobody answers what stands under their own name.
+    let sam = stage.person("sam", &[Scope::Submit, Scope::Answer]);
+    let (_, own, digest) = stage.waiting(&sam, "own").await;
+    let sam = Browser::sign_in(&stage, &sam).await;
+    let page = sam.get(&format!("/questions/{own}")).await;
+    assert!(page.text.contains("under your own name"), "{}", page.text);
+    let mark = field(&page.text, "mark");
+    let heard =
+        sam.post(&format!("/questions/{own}/answer"), &format!("mark={mark}&digest={digest}&say=no")).await;
+    assert_eq!(heard.status, 403, "{}", heard.text);
+    assert_eq!(stage.notes.load(Ordering::SeqCst), 0);
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_leads_in_from_anywhere_and_changes_nothing() {
+    let stage = Stage::new().await;
+    let ann = Browser::sign_in(&stage, &stage.person("ann", &[Scope::Answer, Scope::Read])).await;
+    let cookie = ("cookie", ann.cookie.as_str());
+    let link = [
+        cookie,
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-mode", "navigate"),
+        ("sec-fetch-dest", "document"),
+    ];
+    assert_eq!(stage.browse("/", &link, None).await.status, 200);
+    // Not into a frame of another page, nor as something that a script of one could read.
+    for dest in ["iframe", "image", "script", "empty"] {
+        let within = [
+            cookie,
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", dest),
+        ];
+        assert_eq!(stage.browse("/", &within, None).await.status, 403, "{dest}");
+    }
+    let read = [
+        cookie,
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-mode", "cors"),
+        ("sec-fetch-dest", "document"),
+    ];
+    assert_eq!(stage.browse("/live", &read, None).await.status, 403);
+    let elsewhere = [cookie, ("host", "evil.example")];
+    assert_eq!(stage.browse("/", &elsewhere, None).await.status, 421);
+}

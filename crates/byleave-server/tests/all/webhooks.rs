@@ -1,0 +1,354 @@
+//! Webhooks: a fake receiver on a real socket, and a real server that tells it of questions.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use byleave_server::Limits;
+use byleave_server::principal::{Kind, Scope};
+use byleave_server::webhooks::{Form, Webhooks};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use crate::stage::{SOON, Setup, Stage};
+
+/// How a fake receiver answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Takes,
+    /// Not the first two, then it does.
+    FailsTwice,
+    Fails,
+    /// Reads, and says nothing.
+    Hangs,
+    /// Sends whoever asks elsewhere.
+    Redirects,
+    /// Answers with a head, and a body without end.
+    Floods,
+}
+
+/// A message as it came in.
+#[derive(Clone, Debug)]
+struct Came {
+    path: String,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Came {
+    fn header(&self, name: &str) -> &str {
+        let mut found = self.headers.iter().filter(|(known, _)| known == name);
+        let (_, value) = found.next().unwrap_or_else(|| panic!("no {name} in {self:?}"));
+        assert!(found.next().is_none());
+        value
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// Whether those who wrote the scheme believe it.
+    fn is_believed(&self, secret: &str, body: &str) -> bool {
+        let mut headers = axum::http::HeaderMap::new();
+        for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+            headers.insert(name, self.header(name).parse().unwrap());
+        }
+        standardwebhooks::Webhook::new(secret).unwrap().verify(body.as_bytes(), &headers).is_ok()
+    }
+}
+
+/// A fake receiver.
+struct Fake {
+    url: String,
+    came: mpsc::UnboundedReceiver<Came>,
+    all: Arc<Mutex<Vec<Came>>>,
+}
+
+impl Fake {
+    async fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/services/T0/secret-path", listener.local_addr().unwrap());
+        let (send, came) = mpsc::unbounded_channel();
+        let all: Arc<Mutex<Vec<Came>>> = Arc::default();
+        let kept = Arc::clone(&all);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(talk(stream, manner, send.clone(), Arc::clone(&kept)));
+            }
+        });
+        Self { url, came, all }
+    }
+
+    async fn next(&mut self) -> Came {
+        tokio::time::timeout(SOON, self.came.recv()).await.expect("a message comes").unwrap()
+    }
+
+    fn all(&self) -> Vec<Came> {
+        self.all.lock().unwrap().clone()
+    }
+}
+
+async fn talk(
+    mut stream: TcpStream,
+    manner: Manner,
+    send: mpsc::UnboundedSender<Came>,
+    all: Arc<Mutex<Vec<Came>>>,
+) {
+    loop {
+        let mut heard = Vec::new();
+        let came = loop {
+            let mut buffer = [0_u8; 4096];
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(read) => heard.extend_from_slice(&buffer[..read]),
+            }
+            if let Some(came) = whole(&heard) {
+                break came;
+            }
+        };
+        let number = {
+            let mut all = all.lock().unwrap();
+            all.push(came.clone());
+            all.len()
+        };
+        let said = match manner {
+            Manner::FailsTwice if number <= 2 => "HTTP/1.1 503 x\r\ncontent-length: 0\r\n\r\n",
+            Manner::Takes | Manner::FailsTwice => "HTTP/1.1 204 x\r\n\r\n",
+            Manner::Fails => "HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n",
+            Manner::Redirects => "HTTP/1.1 307 x\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n",
+            Manner::Hangs => "",
+            Manner::Floods => "HTTP/1.1 200 x\r\ncontent-length: 100000000\r\n\r\n",
+        };
+        drop(send.send(came));
+        if manner == Manner::Hangs {
+            tokio::time::sleep(SOON).await;
+        }
+        if stream.write_all(said.as_bytes()).await.is_err() {
+            return;
+        }
+        if manner == Manner::Floods {
+            while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
+            return;
+        }
+    }
+}
+
+fn whole(heard: &[u8]) -> Option<Came> {
+    let text = std::str::from_utf8(heard).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let mut lines = head.lines();
+    let path = lines.next()?.split(' ').nth(1)?.to_owned();
+    let pair =
+        |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+    let headers: Vec<_> = lines.filter_map(pair).collect();
+    let length: usize = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
+    (body.len() == length).then(|| Came { path, headers, body: body.to_owned() })
+}
+
+fn setup() -> Setup {
+    let usual = Setup::default();
+    let limits = Limits {
+        webhook_attempt: Duration::from_millis(500),
+        webhook_pauses: vec![Duration::from_millis(50); 3],
+        ..usual.limits
+    };
+    Setup { limits, ..usual }
+}
+
+fn add(webhooks: &Webhooks, tenant: &str, form: Form, url: &str) -> (String, String) {
+    let (made, secret) = webhooks.add(tenant.parse().unwrap(), form, url.to_owned(), 0).unwrap();
+    (made.id, String::from_utf8(secret.expose().to_vec()).unwrap())
+}
+
+/// A question that nobody else asks, told as the last: when it has come, everything before it has.
+async fn is_last(stage: &Stage, bot: &str, fake: &mut Fake) -> Vec<Value> {
+    let (_, question, _) = stage.waiting(bot, "last").await;
+    let mut before = Vec::new();
+    loop {
+        let came = fake.next().await.json();
+        if came["data"]["question"] == json!(question) {
+            return before;
+        }
+        before.push(came);
+    }
+}
+
+// req: A1
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_told_once_signed_and_without_what_is_secret() {
+    let stage = Stage::with(setup()).await;
+    let (mut fake, mut slack) = (Fake::start(Manner::Takes).await, Fake::start(Manner::Takes).await);
+    let (_, secret) = add(&stage.webhooks(), "local", Form::Generic, &fake.url);
+    add(&stage.webhooks(), "local", Form::Slack, &slack.url);
+    let bot = stage.agent("bot");
+    // It may be open before the webhooks are known, and is then told in the message for what was open.
+    let first = stage.waiting(&bot, "warm").await;
+    assert!(
+        ["question.asked", "questions.open"].contains(&fake.next().await.json()["type"].as_str().unwrap())
+    );
+    slack.next().await;
+
+    let token = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let text = format!("<!channel> <https://evil.example|x> {token}");
+    let call = json!({"tool": "note", "arguments": {"text": text}, "session": "s"});
+    assert_eq!(stage.call(&bot, "one", 0, &call).await.status, 202);
+    let came = fake.next().await;
+    let said = came.json();
+    let data = &said["data"];
+    assert_eq!(
+        (&said["type"], &data["tool"], &data["agent"]),
+        (&json!("question.asked"), &json!("note"), &json!("bot"))
+    );
+    assert_eq!((&data["kind"], &data["tenant"]), (&json!("approval"), &json!("local")));
+    let question = data["question"].as_str().unwrap();
+    assert_eq!(data["link"], format!("http://{}/questions/{question}", stage.address));
+    assert!(data["expires_at"].as_u64() > data["asked_at"].as_u64());
+    assert!(!data["summary"].as_str().unwrap().is_empty());
+    assert_eq!(came.header("content-type"), "application/json");
+    assert_eq!(came.header("webhook-id"), format!("question_{question}"));
+    assert!(came.is_believed(&secret, &came.body));
+    assert!(!came.is_believed(&secret, &came.body.replace("note", "nota")), "another body");
+    assert!(!came.is_believed("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &came.body), "another secret");
+    let moved = Came {
+        headers: came
+            .headers
+            .iter()
+            .map(|(name, value)| match name.as_str() {
+                "webhook-id" => (name.clone(), "question_other".to_owned()),
+                _ => (name.clone(), value.clone()),
+            })
+            .collect(),
+        ..came.clone()
+    };
+    assert!(!moved.is_believed(&secret, &came.body), "another id");
+
+    let told = slack.next().await;
+    let text = told.json()["text"].as_str().unwrap().to_owned();
+    assert_eq!(told.json().as_object().unwrap().len(), 1);
+    let link = format!("<http://{}/questions/{question}>", stage.address);
+    assert!(text.contains(&link), "{text}");
+    assert!(!text.replace(&link, "").contains('<'), "{text}");
+
+    // Once, and neither again when it is answered nor when nothing happens.
+    let ann = stage.person("ann", &[Scope::Answer]);
+    let answer = json!({"digest": first.2, "answer": {"say": "no"}});
+    stage.ask(&ann, "POST", &format!("/v1/questions/{}/answer", first.1), Some(&answer)).await;
+    assert_eq!(is_last(&stage, &bot, &mut fake).await, Vec::<Value>::new());
+    for came in fake.all().iter().chain(&slack.all()) {
+        let whole = format!("{came:?}");
+        assert!(!whole.contains(token) && !whole.contains(&secret) && !whole.contains(&bot), "{whole}");
+    }
+}
+
+// req: A1
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_open_already_is_told_in_one_message_and_another_tenants_is_not() {
+    let stage = Stage::with(setup()).await;
+    let (bot, theirs) = (stage.agent("bot"), stage.token_in("other", "bot", Kind::Agent, &[Scope::Submit]));
+    for key in ["a", "b", "c"] {
+        stage.waiting(&bot, key).await;
+    }
+    stage.waiting(&theirs, "theirs").await;
+    let mut fake = Fake::start(Manner::Takes).await;
+    add(&stage.webhooks(), "local", Form::Generic, &fake.url);
+    let came = fake.next().await;
+    assert_eq!(came.path, "/services/T0/secret-path");
+    let said = came.json();
+    assert_eq!((&said["type"], &said["data"]["count"]), (&json!("questions.open"), &json!(3)), "{said}");
+    assert_eq!(said["data"]["link"], format!("http://{}/", stage.address));
+    let (_, known, _) = stage.waiting(&theirs, "theirs-too").await;
+    assert_eq!(is_last(&stage, &bot, &mut fake).await, Vec::<Value>::new());
+    assert!(fake.all().iter().all(|came| !came.body.contains(&known) && !came.body.contains("\"other\"")));
+    // The same again in a process that began anew: one message for the four.
+    let stage = stage.again_with(setup()).await;
+    assert_eq!(fake.next().await.json()["data"]["count"], 4);
+    let (_, last, _) = stage.waiting(&bot, "after").await;
+    assert_eq!(fake.next().await.json()["data"]["question"], json!(last));
+}
+
+// req: A1
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_slow_dead_or_hostile_holds_up_nobody() {
+    for manner in [Manner::Fails, Manner::Hangs, Manner::Redirects, Manner::Floods] {
+        let stage = Stage::with(setup()).await;
+        let (mut bad, mut good) = (Fake::start(manner).await, Fake::start(Manner::Takes).await);
+        let (id, _) = add(&stage.webhooks(), "local", Form::Generic, &bad.url);
+        add(&stage.webhooks(), "local", Form::Generic, "http://127.0.0.1:1/nobody");
+        add(&stage.webhooks(), "local", Form::Generic, &good.url);
+        let bot = stage.agent("bot");
+        stage.waiting(&bot, "first").await;
+        good.next().await;
+        let (_, question, _) = stage.waiting(&bot, "second").await;
+        assert_eq!(good.next().await.json()["data"]["question"], json!(question));
+        bad.next().await;
+        let until = tokio::time::Instant::now() + SOON;
+        loop {
+            let standing = stage.webhooks().standing().unwrap();
+            let standing = standing.get(&id).cloned().unwrap_or_default();
+            match manner {
+                // The status is good, and of the rest nothing is read.
+                Manner::Floods if standing.told > 0 => break assert!(standing.is_well()),
+                Manner::Floods => {}
+                _ if standing.given_up > 0 => {
+                    assert!(
+                        standing.told == 0 && !standing.is_well() && standing.failed >= 4,
+                        "{standing:?}"
+                    );
+                    let why = standing.why.unwrap();
+                    assert!(!why.contains("secret-path"), "{why}");
+                    break;
+                }
+                _ => {}
+            }
+            assert!(tokio::time::Instant::now() < until, "{manner:?} {standing:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(bad.all().iter().all(|came| came.path == "/services/T0/secret-path"), "{manner:?}");
+    }
+}
+
+// req: A1
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_taken_is_said_again_as_the_same() {
+    let stage = Stage::with(setup()).await;
+    let mut fake = Fake::start(Manner::FailsTwice).await;
+    let (_, secret) = add(&stage.webhooks(), "local", Form::Generic, &fake.url);
+    let bot = stage.agent("bot");
+    stage.waiting(&bot, "one").await;
+    let all = [fake.next().await, fake.next().await, fake.next().await];
+    assert!(
+        all.iter()
+            .all(|came| came.body == all[0].body && came.header("webhook-id") == all[0].header("webhook-id"))
+    );
+    assert!(all.iter().all(|came| came.is_believed(&secret, &came.body)));
+    assert_eq!(is_last(&stage, &bot, &mut fake).await, Vec::<Value>::new());
+}
+
+// req: A1
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_removed_is_told_nothing_more_and_of_two_servers_one_tells() {
+    let stage = Stage::with(setup()).await;
+    let second = stage.beside(setup()).await;
+    let mut fake = Fake::start(Manner::Takes).await;
+    let (id, _) = add(&stage.webhooks(), "local", Form::Generic, &fake.url);
+    let bot = stage.agent("bot");
+    stage.waiting(&bot, "one").await;
+    fake.next().await;
+    let (_, question, _) = second.waiting(&bot, "two").await;
+    assert_eq!(fake.next().await.json()["data"]["question"], json!(question));
+    assert_eq!(is_last(&stage, &bot, &mut fake).await, Vec::<Value>::new());
+    // One of them goes: the other tells from then on, and first what is open.
+    drop(stage);
+    let said = fake.next().await.json();
+    assert_eq!((&said["type"], &said["data"]["count"]), (&json!("questions.open"), &json!(3)));
+    assert_eq!(said["data"]["link"], format!("http://{}/", second.address));
+    let mut other = Fake::start(Manner::Takes).await;
+    second.webhooks().remove(&id).unwrap().unwrap();
+    add(&second.webhooks(), "local", Form::Generic, &other.url);
+    assert_eq!(other.next().await.json()["type"], "questions.open");
+    // The list is read as a whole: who knows the new one no longer has the old.
+    second.waiting(&bot, "four").await;
+    other.next().await;
+    assert_eq!(fake.all().len(), 4);
+}

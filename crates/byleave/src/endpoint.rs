@@ -1,0 +1,164 @@
+//! An address of somebody else's that is posted to: https, or http on this machine.
+//!
+//! No redirect is followed and no proxy used, so what is said goes to the address that was named or nowhere. The address may itself
+//! be a secret: nothing that is said about it here has more of it than the host.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, Url, redirect};
+use rustls::{ClientConfig, RootCertStore, crypto};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why an address cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadEndpoint {
+    /// It is none.
+    #[error("it is no address: {0}")]
+    Address(String),
+    /// It is not protected on its way.
+    #[error("it must begin with https, unless it is on this machine")]
+    Unprotected,
+    /// It has a name or password in it.
+    #[error("it carries a user name or password; leave them out")]
+    Credentials,
+    /// The machine cannot check certificates.
+    #[error("cannot set up TLS: {0}")]
+    Tls(String),
+}
+
+/// An address that can be posted to.
+#[derive(Clone)]
+pub struct Endpoint {
+    url: Url,
+    client: Client,
+}
+
+impl Endpoint {
+    /// The endpoint at an address: https, or http on this machine.
+    pub fn new(url: &str) -> Result<Self, BadEndpoint> {
+        let url = Url::parse(url).map_err(|error| BadEndpoint::Address(error.to_string()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(BadEndpoint::Credentials);
+        }
+        let is_https = url.scheme() == "https";
+        let is_private = url.scheme() == "http" && is_local(&url);
+        if !is_https && !is_private {
+            return Err(BadEndpoint::Unprotected);
+        }
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .https_only(is_https)
+            .connect_timeout(CONNECT_LIMIT)
+            .tls_backend_preconfigured(tls(is_https)?)
+            .build()
+            .map_err(|error| BadEndpoint::Tls(error.to_string()))?;
+        Ok(Self { url, client })
+    }
+
+    /// Where it is, with nothing that may be secret: scheme, host and port.
+    fn place(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
+    /// Posts JSON and returns the status that comes back; of the answer nothing is read. It takes no longer than this.
+    pub async fn tell(
+        &self,
+        headers: &[(&'static str, String)],
+        body: Vec<u8>,
+        limit: Duration,
+    ) -> Result<u16, String> {
+        let mut more = HeaderMap::new();
+        for (name, value) in headers {
+            let value = HeaderValue::from_str(value).map_err(|error| error.to_string())?;
+            more.insert(HeaderName::from_static(name), value);
+        }
+        let told = tokio::time::timeout(limit, self.post(more, body)).await;
+        Ok(told.map_err(|_| format!("no answer in {} s", limit.as_secs_f32()))??.status().as_u16())
+    }
+
+    /// The status of what is at a path of the same origin; it takes no longer than this.
+    pub async fn look(&self, path: &str, limit: Duration) -> Result<u16, String> {
+        let url = self.url.join(path).map_err(|error| error.to_string())?;
+        let looked = tokio::time::timeout(limit, self.client.get(url).send()).await;
+        let response = looked.map_err(|_| format!("no answer in {} s", limit.as_secs_f32()))?;
+        Ok(response.map_err(|error| unreached(&error.without_url()))?.status().as_u16())
+    }
+
+    pub(crate) async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<Response, String> {
+        let request = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
+        let sent = request.headers(headers).body(body).send().await;
+        sent.map_err(|error| unreached(&error.without_url()))
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({}/…)", self.place())
+    }
+}
+
+fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+/// TLS with the machine's own certificates. Our own provider, so that nothing is installed for the whole process.
+fn tls(used: bool) -> Result<ClientConfig, BadEndpoint> {
+    let bad = |error: rustls::Error| BadEndpoint::Tls(error.to_string());
+    let provider = Arc::new(crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(bad)?;
+    if !used {
+        return Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+    }
+    let verifier = rustls_platform_verifier::Verifier::new(provider).map_err(bad)?;
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+}
+
+/// An error with its causes; the outermost of an HTTP client says nothing.
+pub(crate) fn unreached(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_protected_or_local_and_say_only_where_they_are() {
+        for good in ["http://127.0.0.1:9/x", "http://[::1]:9/", "http://localhost/"] {
+            assert!(Endpoint::new(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://example.org/",
+            "http://127.0.0.1.example.org/",
+            "http://10.0.0.1/",
+            "ftp://127.0.0.1/",
+            "file:///x",
+        ] {
+            assert!(matches!(Endpoint::new(bad), Err(BadEndpoint::Unprotected)), "{bad}");
+        }
+        for bad in ["", "example.org"] {
+            assert!(matches!(Endpoint::new(bad), Err(BadEndpoint::Address(_))), "{bad}");
+        }
+        let secret = Endpoint::new("https://ann:pw@example.org/services/T0/xyz").unwrap_err();
+        assert!(matches!(secret, BadEndpoint::Credentials) && !secret.to_string().contains("xyz"));
+        let known = Endpoint::new("http://[::1]:9/services/xyz?k=xyz").unwrap();
+        assert_eq!(known.place(), "http://[::1]:9");
+        assert!(!format!("{known:?}").contains("xyz"));
+    }
+}
