@@ -1,0 +1,45 @@
+"""JSON Schema of a function's arguments, from its signature."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+_PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def of_function(function: Callable[..., Any]) -> dict[str, Any]:
+    """The schema of a function's arguments. What cannot be said in JSON Schema is an error: give `schema` then."""
+    hints = get_type_hints(function)
+    properties: dict[str, Any] = {}
+    required = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"`{name}` cannot be given by name, so a model cannot give it")
+        if name not in hints:
+            raise TypeError(f"`{name}` has no type; annotate it, or give `schema`")
+        properties[name] = _of(hints[name], name)
+        if parameter.default is parameter.empty:
+            required.append(name)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _of(hint: Any, name: str) -> dict[str, Any]:
+    if hint is Any:
+        return {}
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return {"enum": list(args)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_of(one, name) for one in args]}
+    if hint is list or origin is list:
+        return {"type": "array", "items": _of(args[0], name)} if args else {"type": "array"}
+    if hint is dict or origin is dict:
+        if args and args[0] is not str:
+            raise TypeError(f"`{name}`: the keys of a JSON object are text")
+        return {"type": "object", "additionalProperties": _of(args[1], name)} if args else {"type": "object"}
+    raise TypeError(f"`{name}`: {hint!r} has no JSON Schema here; give `schema`")

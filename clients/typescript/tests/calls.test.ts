@@ -1,0 +1,147 @@
+// Calls through the client, against a real server.
+
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import * as byleave from "../src/index.js";
+import { Proxy, Server, answering } from "./stage.js";
+
+const server = new Server();
+let bot: byleave.Client;
+let ann: byleave.Client;
+
+before(async () => {
+  await server.start();
+  bot = new byleave.Client({ baseUrl: server.url, token: server.bot });
+  ann = new byleave.Client({ baseUrl: `${server.url}/v1`, token: server.ann });
+});
+after(() => server.close());
+
+async function all(events: AsyncIterable<byleave.Event>): Promise<byleave.Event[]> {
+  const seen = [];
+  for await (const event of events) seen.push(event);
+  return seen;
+}
+
+const at = (name: string) => join(server.dir, name);
+
+test("a call is made and released", async () => {
+  writeFileSync(at("a.txt"), "hello\n");
+  const result = await bot.call("read_file", { path: "a.txt" });
+  assert.match(byleave.released(result), /hello/);
+  assert.deepEqual(await bot.wait(result.call), result);
+});
+
+test("the same key is one call", async () => {
+  const args = { path: "once.txt", content: "1" };
+  const first = await answering(ann, "write_file", { say: "yes" }, () => bot.call("write_file", args, { key: "once", timeoutMs: 30_000 }));
+  assert.ok(first.success, byleave.text(first));
+  writeFileSync(at("once.txt"), "2");
+  assert.deepEqual(await bot.call("write_file", args, { key: "once" }), first);
+  assert.equal(readFileSync(at("once.txt"), "utf8"), "2", "it did not run again");
+  await assert.rejects(bot.call("write_file", { ...args, content: "3" }, { key: "once" }), (error) => {
+    assert.ok(error instanceof byleave.Conflict);
+    assert.equal(error.code, "call-reused");
+    return true;
+  });
+});
+
+test("a lost answer is asked for again under the same key", async () => {
+  const proxy = await new Proxy(server).start();
+  try {
+    proxy.cuts.set("/calls", { after: 0, times: 2 });
+    writeFileSync(at("b.txt"), "hello\n");
+    const before = (await ann.book({ tool: "read_file", limit: 1000 })).length;
+    const result = await new byleave.Client({ baseUrl: proxy.url, token: server.bot }).call("read_file", { path: "b.txt" });
+    assert.ok(result.success);
+    const keys = proxy.requests.map((request) => request.headers["idempotency-key"]).filter(Boolean);
+    assert.equal(keys.length, 3);
+    assert.equal(new Set(keys).size, 1);
+    assert.equal((await ann.book({ tool: "read_file", limit: 1000 })).length, before + 1);
+  } finally {
+    proxy.close();
+  }
+});
+
+test("a person answers while the agent waits", async () => {
+  const write = (content: string) => bot.call("write_file", { path: "asked.txt", content }, { timeoutMs: 30_000 });
+  const call = () => write("x");
+  const refused = await answering(ann, "write_file", { say: "no", feedback: "another name" }, call);
+  assert.ok(!existsSync(at("asked.txt")));
+  assert.throws(() => byleave.released(refused), (error) => {
+    assert.ok(error instanceof byleave.Refused);
+    assert.match(error.why, /another name/);
+    assert.ok(error.page.endsWith(`${error.code}.md`));
+    return true;
+  });
+  // A no stays a no for the same call; something else is asked about.
+  assert.ok(!(await call()).success);
+  assert.ok((await answering(ann, "write_file", { say: "yes" }, () => write("y"))).success);
+  assert.equal(readFileSync(at("asked.txt"), "utf8"), "y");
+});
+
+test("a denied call is a result with code, reason and page", async () => {
+  writeFileSync(at(".env"), "SECRET=1");
+  const { outcome, refusal } = await bot.call("read_file", { path: ".env" });
+  assert.deepEqual([outcome, refusal?.code], ["refused", "denied"]);
+  assert.match(refusal?.page ?? "", /^https:/);
+});
+
+test("waiting ends when the time is over, and the call does not", async () => {
+  const late = await bot.call("write_file", { path: "late.txt", content: "" }, { timeoutMs: 300 }).catch((error: unknown) => error);
+  assert.ok(late instanceof byleave.WaitedTooLong);
+  assert.equal((await bot.cancel(late.call)).result?.refusal?.code, "cancelled");
+});
+
+test("events go on where they were when the connection breaks", async () => {
+  const proxy = await new Proxy(server).start();
+  try {
+    const away = new byleave.Client({ baseUrl: proxy.url, token: server.bot });
+    const call = () => away.call("write_file", { path: "sse.txt", content: "" }, { timeoutMs: 30_000 });
+    const { call: id } = await answering(ann, "write_file", { say: "yes" }, call);
+    const whole = await all(away.events(id));
+    proxy.cuts.set("/events", { after: 3000, times: 2 });
+    proxy.requests.length = 0;
+    assert.deepEqual(await all(away.events(id)), whole);
+    const numbers = whole.map((event) => event.id).filter((id) => id !== undefined);
+    assert.deepEqual(numbers, [...numbers.keys()]);
+    assert.ok(numbers.length > 5);
+    assert.ok(whole.some((event) => event.event === "tool_approval"));
+    assert.ok(proxy.requests.filter((request) => request.headers["last-event-id"]).length >= 2);
+  } finally {
+    proxy.close();
+  }
+});
+
+test("questions, leaves and the book", async () => {
+  const standing = await bot.submit("write_file", { path: "leave.txt", content: "" }, { session: "leaves" }, 2);
+  assert.equal(standing.state, "waiting");
+  const sheet = await ann.question(standing.question?.id ?? "");
+  await assert.rejects(ann.answer(sheet.question.id, "0".repeat(64), { say: "yes" }), byleave.Conflict);
+  await assert.rejects(bot.answer(sheet.question.id, sheet.question.digest, { say: "yes" }), byleave.Forbidden);
+  await ann.answer(sheet.question.id, sheet.question.digest, { say: "leave", offer: sheet.offers[0]?.offer ?? 0 });
+  assert.ok((await bot.wait(standing.call, 30_000)).success);
+  const leave = (await ann.leaves()).find((one) => one.call === standing.call);
+  assert.equal(leave?.state, "standing");
+  await ann.revoke(leave?.leave ?? "");
+  assert.equal((await ann.leaves()).find((one) => one.leave === leave?.leave)?.state, "revoked");
+  assert.equal((await ann.record(standing.call)).lines[0]?.seq, 0);
+  assert.ok((await ann.export()).includes(standing.call));
+  assert.ok((await ann.verify()).sound);
+});
+
+test("tools, explain, halt, health, and problems of their own types", async () => {
+  assert.ok((await bot.tools()).some((tool) => tool.name === "read_file"));
+  assert.equal((await bot.explain("read_file", { path: ".env" })).verdict, "deny");
+  assert.equal((await bot.health()).status, "ok");
+  await ann.halt("a test");
+  assert.ok((await ann.halted()).halted);
+  assert.equal((await bot.call("read_file", { path: "a.txt" })).refusal?.code, "halted");
+  await ann.lift();
+  const stranger = new byleave.Client({ baseUrl: server.url, token: "byl_00000000_no" });
+  await assert.rejects(stranger.tools(), byleave.Unauthenticated);
+  await assert.rejects(bot.book(), byleave.Forbidden);
+  for (const id of ["00000000-0000-0000-0000-000000000000", "../health", ".."]) await assert.rejects(bot.look(id), byleave.NotFound);
+});

@@ -1,0 +1,48 @@
+// The examples run, against a real server.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { promisify } from "node:util";
+
+import { Client } from "../src/index.js";
+import { Server, answering } from "./stage.js";
+
+const server = new Server();
+let ann: Client;
+
+before(async () => {
+  await server.start();
+  ann = new Client({ baseUrl: server.url, token: server.ann });
+  writeFileSync(join(server.dir, "README.md"), "read me\n");
+  writeFileSync(join(server.dir, ".env"), "SECRET=1\n");
+});
+after(() => server.close());
+
+async function run(name: string): Promise<string> {
+  const env = { ...process.env, BYLEAVE_URL: server.url, BYLEAVE_TOKEN: server.bot };
+  return (await promisify(execFile)(process.execPath, [join(import.meta.dirname, "../examples", name)], { env, timeout: 60_000 })).stdout;
+}
+
+test("refunds", async () => {
+  const said = await answering(ann, "own.bot.refund", { say: "yes" }, () => run("refunds.js"));
+  assert.match(said, /paid back: {"cents":500,"order":"a17"}/);
+  assert.match(said, /more than 100 is never paid back \(review-denied, https:/);
+  assert.ok(!said.includes("4111"));
+});
+
+for (const name of ["ai-sdk.js", "langchain.js"]) {
+  test(name, async () => {
+    const before = new Set((await ann.book({ limit: 1000 })).map((entry) => entry.call));
+    const said = await run(name);
+    assert.match(said, /read_file -> .*read me/);
+    assert.match(said, /shout -> HELLO\nmodel: done/);
+    assert.match(said, /refused: .*\(denied, see https:/);
+    assert.ok(!said.includes("SECRET"));
+    const calls = (await ann.book({ limit: 1000 })).filter((entry) => !before.has(entry.call));
+    const outcomes = calls.map((entry) => `${entry.tool} ${entry.outcome}`).sort();
+    assert.deepEqual(outcomes, ["own.bot.shout completed", "read_file completed", "read_file refused"]);
+  });
+}
