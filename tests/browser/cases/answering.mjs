@@ -1,0 +1,42 @@
+// Answers as a person gives them: with the page's own buttons; and forms as an attacker would send them.
+import { readable } from "../stage.mjs";
+
+/** Opens the question and waits until it can be answered. */
+export async function open(page, call) {
+  await page.goto(`/questions/${call.question.id}`);
+  await readable(page);
+}
+
+/** Clicks yes, with the words where they are wanted, and waits for what comes of the click. */
+export async function sayYes(page, name = "Yes, let it run") {
+  const form = page.locator("form[data-approves]", { has: page.getByRole("button", { name }) });
+  const words = form.locator("input[name=confirm]");
+  if (await words.count()) await words.pressSequentially("for good");
+  const before = page.url();
+  await form.getByRole("button", { name }).click();
+  await page.waitForURL((url) => url.href !== before);
+}
+
+/** What the form of the yes on the page would send. */
+export function formOf(page) {
+  return page.locator("form[data-approves]").first().evaluate((form) => Object.fromEntries(new FormData(form)));
+}
+
+/** Sends a form with the cookies of the page, from a page of ours unless told otherwise; the status, and what the answer says. */
+export async function send(page, path, form, origin = new URL(page.url()).origin) {
+  const response = await page.request.post(path, { form, headers: origin ? { origin } : {}, maxRedirects: 0 });
+  return { status: response.status(), text: await response.text() };
+}
+
+/** The form of a yes to this question, with the mark of the page's own visit. */
+export async function yesOf(page, call) {
+  const mark = await page.locator("input[name=mark]").first().getAttribute("value");
+  return { mark, digest: call.question.digest, say: "yes" };
+}
+
+/** Clicks no, and waits for what comes of the click. */
+export async function sayNo(page) {
+  const before = page.url();
+  await page.locator(".answers button.no[data-key=n]").click();
+  await page.waitForURL((url) => url.href !== before);
+}

@@ -1,0 +1,215 @@
+// What was approved is what runs. Between the page that can be answered and the click on yes the world is changed; then either exactly what
+// was seen is made final, or nothing is.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+
+import { formOf, open, sayYes, send, yesOf } from "./answering.mjs";
+import { SECRET, refused } from "./ground.mjs";
+import { readArguments, readInFull } from "./reading.mjs";
+
+const CHANGED = "the world is changed between the page and the click on yes: refused, or what was seen is committed and not run again";
+
+/** The ways of the cases that play on the one server. */
+export const binding = {
+  "script-rewritten-after-approval": changed((ground) => ground.script("x.sh", "#!/bin/sh\ntouch approved\n"), (ground) => ground.script("x.sh", ground.marking)),
+  "script-runner-not-recognised": changed(
+    (ground) => {
+      // A runner that nobody knows, where `npx` would find it.
+      ground.script("node_modules/.bin/tsx", '#!/bin/sh\n. "$1"\n');
+      ground.script("bin/npx", `#!/bin/sh\nexec ${ground.work}/node_modules/.bin/"$@"\n`);
+      ground.script("x.ts", "touch approved\n");
+    },
+    (ground) => ground.script("x.ts", ground.marking),
+  ),
+  "interpreter-operand-unbindable": changed(
+    (ground) => {
+      ground.script("pkg/__init__.py", "");
+      ground.script("pkg/main.py", "open('approved', 'w')\n");
+    },
+    (ground) => ground.script("pkg/main.py", ground.markers.map((marker) => `open('${marker}', 'w')\n`).join("")),
+  ),
+  "binary-replaced-after-approval": changed((ground) => ground.script("tool", "#!/bin/sh\ntouch approved\n"), (ground) => ground.script("tool", ground.marking)),
+  "path-lookup-changes": changed(
+    (ground) => ground.script("bin/prettier", "#!/bin/sh\ntouch approved\n"),
+    (ground) => ground.script("node_modules/.bin/prettier", ground.marking),
+  ),
+  "file-changed-since-diff-shown": file,
+  "symlink-retarget-after-approval": link,
+  "argv-changed-between": argv,
+  "env-changed-on-reuse": reused({ arguments: { command: "GIT_DIR=/ws/evilgit git status" } }),
+  "approval-id-other-session": reused({ session: "other" }),
+  "approval-id-replayed": replayed,
+  "internal-approval-fields-injected": injected,
+  "stale-prompt-answers-new-call": stale,
+  "parallel-calls-one-answer": parallel,
+  "retry-outside-sandbox-on-old-approval": retried,
+};
+
+/** Shows the question until it can be answered, changes the world, clicks yes; what came of the call. */
+async function approvedWhile(ground, page, item, change) {
+  const call = await ground.call(item);
+  assert.equal(call.state, "waiting", JSON.stringify(call));
+  await open(page, call);
+  change(ground);
+  await sayYes(page);
+  return ground.stage.settled(call.call);
+}
+
+function changed(before, change) {
+  return async (ground, page, item) => {
+    before(ground);
+    const result = await approvedWhile(ground, page, item, change);
+    ground.noMarker();
+    // Refused because something changed; or what was seen on the copy is there, which the new text would not have done.
+    const isRefused = result.outcome === "refused" && /changed/.test(result.refusal.why);
+    const isCommitted = result.outcome === "completed" && ground.read("approved") !== null;
+    assert.ok(isRefused || isCommitted, JSON.stringify(result));
+    return CHANGED;
+  };
+}
+
+async function file(ground, page, item) {
+  const result = await approvedWhile(ground, page, item, () => ground.stage.write("a", "somebody else's x\n"));
+  assert.notEqual(result.outcome, "completed", JSON.stringify(result));
+  assert.equal(ground.read("a"), "somebody else's x\n");
+  return CHANGED;
+}
+
+async function link(ground, page, item) {
+  ground.stage.sh("mkdir real; ln -s real p");
+  const result = await approvedWhile(ground, page, item, () => ground.stage.sh(ground.here("rm p; ln -s /outside p")));
+  assert.equal(ground.read("../outside/f"), null);
+  const isKept = result.outcome === "completed" && ground.read("real/f") !== null;
+  assert.ok(isKept || result.outcome !== "completed", JSON.stringify(result));
+  return CHANGED;
+}
+
+/** The words on the page are those that are handed over: there is nothing in between that could make others of them. */
+async function argv(ground, page, item) {
+  refused(await ground.call(item), "tool-unknown");
+  const call = await ground.call({ ...item, input: { ...item.input, tool: "acp_call" } });
+  await open(page, call);
+  const lines = await readInFull(page, await ground.sheet(call));
+  await sayYes(page);
+  const result = await ground.stage.settled(call.call);
+  assert.equal(result.outcome, "completed", JSON.stringify(result));
+  assert.deepEqual(result.arguments, readArguments(lines));
+  return "there is no tool `exec`: refused. A stand-in, `acp_call` with the same arguments: exactly the words read from the page are handed over";
+}
+
+const log = { tool: "bash", arguments: { command: "echo a >> log" }, session: "s", mode: "confirm-all" };
+
+/** Makes a call under a key of its own choosing. */
+async function under(ground, key, body, wait = 0) {
+  const { stage } = ground;
+  let { status, json } = await stage.api(stage.bot, "POST", `/v1/calls?wait=${wait}`, body, { "idempotency-key": key });
+  while (json.state === "running") ({ status, json } = await stage.api(stage.bot, "GET", `/v1/calls/${json.call}`));
+  return { status, json };
+}
+
+/** A call that was approved under a key, and another under the same key. */
+function reused(change) {
+  return async (ground, page) => {
+    const key = randomUUID();
+    const { json: call } = await under(ground, key, log);
+    await open(page, call);
+    await sayYes(page);
+    assert.equal((await ground.stage.settled(call.call)).outcome, "completed");
+    // With some patience: who does not wait is told of the call that the key was first used for.
+    const { status, json } = await under(ground, key, ground.here({ ...log, ...change }), 20);
+    assert.deepEqual([status, json.code], [409, "call-reused"]);
+    assert.equal(ground.read("log"), "a\n");
+    return "no approval can be presented by a caller, and a key is one call: the other is refused";
+  };
+}
+
+/** The same call under the same key is answered from the book; and the form of the yes, sent again, answers nothing. */
+async function replayed(ground, page) {
+  const key = randomUUID();
+  const { json: call } = await under(ground, key, log);
+  await open(page, call);
+  const form = await formOf(page);
+  await sayYes(page);
+  assert.equal((await ground.stage.settled(call.call)).outcome, "completed");
+  const { json: again } = await under(ground, key, log);
+  assert.deepEqual([again.call, again.state], [call.call, "settled"]);
+  assert.equal((await send(page, `/questions/${call.question.id}/answer`, form)).status, 409);
+  // Nor is it good for the next call, which is the same but for its key.
+  const { json: next } = await under(ground, randomUUID(), log);
+  await open(page, next);
+  assert.equal((await send(page, `/questions/${next.question.id}/answer`, form)).status, 409);
+  await ground.no(next);
+  assert.equal(ground.read("log"), "a\n");
+  return "the same call again is answered from the book, and the form of a yes sent again, or for the next call, is refused: nothing runs twice";
+}
+
+async function injected(ground, page, item) {
+  const { stage } = ground;
+  const { argv, ...fields } = ground.here(item.input.args);
+  refused(await ground.call(item), "tool-unknown");
+  refused(await stage.call("bash", { command: argv.join(" "), ...fields }, { session: item.id }), "arguments-invalid");
+  for (const [name, value] of Object.entries(fields)) {
+    const body = { ...log, session: item.id, [name]: value };
+    const { status, json } = await under(ground, randomUUID(), body);
+    assert.deepEqual([status, json.code], [400, "malformed"], JSON.stringify(json));
+  }
+  await page.goto("/");
+  assert.equal((await page.locator("main").textContent()).includes(item.id), false);
+  ground.noMarker();
+  return "there is no tool `exec`; in the arguments of `bash` and in the request itself such fields are refused, and no question comes to the inbox";
+}
+
+/** A question goes away while its page is open; what is clicked then, or sent for the next one, answers nothing. */
+async function stale(ground, page, item) {
+  const { stage } = ground;
+  const first = await stage.call("edit", { path: `${ground.work}/a`, old: "x", new: "y" }, { session: "first", mode: "confirm-all" });
+  await open(page, first);
+  const form = await formOf(page);
+  await stage.api(stage.bot, "POST", `/v1/calls/${first.call}/cancel`);
+  const second = await ground.call(item);
+  await page.getByText("This question is no longer open").waitFor();
+  const yes = page.getByRole("button", { name: "Yes, let it run" });
+  assert.equal(await yes.isDisabled(), true);
+  await yes.click({ force: true });
+  await page.keyboard.press("Enter");
+  for (const question of [first, second]) {
+    const { status, text } = await send(page, `/questions/${question.question.id}/answer`, form);
+    assert.ok(status === 409, `${status} ${text}`);
+  }
+  // Also where the other was shown: the form names the digest of what it answers.
+  await open(page, second);
+  assert.equal((await send(page, `/questions/${second.question.id}/answer`, { ...(await yesOf(page, first)) })).status, 409);
+  await ground.no(second);
+  assert.equal(ground.read("a"), "x\n");
+  return "the page of a question that went away closes, and its form is refused for that one and for the next: a form names the digest of what it answers";
+}
+
+async function parallel(ground, page, item) {
+  const one = await ground.call(item, { session: "one" });
+  const also = await ground.stage.call("bash", ground.here(item.input.also_pending), { session: "also", mode: "confirm-all" });
+  await open(page, one);
+  await sayYes(page);
+  assert.equal((await ground.stage.settled(one.call)).outcome, "completed");
+  await page.locator(`li[data-id="${also.question.id}"]`).waitFor();
+  // A form with both of them, of which one was never shown.
+  const both = new URLSearchParams({ ...(await yesOf(page, also)) });
+  both.append("question", also.question.id);
+  const response = await page.request.post("/several", { data: both.toString(), headers: { origin: ground.stage.url, "content-type": "application/x-www-form-urlencoded" } });
+  assert.equal(response.status(), 409);
+  await ground.no(also);
+  return "of two that wait one is answered; the other is open as before, and an answer without its page is refused";
+}
+
+/** A read that the sandbox stops stays stopped, whatever was approved. */
+async function retried(ground, page, item) {
+  refused(await ground.call(item), "denied");
+  const hides = { command: `python3 -c "print(open('.' + 'env').read())"; echo seen > seen` };
+  const call = await ground.stage.call("bash", hides, { session: item.id, mode: "confirm-all" });
+  await open(page, call);
+  assert.equal((await page.content()).includes(SECRET), false);
+  await sayYes(page);
+  const result = await ground.stage.settled(call.call);
+  assert.equal(ground.read("seen"), "seen\n", "it was approved, and is final");
+  assert.equal(JSON.stringify(result).includes(SECRET), false, JSON.stringify(result));
+  return "refused outright; and where the text hides which file it reads, after a yes: the secret is not there for the command, and nothing tries again without the sandbox";
+}

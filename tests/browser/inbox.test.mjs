@@ -1,0 +1,249 @@
+// The inbox in a real browser: a question arrives, is read and answered in every way. With pictures for the guide.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { join } from "node:path";
+
+import { Stage, readable, serious } from "./stage.mjs";
+
+const PICTURES = process.env.BYLEAVE_PICTURES;
+let stage;
+let page;
+
+before(async () => {
+  stage = await Stage.start();
+  page = await stage.signedIn();
+});
+after(() => stage?.stop());
+
+async function picture(name, options = {}) {
+  if (PICTURES) await page.screenshot({ path: join(PICTURES, `${name}.png`), ...options });
+}
+
+const edit = (text) => ({ command: `sed -i 's/blue/${text}/' colours.txt && echo done` });
+
+async function open(call) {
+  await page.goto(`/questions/${call.question.id}`);
+  await readable(page);
+}
+
+// req: R5
+test("a question arrives while the list is looked at, and is announced", async () => {
+  await page.goto("/");
+  await page.getByText("Nothing waits for you.").waitFor();
+  // The stream is there before the call is.
+  await page.waitForTimeout(500);
+  stage.write("colours.txt", "red\nblue\ngreen\n");
+  const call = await stage.call("bash", edit("violet"), { reason: "The list should have violet." });
+  assert.equal(call.state, "waiting");
+  const entry = page.locator(`li[data-id="${call.question.id}"]`);
+  await entry.waitFor();
+  await page.getByText("One question waits.").waitFor();
+  assert.equal(await page.locator("#notice").textContent(), "A question came in.");
+  assert.match(await page.title(), /^\(1\) Inbox/);
+  await picture("browser-inbox");
+  assert.deepEqual(await serious(page), []);
+
+  // Read: what the rehearsal changed, side by side; then yes.
+  await entry.getByRole("link").click();
+  await page.getByRole("heading", { level: 1, name: "May this call of “bash” run?" }).waitFor();
+  assert.equal(await page.locator("table.diff td.out").textContent(), "blue");
+  assert.equal(await page.locator("table.diff td.in").textContent(), "violet");
+  const yes = page.getByRole("button", { name: "Yes, let it run" });
+  await readable(page);
+  await picture("browser-question", { fullPage: true });
+  assert.deepEqual(await serious(page), []);
+  await yes.click();
+  await page.getByText("You said yes.").waitFor();
+  const result = await stage.settled(call.call);
+  assert.equal(result.outcome, "completed", JSON.stringify(result));
+  assert.equal(stage.read("colours.txt"), "red\nviolet\ngreen\n");
+  assert.deepEqual(page.complaints, []);
+});
+
+test("rejected with feedback, which the model gets", async () => {
+  const call = await stage.call("bash", { command: "rm colours.txt" });
+  await open(call);
+  await page.getByLabel("What should be done instead?").fill("Keep it;\nempty it instead.");
+  await page.getByRole("button", { name: "No", exact: false }).first().click();
+  await page.getByText("You said no.").waitFor();
+  const result = await stage.settled(call.call);
+  assert.equal(result.refusal.code, "declined");
+  assert.match(JSON.stringify(result), /Keep it;\\nempty it instead\./);
+  assert.equal(stage.read("colours.txt"), "red\nviolet\ngreen\n");
+});
+
+test("edited arguments are judged again, and only what is approved then runs", async () => {
+  const call = await stage.call("bash", { command: "rm colours.txt" }, { session: "edited" });
+  await open(call);
+  await page.getByText("Edit the arguments").click();
+  await page.getByLabel("command", { exact: true }).fill("sed -i 's/red/pink/' colours.txt\n");
+  await page.getByRole("button", { name: "Send the edited arguments" }).click();
+  await page.waitForURL((url) => url.pathname.startsWith("/questions/") && !url.pathname.endsWith(call.question.id));
+  assert.match(await page.locator(".sheet").textContent(), /pink/);
+  await readable(page);
+  await page.getByRole("button", { name: "Yes, let it run" }).click();
+  await page.getByText("You said yes.").waitFor();
+  assert.equal((await stage.settled(call.call)).outcome, "completed");
+  assert.equal(stage.read("colours.txt"), "pink\nviolet\ngreen\n");
+});
+
+test("a leave is shown as its rule before it is given, and spares the next question", async () => {
+  const args = { command: "sed -i 's/pink/red/' colours.txt" };
+  const call = await stage.call("bash", args);
+  await open(call);
+  await page.getByText("Give a leave").click();
+  await page.getByRole("button", { name: "Look at the leave" }).click();
+  await page.getByRole("heading", { name: "This leave" }).waitFor();
+  assert.match(await page.locator("pre.rule").textContent(), /write = \[".*colours\.txt"\]/);
+  await picture("browser-leave");
+  assert.deepEqual(await serious(page), []);
+  await page.locator("article[data-ready]").waitFor();
+  await page.getByRole("button", { name: "Give this leave" }).click();
+  await page.getByText("You gave a leave.").waitFor();
+  assert.equal((await stage.settled(call.call)).outcome, "completed");
+  assert.equal((await stage.call("bash", args)).state, "settled");
+  await page.goto("/leaves");
+  assert.match(await page.locator("section.card").first().textContent(), /standing/);
+  assert.deepEqual(await serious(page), []);
+  await page.getByRole("button", { name: "Revoke it" }).click();
+  await page.getByText("No leave counts now.").waitFor();
+});
+
+test("a part of the changes is kept", async () => {
+  const call = await stage.call("bash", { command: "echo a > a.txt; echo b > b.txt" });
+  await open(call);
+  await page.getByText("Keep a part of the changes").click();
+  await page.getByRole("checkbox", { name: /b\.txt/ }).check();
+  await page.getByRole("button", { name: "Keep these alone" }).click();
+  await page.getByText("You kept a part of the changes.").waitFor();
+  await stage.settled(call.call);
+  assert.equal(stage.read("b.txt"), "b\n");
+  assert.throws(() => stage.read("a.txt"), /ENOENT/);
+});
+
+test("several get one answer after all of them were shown", async () => {
+  const calls = [];
+  for (const name of ["one", "two", "three"]) calls.push(await stage.call("bash", { command: `echo ${name} > ${name}.txt` }, { session: name }));
+  await page.goto("/");
+  for (const call of calls.slice(0, 2)) await page.locator(`li[data-id="${call.question.id}"] input`).check();
+  await page.getByRole("button", { name: "Answer those that are marked together" }).click();
+  await page.getByRole("heading", { name: "2 questions, one answer" }).waitFor();
+  assert.match(await page.locator("article").textContent(), /two\.txt[\s\S]*one\.txt/);
+  assert.deepEqual(await serious(page), []);
+  await readable(page);
+  await page.getByRole("button", { name: "Yes to all of them" }).click();
+  await page.getByRole("heading", { name: "Answered" }).waitFor();
+  for (const call of calls.slice(0, 2)) assert.equal((await stage.settled(call.call)).outcome, "completed");
+  assert.equal(stage.read("one.txt") + stage.read("two.txt"), "one\ntwo\n");
+  const { status } = await stage.api(stage.ann, "GET", `/v1/questions/${calls[2].question.id}`);
+  assert.equal(status, 200, "the third is still open");
+});
+
+test("a question that was answered elsewhere closes under the eyes of who reads it", async () => {
+  const call = await stage.call("bash", { command: "echo x > x.txt" }, { session: "closing" });
+  await open(call);
+  await stage.api(stage.ann, "POST", `/v1/questions/${call.question.id}/answer`, { digest: call.question.digest, answer: { say: "no" } });
+  await page.getByText("This question is no longer open").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Yes, let it run" }).isDisabled(), true);
+});
+
+test("with the keyboard alone: a letter goes to an answer, Enter gives it", async () => {
+  const call = await stage.call("bash", { command: "echo k > k.txt" }, { session: "keys" });
+  await page.goto("/");
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/questions/);
+  // Somebody who is typing answers nothing, also where an answer is among what they type.
+  await page.keyboard.type("yyyyy");
+  await page.keyboard.press("Enter");
+  assert.match(page.url(), /questions/);
+  await page.waitForTimeout(600);
+  await page.keyboard.press("y");
+  await page.locator("article[data-ready]").waitFor();
+  await page.waitForTimeout(600);
+  await page.keyboard.press("y");
+  await page.keyboard.press("Enter");
+  await page.getByText("You said yes.").waitFor();
+  assert.equal((await stage.settled(call.call)).outcome, "completed");
+});
+
+test("the book is searched, read and checked; the numbers are drawn", async () => {
+  await page.goto("/book");
+  await page.getByRole("button", { name: "Check it now" }).click();
+  await page.getByText("Everything is as it was written").waitFor();
+  await picture("browser-book");
+  assert.deepEqual(await serious(page), []);
+  await page.getByLabel("Outcome").selectOption("refused");
+  await page.getByRole("button", { name: "Search" }).click();
+  await page.waitForURL(/outcome=refused/);
+  const rows = await page.locator("table.calls tbody tr").allTextContents();
+  assert.ok(rows.length >= 2 && rows.every((row) => row.includes("refused")), rows.join("\n"));
+  await page.locator("table.calls tbody a").first().click();
+  await page.getByRole("heading", { name: "Record of a call" }).waitFor();
+  assert.match(await page.locator(".entries").textContent(), /received[\s\S]*answered[\s\S]*by ann/);
+  assert.deepEqual(await serious(page), []);
+  await page.goto("/stats");
+  await page.locator("svg.days rect").first().waitFor({ state: "attached" });
+  await picture("browser-numbers");
+  assert.deepEqual(await serious(page), []);
+});
+
+test("on a phone, in the dark", async () => {
+  stage.write("colours.txt", "red\nblue\ngreen\n");
+  const call = await stage.call("bash", edit("violet"), { session: "phone" });
+  const before = page;
+  page = await stage.signedIn({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, colorScheme: "dark" });
+  await picture("browser-phone-inbox");
+  assert.deepEqual(await serious(page), []);
+  await page.locator(`li[data-id="${call.question.id}"] a`).tap();
+  await page.getByRole("heading", { level: 1, name: "May this call of “bash” run?" }).waitFor();
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(wide <= 390, `nothing is beyond the edge: ${wide}`);
+  await readable(page);
+  await picture("browser-phone-question", { fullPage: true });
+  assert.deepEqual(await serious(page), []);
+  await page.getByRole("button", { name: "Yes, let it run" }).tap();
+  await page.getByText("You said yes.").waitFor();
+  assert.equal((await stage.settled(call.call)).outcome, "completed");
+  await page.context().close();
+  page = before;
+});
+
+test("everything is halted and lifted", async () => {
+  await page.goto("/");
+  await page.locator("details.halt summary").click();
+  await page.getByLabel(/Why\?/).fill("something is off");
+  await page.getByRole("button", { name: "Halt everything" }).click();
+  await page.getByText("ann halted everything: something is off").waitFor();
+  const call = await stage.call("read_file", { path: "colours.txt" });
+  assert.equal((await stage.settled(call.call)).refusal.code, "halted");
+  await page.getByRole("button", { name: "Lift it" }).click();
+  await page.locator("details.halt").waitFor();
+});
+
+test("without the script everything can be answered, and not faster than it can be read", async () => {
+  stage.write("plain.txt", "only here\n");
+  const call = await stage.call("bash", { command: "rm plain.txt" }, { session: "plain" });
+  const bare = await stage.signedIn({ javaScriptEnabled: false });
+  await bare.goto(`/questions/${call.question.id}`);
+  await bare.getByRole("button", { name: "Yes, let it run" }).click();
+  await bare.getByText("too quick to have been read").waitFor();
+  await bare.goto(`/questions/${call.question.id}`);
+  await bare.waitForTimeout(2_600);
+  await bare.getByRole("button", { name: "Yes, let it run" }).click();
+  await bare.getByText("You said yes.").waitFor();
+  assert.equal((await stage.settled(call.call)).outcome, "completed");
+  await bare.context().close();
+});
+
+test("signing out ends the visit, also for who kept the cookie", async () => {
+  const other = await stage.signedIn();
+  const cookies = await other.context().cookies();
+  assert.deepEqual(cookies.map(({ httpOnly, sameSite }) => ({ httpOnly, sameSite })), [{ httpOnly: true, sameSite: "Lax" }]);
+  await other.getByRole("button", { name: "Sign out" }).click();
+  await other.getByLabel("Your token").waitFor();
+  await other.context().addCookies(cookies);
+  await other.goto("/book");
+  await other.getByLabel("Your token").waitFor();
+  await other.context().close();
+});
