@@ -63,7 +63,8 @@ export class Stage {
     this.server = child;
     let said = "";
     this.url = await new Promise((resolve, reject) => {
-      child.once("exit", (code) => reject(new Error(`the server ended with ${code}: ${said}`)));
+      // Not `exit`: what it said last may come after that.
+      child.once("close", (code) => reject(new Error(`the server ended with ${code}: ${said}`)));
       child.stderr.setEncoding("utf8").on("data", (text) => {
         said += text;
         const found = /listening on (\S+)\/v1/.exec(said);
