@@ -25,6 +25,7 @@ mod routes;
 mod seats;
 mod server;
 pub mod serving;
+mod shelf;
 mod slow;
 pub mod telemetry;
 mod tenancy;

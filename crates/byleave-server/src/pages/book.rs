@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Html;
-use byleave::book::export::{self, Contents, remark};
+use byleave::book::export::remark;
 use byleave::book::{CallFilter, CallItem, Cursor, Page};
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::escape::{Care, visible};
@@ -22,7 +22,7 @@ use super::wrong::Wrong;
 use crate::app::App;
 use crate::body::{Asked, Id};
 use crate::principal::Scope;
-use crate::problem::Problem;
+use crate::shelf;
 use crate::wire::bounded;
 
 const LISTED: usize = 50;
@@ -162,12 +162,7 @@ pub(super) async fn record(
     Id(call): Id<CallId>,
 ) -> Result<Html<String>, Wrong> {
     visitor.may(&[Scope::Read])?;
-    let tenancy = &visitor.caller.tenancy;
-    let found = export::one(&*tenancy.book, call, Contents::LeftOut).await?;
-    let of_tenant = |found: &export::Exported| {
-        found.kept.record.heading().is_some_and(|heading| heading.tenant == *tenancy.id())
-    };
-    let found = found.filter(of_tenant).ok_or_else(|| Problem::not_found("call"))?;
+    let found = shelf::record(&visitor.caller.tenancy, call).await?;
     let record = &found.kept.record;
     let listing = found.kept.listing.as_ref();
     let body = html! {

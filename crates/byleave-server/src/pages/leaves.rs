@@ -16,7 +16,7 @@ use super::wrong::Wrong;
 use crate::app::App;
 use crate::body::Id;
 use crate::principal::Scope;
-use crate::problem::Problem;
+use crate::shelf;
 
 /// All of them, the newest first.
 pub(super) async fn list(State(_app): State<App>, visitor: Visitor) -> Result<Html<String>, Wrong> {
@@ -65,12 +65,6 @@ pub(super) async fn revoke(State(app): State<App>, request: Request) -> Result<R
     let (mut parts, body) = request.into_parts();
     let Id(leave) = Id::<LeaveId>::from_request_parts(&mut parts, &app).await?;
     let visitor = Marked::from_request(Request::from_parts(parts, body), &app).await?.visitor;
-    visitor.may(&[Scope::Administer])?;
-    let tenancy = &visitor.caller.tenancy;
-    let given = tenancy.book.leaves_given(tenancy.id(), SystemClock.now()).await?;
-    if !given.iter().any(|item| item.leave.id == leave) {
-        return Err(Problem::not_found("leave").into());
-    }
-    tenancy.gate.revoke(tenancy.id(), visitor.caller.name(), leave).await?;
+    shelf::revoke(&visitor.caller, leave).await?;
     Ok(Redirect::to("/leaves"))
 }

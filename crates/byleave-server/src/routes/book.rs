@@ -17,6 +17,7 @@ use crate::body::{Asked, Id, Said};
 use crate::caller::Caller;
 use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
+use crate::shelf;
 use crate::tenancy::Tenancy;
 use crate::wire::{BookQuery, CallEntry, CallList, ExportForm, ExportQuery, Recorded, Verified, bounded};
 
@@ -83,9 +84,7 @@ pub(super) async fn record(
     Id(call): Id<CallId>,
 ) -> Result<Said<Recorded>, Problem> {
     caller.may(&[Scope::Read])?;
-    let found = export::one(&*caller.tenancy.book, call, Contents::LeftOut).await?;
-    let found = found.filter(|found| is_of(&caller.tenancy, found));
-    Ok(Said(Recorded::from(&found.ok_or_else(|| Problem::not_found("call"))?)))
+    Ok(Said(Recorded::from(&shelf::record(&caller.tenancy, call).await?)))
 }
 
 /// Export the book
@@ -149,7 +148,7 @@ fn records(
             }
             let call = ready.next()?;
             match export::one(&*tenancy.book, call, Contents::LeftOut).await {
-                Ok(Some(found)) if is_of(&tenancy, &found) => {
+                Ok(Some(found)) if shelf::is_of(&tenancy, &found) => {
                     return Some((Ok(found), Some((tenancy, filter, after, ready))));
                 }
                 Ok(_) => {}
@@ -170,11 +169,6 @@ pub(super) async fn verify(State(_app): State<App>, caller: Caller) -> Result<Sa
     caller.may(&[Scope::Read])?;
     let found = Arc::clone(&caller.tenancy).check().await?;
     Ok(Said(Verified::from(&found)))
-}
-
-/// Whether a record is of the tenant: a book of its own is no reason not to look.
-fn is_of(tenancy: &Tenancy, found: &Exported) -> bool {
-    found.kept.record.heading().is_some_and(|heading| heading.tenant == *tenancy.id())
 }
 
 /// The part of a list that was asked for.

@@ -10,6 +10,7 @@ use crate::body::{Id, Said};
 use crate::caller::Caller;
 use crate::principal::Scope;
 use crate::problem::Problem;
+use crate::shelf;
 use crate::wire::{LeaveEntry, LeaveList};
 
 /// List the leaves that were given
@@ -38,12 +39,6 @@ pub(super) async fn revoke(
     caller: Caller,
     Id(leave): Id<LeaveId>,
 ) -> Result<StatusCode, Problem> {
-    caller.may(&[Scope::Administer])?;
-    let tenancy = &caller.tenancy;
-    let given = tenancy.book.leaves_given(tenancy.id(), SystemClock.now()).await?;
-    if !given.iter().any(|item| item.leave.id == leave) {
-        return Err(Problem::not_found("leave"));
-    }
-    tenancy.gate.revoke(tenancy.id(), caller.name(), leave).await?;
+    shelf::revoke(&caller, leave).await?;
     Ok(StatusCode::NO_CONTENT)
 }
