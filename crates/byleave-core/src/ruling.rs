@@ -18,6 +18,17 @@ pub enum Verdict {
     Deny,
 }
 
+impl Verdict {
+    /// In a word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// Why a call asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,6 +56,21 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// In words, for a list of what asked.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Rule | Self::FirmRule => "a rule without a name",
+            Self::Default => "no rule covers it",
+            Self::Sensitive => "the tool is sensitive",
+            Self::ToolAsks => "the tool asks",
+            Self::Reviewer => "a reviewer",
+            Self::Dangerous => "dangerous",
+            Self::Irreversible => "cannot be taken back",
+            Self::NotUnderstood => "not understood",
+            Self::Mode => "the mode",
+        }
+    }
+
     /// Every cause there is.
     pub const ALL: [Self; 10] = [
         Self::Rule,

@@ -11,6 +11,7 @@ use utoipa::openapi::OpenApi;
 
 use crate::limits::Limits;
 use crate::oidc::Provider;
+use crate::otlp::Otlp;
 use crate::pace::Pace;
 use crate::principal::Name;
 use crate::public_url::PublicUrl;
@@ -34,6 +35,7 @@ pub(crate) struct Parts {
     /// Where it is said that this server runs, and who it tells of questions.
     pub(crate) notices: Option<(PathBuf, Webhooks)>,
     pub(crate) metrics: Option<Render>,
+    pub(crate) collector: Option<Arc<Otlp>>,
     pub(crate) pace: Pace<(TenantId, Name)>,
     pub(crate) strangers: Pace<Option<IpAddr>>,
     pub(crate) visits: Visits,

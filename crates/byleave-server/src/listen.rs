@@ -97,6 +97,9 @@ pub async fn serve(
         None => ("http", None),
     };
     let mut attending = server.attend(&end);
+    // What is settled to the last is told of, too.
+    let last = CancellationToken::new();
+    let telling = server.tell(&last);
     let limits = server.limits().clone();
     let router = server.clone().router(scheme, address.port(), &end);
     let room = Arc::new(Semaphore::new(limits.connections));
@@ -135,6 +138,10 @@ pub async fn serve(
     }
     // What they hold, they let go of.
     attending.shutdown().await;
+    last.cancel();
+    if let Err(error) = telling.await {
+        tracing::warn!(%error, "the collector was not told everything");
+    }
     Ok(())
 }
 

@@ -78,6 +78,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(book::verify))
         .routes(routes!(policy::tools))
         .routes(routes!(policy::explain))
+        .routes(routes!(policy::replay))
         .routes(routes!(service::halted, service::halt, service::lift))
         .routes(routes!(service::health))
         .routes(routes!(service::metrics))

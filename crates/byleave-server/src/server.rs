@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware;
 use byleave::core::id::TenantId;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
 
@@ -15,6 +15,7 @@ use crate::app::{App, Parts};
 use crate::door::door;
 use crate::limits::Limits;
 use crate::oidc::Oidc;
+use crate::otlp::Otlp;
 use crate::pace::Pace;
 use crate::pages;
 use crate::problem::{Problem, Trouble};
@@ -41,6 +42,7 @@ pub struct ServerBuilder {
     public: Option<PublicUrl>,
     notices: Option<(PathBuf, Webhooks)>,
     metrics: Option<Render>,
+    collector: Option<Arc<Otlp>>,
     oidc: Option<Oidc>,
 }
 
@@ -97,6 +99,13 @@ impl ServerBuilder {
         self
     }
 
+    /// A collector that is told of every call.
+    #[must_use]
+    pub fn collector(mut self, collector: Otlp) -> Self {
+        self.collector = Some(Arc::new(collector));
+        self
+    }
+
     /// The server.
     pub fn build(self) -> Server {
         let limits = self.limits;
@@ -112,6 +121,7 @@ impl ServerBuilder {
             public: self.public,
             notices: self.notices,
             metrics: self.metrics,
+            collector: self.collector,
             visits: Visits::default(),
             oidc: self.oidc.map(Arc::new),
         }))
@@ -130,6 +140,7 @@ impl Server {
             public: None,
             notices: None,
             metrics: None,
+            collector: None,
             oidc: None,
         }
     }
@@ -171,6 +182,21 @@ impl Server {
             });
         }
         attending
+    }
+
+    /// Tells the collector, where there is one, of every call that is settled here; until the end, and then what is left.
+    pub(crate) fn tell(&self, end: &CancellationToken) -> JoinHandle<()> {
+        let told = self.0.collector.as_ref().map(|collector| {
+            let all = self.0.tenancies.values().cloned();
+            let hearing: JoinSet<()> = all.map(|tenancy| collector.hear(tenancy, end.clone())).collect();
+            (Arc::clone(collector), hearing)
+        });
+        tokio::spawn(async move {
+            if let Some((collector, hearing)) = told {
+                hearing.join_all().await;
+                collector.end().await;
+            }
+        })
     }
 
     /// Waits until nothing is driven here any more.

@@ -16,9 +16,11 @@ use byleave::book::Book;
 use byleave::core::call::Mode;
 use byleave::core::digest::Digest;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::policy::Policy;
 use byleave::core::record::Record;
 use byleave::gate::Gate;
 use byleave::ledger::{Ledger, LedgerFault};
+use byleave::policy_files::LoadFault;
 use byleave::result::Standing;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::task::TaskTracker;
@@ -27,6 +29,7 @@ use uuid::Uuid;
 use crate::limits::Limits;
 use crate::looks::Looks;
 use crate::own_tools::OwnTools;
+use crate::parents::Parents;
 use crate::seats::Seats;
 
 pub(crate) use check::{Checked, Unchecked};
@@ -35,6 +38,9 @@ pub(crate) use own::Taking;
 
 /// What the sessions of calls begin with that came in over HTTP.
 pub(crate) const SESSIONS: &str = "api/";
+
+/// The policy of a tenant with these rules in the place of the person's own, for trying out.
+pub type Tried = Arc<dyn Fn(&str) -> Result<Policy, LoadFault> + Send + Sync>;
 
 /// One tenant's gate and book.
 pub struct Tenancy {
@@ -47,6 +53,8 @@ pub struct Tenancy {
     pub(crate) seats: Seats,
     /// What runs in agents' own processes, where the gate was built for it.
     pub(crate) own: Option<OwnTools>,
+    /// How other rules are tried on past calls, where they can be.
+    pub(crate) tried: Option<Tried>,
     /// Checking a whole book is costly: one at a time.
     pub(crate) verifying: Arc<Semaphore>,
     checked: Mutex<Option<Checked>>,
@@ -54,6 +62,8 @@ pub struct Tenancy {
     room: Arc<Semaphore>,
     /// The calls that are followed: told of each whose record has grown, in this process or another.
     pub(crate) looks: Looks,
+    /// What the calls are beneath in their clients' traces.
+    pub(crate) parents: Parents,
     look: Notify,
     tasks: TaskTracker,
 }
@@ -87,11 +97,13 @@ impl Tenancy {
             mode,
             seats: Seats::new(limits.streams, limits.streams_each),
             own: None,
+            tried: None,
             verifying: Arc::new(Semaphore::new(1)),
             checked: Mutex::default(),
             driven: Mutex::default(),
             room: Arc::new(Semaphore::new(limits.calls)),
             looks: Looks::default(),
+            parents: Parents::default(),
             look: Notify::new(),
             tasks: TaskTracker::new(),
         }
@@ -101,6 +113,12 @@ impl Tenancy {
     #[must_use]
     pub fn own_tools(self, own: OwnTools) -> Self {
         Self { own: Some(own), ..self }
+    }
+
+    /// The same with other rules that can be tried on past calls.
+    #[must_use]
+    pub fn trying(self, tried: Tried) -> Self {
+        Self { tried: Some(tried), ..self }
     }
 
     /// The same within these limits.

@@ -16,7 +16,10 @@ pub(crate) use calls::{
     kind_word,
 };
 pub(crate) use own_tools::{OwnToolBody, OwnToolName, ReportBody, TakeBody};
-pub(crate) use policy::{ExplainBody, Explained, Halt, HaltBody, Health, ToolEntry, ToolList, ToolQuery};
+pub(crate) use policy::{
+    ExplainBody, Explained, Halt, HaltBody, Health, REPLAY_MAX, ReplayBody, Replayed, ToolEntry, ToolList,
+    ToolQuery,
+};
 
 use crate::problem::{Problem, Trouble};
 

@@ -24,6 +24,7 @@ pub mod pending;
 pub mod plan;
 pub mod policy_files;
 pub mod redact;
+pub mod replay;
 pub mod result;
 pub mod review;
 pub mod reviewers;

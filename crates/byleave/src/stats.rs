@@ -199,6 +199,17 @@ pub struct RuleCount {
 }
 
 impl RuleCount {
+    /// What asked, in words.
+    pub fn name(&self) -> String {
+        match (&self.rule, self.ceremony, self.cause) {
+            (Some(rule), _, _) => rule.clone(),
+            (None, Some("release"), _) => "(held result)".into(),
+            (None, Some(ceremony), _) => format!("({ceremony})"),
+            (None, None, Some(cause)) => format!("({})", cause.words()),
+            (None, None, None) => "(no reason)".into(),
+        }
+    }
+
     /// Whether it was worth sparing: asked again and again, always answered yes, and nothing about it needs a person.
     pub const fn is_always_yes(&self) -> bool {
         let Answers { yes, leave, open, .. } = self.answers;

@@ -21,7 +21,6 @@ use byleave::trial::Setting;
 use serde_json::{Value, json};
 
 use self::judged::Explained;
-pub(super) use self::page::word;
 use crate::args;
 use crate::command::call;
 use crate::complaint::Complaint;

@@ -13,6 +13,7 @@ use byleave::core::id::TenantId;
 use byleave::secret::Secret;
 use byleave_server::listen::{self, ListenFault};
 use byleave_server::oidc::Oidc;
+use byleave_server::otlp::Otlp;
 use byleave_server::{Limits, OwnTools, PublicUrl, Server, Tenancy, telemetry};
 use tokio::net::TcpListener;
 
@@ -22,7 +23,8 @@ use crate::command::{token, webhook};
 use crate::complaint::Complaint;
 use crate::config::Config;
 use crate::house::House;
-use crate::options::Options;
+use crate::options::{Options, settled};
+use crate::rules::Rules;
 use crate::screen::{Screen, prose};
 use crate::show;
 use crate::signals;
@@ -50,11 +52,11 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     let chosen = options.chosen.clone().in_mode(typed.mode);
     show::tightened(screen, &chosen);
 
-    let (each, burst) = (typed.requests_per_second, typed.requests_per_second.saturating_mul(4));
-    let strangers_per_second = (each / STRANGERS).max(1);
-    let limits = Limits { requests_per_second: each, burst, strangers_per_second, ..Limits::default() };
-    let mut builder = Server::builder(options.tenant.clone(), tokens).limits(limits);
+    let mut builder = Server::builder(options.tenant.clone(), tokens).limits(limits(&typed));
     builder = builder.metrics(telemetry::collect().context("cannot count anything")?);
+    if let Some(collector) = Otlp::from_env()? {
+        builder = builder.collector(collector);
+    }
     builder = builder.tenancy(tenancy(options, &chosen).await?);
     for name in &typed.tenants {
         builder = builder.tenancy(tenancy(&options.of_tenant(TenantId::new(name.as_str())?), &chosen).await?);
@@ -75,14 +77,30 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
         Some(url) => url,
         None => usual_url(scheme, address, typed.hosts.first())?,
     };
+    let pages = public.to_string();
     let builder = builder.public_url(public);
     let server = builder.notices(serving_file(options), webhook::webhooks(options)).build();
     screen.say(&format!("listening on {scheme}://{address}/v1"));
+    screen.say(&format!("people sign in at {pages}/"));
     if known.is_empty() {
         screen.say(&prose("nobody can use it yet: `byleave token add NAME` makes a token"));
     }
     listen::serve(server, listener, tls, signals::ended()?, GRACE).await?;
     Ok(Status::Completed)
+}
+
+fn limits(typed: &ServeHttp) -> Limits {
+    let many = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    let each = typed.requests_per_second;
+    Limits {
+        requests_per_second: each,
+        burst: each.saturating_mul(4),
+        strangers_per_second: (each / STRANGERS).max(1),
+        connections: many(typed.connections),
+        streams: many(typed.streams),
+        streams_each: many(typed.streams / 8),
+        ..Limits::default()
+    }
 }
 
 /// Who says who people are.
@@ -143,5 +161,8 @@ async fn tenancy(options: &Options, chosen: &Config) -> Result<Tenancy> {
     waive(&gate, options).await?;
     let shelf = (Arc::clone(&house.book) as Arc<_>, Arc::clone(&house.book) as Arc<_>);
     let tenancy = Tenancy::new(options.tenant.clone(), gate, shelf, options.cwd.clone(), chosen.mode());
-    Ok(tenancy.own_tools(own))
+    let (options, state) = (options.clone(), settled(&options.state)?.unwrap_or_default());
+    let tried =
+        move |text: &str| Rules { options: &options, workspace: &options.cwd, state: &state }.with_own(text);
+    Ok(tenancy.own_tools(own).trying(Arc::new(tried)))
 }

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use byleave::core::call::Millis;
-use byleave::core::ruling::Cause;
 use byleave::stats::{self, Answers, DayCount, RuleCount, Stats, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -196,7 +195,7 @@ fn rules(screen: &mut Screen, stats: &Stats) {
         .map(|rule| {
             let origin = rule.origin.as_deref().map(|origin| format!("; {origin}")).unwrap_or_default();
             let remark = format!("{} of {} yes{origin}", yeses(&rule.answers), rule.asked);
-            Bar { name: one_line(&name(rule)), number: rule.asked, remark: one_line(&remark) }
+            Bar { name: one_line(&rule.name()), number: rule.asked, remark: one_line(&remark) }
         })
         .collect();
     chart::draw(screen, &bars);
@@ -205,38 +204,13 @@ fn rules(screen: &mut Screen, stats: &Stats) {
     if spare.is_empty() {
         return;
     }
-    let names: Vec<String> = spare.iter().take(3).map(|rule| name(rule)).collect();
+    let names: Vec<String> = spare.iter().take(3).map(|rule| rule.name()).collect();
     let more = if spare.len() > names.len() { ", …" } else { "" };
     screen.hint(&format!(
         "what {}{more} asked was always answered yes: a leave (`byleave inbox answer ID leave`) or a rule would spare such \
          questions; `byleave policy suggest` writes the rules",
         names.join(", "),
     ));
-}
-
-/// What asked, in words.
-fn name(rule: &RuleCount) -> String {
-    match (&rule.rule, rule.ceremony, rule.cause) {
-        (Some(rule), _, _) => rule.clone(),
-        (None, Some("release"), _) => "(held result)".into(),
-        (None, Some(ceremony), _) => format!("({ceremony})"),
-        (None, None, Some(cause)) => format!("({})", because(cause)),
-        (None, None, None) => "(no reason)".into(),
-    }
-}
-
-const fn because(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Rule | Cause::FirmRule => "a rule without a name",
-        Cause::Default => "no rule covers it",
-        Cause::Sensitive => "the tool is sensitive",
-        Cause::ToolAsks => "the tool asks",
-        Cause::Reviewer => "a reviewer",
-        Cause::Dangerous => "dangerous",
-        Cause::Irreversible => "cannot be taken back",
-        Cause::NotUnderstood => "not understood",
-        Cause::Mode => "the mode",
-    }
 }
 
 const fn yeses(answers: &Answers) -> u64 {

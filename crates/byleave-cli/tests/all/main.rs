@@ -40,6 +40,7 @@ mod server_killed;
 mod sessions;
 mod shells;
 mod sitting;
+mod telemetry;
 mod terminal;
 mod tools;
 #[path = "../../../byleave-sandbox/tests/all/user.rs"]

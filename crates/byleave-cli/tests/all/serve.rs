@@ -17,14 +17,20 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(world: &World, words: &[&str]) -> Self {
+        Self::start_with(world, words, &[])
+    }
+
+    /// The same with these in its environment.
+    pub(crate) fn start_with(world: &World, words: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
-        command.args(["serve", "--listen", "127.0.0.1:0"]).args(words);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(words).envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let said = lines.next().unwrap().unwrap();
         let address =
             said.strip_prefix("listening on http://").unwrap().strip_suffix("/v1").unwrap().to_owned();
+        assert_eq!(lines.next().unwrap().unwrap(), format!("people sign in at http://{address}/"));
         Self { child, address }
     }
 
@@ -63,12 +69,26 @@ pub(crate) fn request(
     path: &str,
     body: &Value,
 ) -> std::io::Result<(u16, Value)> {
+    let headers = [("authorization", &*format!("Bearer {token}")), ("idempotency-key", key)];
+    let (status, said) = said(address, &headers, method, path, body)?;
+    Ok((status, serde_json::from_str(&said).unwrap_or_default()))
+}
+
+/// The same with any headers, and what is said as it is.
+pub(crate) fn said(
+    address: &str,
+    headers: &[(&str, &str)],
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> std::io::Result<(u16, String)> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let mut stream = TcpStream::connect(address)?;
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
-         idempotency-key: {key}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )?;
     let mut heard = String::new();
@@ -78,7 +98,7 @@ pub(crate) fn request(
     if length.is_some_and(|length| length != body.len()) {
         return Err(ErrorKind::UnexpectedEof.into());
     }
-    Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or_default()))
+    Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned()))
 }
 
 pub(crate) fn token(world: &World, words: &[&str]) -> String {
@@ -143,5 +163,45 @@ fn a_tenant_has_a_book_of_its_own() {
     assert_eq!(served.ask(&theirs, "POST", "/v1/policy/explain", &spy).1["verdict"], "deny");
     assert_eq!(served.ask(&ours, "GET", "/v1/metrics", &Value::Null).0, 200);
     assert_eq!(served.ask(&theirs, "GET", "/v1/metrics", &Value::Null).0, 403);
+    served.stop();
+}
+
+// req: P8, R5
+#[test]
+fn other_rules_are_tried_on_past_calls() {
+    let world = World::new();
+    let admin = token(&world, &["ann", "--person", "--scope", "submit,read,administer"]);
+    let served = Served::start(&world, &[]);
+    let echo = json!({"tool": "echo", "arguments": {"text": "hi"}});
+    let made = request(&served.address, &admin, "a", "POST", "/v1/calls?wait=30", &echo).unwrap().1;
+    assert_eq!(made["result"]["outcome"], "completed", "{made}");
+    let note = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "x"}});
+    let waiting = request(&served.address, &admin, "b", "POST", "/v1/calls?wait=1", &note).unwrap().1;
+    assert_eq!(waiting["state"], "waiting", "{waiting}");
+    let replay = |rules: &str| served.ask(&admin, "POST", "/v1/policy/replay", &json!({ "policy": rules }));
+
+    let (status, same) = replay("");
+    assert_eq!((status, &same["judged"], &same["same"]), (200, &json!(2), &json!(2)), "{same}");
+    let rules = r#"
+        [[rule]]
+        id = "no-notes"
+        verdict = "deny"
+        write = "notes.txt"
+        why = "notes are kept elsewhere"
+    "#;
+    let (status, tried) = replay(rules);
+    assert_eq!(status, 200, "{tried}");
+    assert_eq!(tried["counts"], json!([{"before": "ask", "now": "deny", "calls": 1}]), "{tried}");
+    let changed = &tried["changed"][0];
+    assert_eq!(
+        (&changed["call"], &changed["rule"], &changed["why"]),
+        (&waiting["call"], &json!("no-notes"), &json!("notes are kept elsewhere"))
+    );
+    // What is wrong is said with its line, and nothing was put in force.
+    let (status, wrong) = replay("[[rule]]\nid = 3\n");
+    assert_eq!((status, &wrong["code"]), (422, &json!("unusable")), "{wrong}");
+    assert!(wrong["detail"].as_str().unwrap().contains("line 2"), "{wrong}");
+    let explained = served.ask(&admin, "POST", "/v1/policy/explain", &note).1;
+    assert_eq!(explained["verdict"], "ask", "{explained}");
     served.stop();
 }

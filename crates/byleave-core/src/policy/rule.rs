@@ -270,14 +270,6 @@ pub enum RuleFault {
     #[error("it excepts everything it is about, so it can never match; drop an exception")]
     AllExcepted,
     /// It has the id of a built-in rule that nobody may replace.
-    #[error("a built-in `{}` has this id and only a built-in `ask` can be replaced; choose another id", word(*.0))]
+    #[error("a built-in `{}` has this id and only a built-in `ask` can be replaced; choose another id", .0.word())]
     NotReplaceable(Verdict),
-}
-
-const fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Allow => "allow",
-        Verdict::Ask => "ask",
-        Verdict::Deny => "deny",
-    }
 }

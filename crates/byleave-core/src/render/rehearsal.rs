@@ -33,7 +33,7 @@ pub(super) fn write(page: &mut Page, sheet: &Sheet) {
             if let Some(ruling) = ruling {
                 for reason in ruling.reasons.iter().filter(|reason| !reason.why.is_empty()) {
                     let why = page.quoted(&reason.why);
-                    let word = format!("{:?}", reason.verdict).to_lowercase();
+                    let word = reason.verdict.word();
                     page.line(LineRole::Reason, "  ", &format!("the rules on what it did: {word}, {why}"));
                 }
             }

@@ -60,9 +60,7 @@ pub(super) async fn show(
         (by_day(&stats, now / DAY, days))
         (bars("Calls by tool", stats.tools.iter().map(|tool| (tool.tool.clone(), tool.calls, format!("{} asked about", tool.asked)))))
         (bars("Questions by what asked", stats.rules.iter().map(|rule| {
-            let name = rule.rule.clone().or_else(|| rule.ceremony.map(str::to_owned));
-            let name = name.unwrap_or_else(|| rule.cause.map_or_else(|| "no reason".to_owned(), |cause| format!("{cause:?}").to_lowercase()));
-            (name, rule.asked, format!("{} yes", rule.answers.yes + rule.answers.leave))
+            (rule.name(), rule.asked, format!("{} yes", rule.answers.yes + rule.answers.leave))
         })))
     };
     Ok(page(&visitor, "Numbers", "/stats", &body))

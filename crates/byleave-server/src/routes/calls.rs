@@ -52,7 +52,7 @@ const KEY_CHARS_MAX: usize = 128;
     ),
 )]
 pub(super) async fn submit(
-    State(_app): State<App>,
+    State(app): State<App>,
     caller: Caller,
     Asked(wait): Asked<Wait>,
     headers: HeaderMap,
@@ -62,6 +62,9 @@ pub(super) async fn submit(
     let until = until(&wait)?;
     let review = reviewed(&caller, &mut body)?;
     let call = call(&caller, &key(&headers)?, body)?;
+    if app.parts.collector.is_some() {
+        caller.tenancy.parents.keep(call.id, &headers);
+    }
     // Who does not wait is told only that the call was taken in. That comes first, so that nothing has to be walked again.
     if wait.wait == 0 {
         take_in(&caller, &call).await?;

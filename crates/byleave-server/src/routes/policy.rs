@@ -1,5 +1,7 @@
 //! Tools, and what the policy says.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use byleave::clock::fresh_id;
 use byleave::core::call::Call;
@@ -13,8 +15,12 @@ use crate::body::{Asked, Given, Said};
 use crate::caller::Caller;
 use crate::own_tools::may_use;
 use crate::principal::Scope;
-use crate::problem::Problem;
-use crate::wire::{ExplainBody, Explained, Refused, ToolEntry, ToolList, ToolQuery, bounded};
+use crate::problem::{Problem, Trouble};
+use crate::replay;
+use crate::wire::{
+    ExplainBody, Explained, REPLAY_MAX, Refused, ReplayBody, Replayed, ToolEntry, ToolList, ToolQuery,
+    bounded,
+};
 
 /// List the tools
 #[utoipa::path(
@@ -97,4 +103,34 @@ pub(super) async fn explain(
             policy: None,
         },
     }))
+}
+
+/// Try other rules on past calls
+///
+/// What they would have made of the newest calls of the book in the place of the person's own file, judged by what was recorded
+/// then. Nothing is put in force. Only for administrators: by trying rules one could find out what is in a call.
+#[utoipa::path(
+    post, path = "/v1/policy/replay", tag = "policy",
+    request_body = ReplayBody,
+    responses(
+        (status = 200, body = Replayed, description = "What would change"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
+        (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The rules cannot be used"),
+    ),
+)]
+pub(super) async fn replay(
+    State(_app): State<App>,
+    caller: Caller,
+    Given(body): Given<ReplayBody>,
+) -> Result<Said<Replayed>, Problem> {
+    caller.may(&[Scope::Administer])?;
+    if !(1..=REPLAY_MAX).contains(&body.limit) {
+        let what = format!("`limit` is 1 to {REPLAY_MAX}");
+        return Err(Problem::new(Trouble::Unusable, what));
+    }
+    let limit = usize::try_from(body.limit).unwrap_or(usize::MAX);
+    let (replay, more) = replay::replay(Arc::clone(&caller.tenancy), body.policy, limit).await?;
+    Ok(Said(Replayed::of(&replay, more)))
 }

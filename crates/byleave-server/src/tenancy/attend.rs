@@ -10,6 +10,7 @@ use byleave::core::id::CallId;
 use byleave::event::Event;
 use byleave::ledger::LedgerFault;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Tenancy, Unstarted};
@@ -18,6 +19,8 @@ use super::{Tenancy, Unstarted};
 const POLL: Duration = Duration::from_millis(500);
 /// How often it is looked for calls that can be driven on.
 const LOOK: Duration = Duration::from_secs(2);
+/// How many times as long as a look took nobody looks.
+const REST: u32 = 4;
 const AT_ONCE: usize = 1_000;
 /// How many calls are remembered as not ours.
 const OTHERS_MAX: usize = 10_000;
@@ -70,9 +73,12 @@ impl Tenancy {
     async fn drive_on(self: &Arc<Self>) {
         let mut others = HashSet::new();
         loop {
+            let began = Instant::now();
             if let Err(fault) = self.drive_all(&mut others).await {
                 tracing::warn!(%fault, "it cannot be seen what there is to do");
             }
+            // Every call that is settled is a reason to look, and the busier the book, the dearer each look.
+            tokio::time::sleep(began.elapsed() * REST).await;
             drop(tokio::time::timeout(LOOK, self.look.notified()).await);
         }
     }

@@ -3,9 +3,11 @@
 use byleave::core::ruling::{Reason, Verdict};
 use byleave::forms::Form;
 use byleave::gate::Explanation;
+use byleave::replay::Replay;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::calls::{ModeWord, Refused};
 
@@ -106,18 +108,10 @@ pub(crate) struct Reasoned {
     pub(crate) why: String,
 }
 
-const fn verdict_word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Allow => "allow",
-        Verdict::Ask => "ask",
-        Verdict::Deny => "deny",
-    }
-}
-
 impl From<&Explanation> for Explained {
     fn from(found: &Explanation) -> Self {
         let reasoned = |reason: &Reason| Reasoned {
-            verdict: verdict_word(reason.verdict).to_owned(),
+            verdict: reason.verdict.word().to_owned(),
             rule: reason.rule.clone(),
             origin: reason.origin.clone(),
             effects: reason.effects.clone(),
@@ -126,11 +120,114 @@ impl From<&Explanation> for Explained {
         let effects = found.plan.effects.iter();
         Self {
             tool: found.tool.clone(),
-            verdict: Some(verdict_word(found.ruling.verdict).to_owned()),
+            verdict: Some(found.ruling.verdict.word().to_owned()),
             refusal: None,
             effects: effects.map(|effect| serde_json::to_value(effect).unwrap_or_default()).collect(),
             reasons: found.ruling.reasons.iter().map(reasoned).collect(),
             policy: Some(found.ruling.policy.to_string()),
+        }
+    }
+}
+
+/// The most calls that rules are tried on at once.
+pub(crate) const REPLAY_MAX: u32 = 1_000;
+
+/// Rules to be tried; nothing is put in force
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplayBody {
+    /// A policy file, as TOML, in the place of the person's own
+    #[schema(max_length = 1_000_000)]
+    pub(crate) policy: String,
+    /// How many of the newest calls
+    #[schema(minimum = 1, maximum = 1000, default = 500)]
+    #[serde(default = "usual_limit")]
+    pub(crate) limit: u32,
+}
+
+const fn usual_limit() -> u32 {
+    500
+}
+
+/// What other rules would have made of past calls
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Replayed {
+    /// So many were judged again
+    pub(crate) judged: u64,
+    /// So many of them would get the same verdict
+    pub(crate) same: u64,
+    /// There are older calls that were not looked at
+    pub(crate) more: bool,
+    pub(crate) counts: Vec<ReplayCount>,
+    pub(crate) changed: Vec<ReplayChange>,
+    pub(crate) not_judged: Vec<NotJudged>,
+}
+
+/// How many calls would go from one verdict to another
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReplayCount {
+    /// allow, ask or deny
+    pub(crate) before: String,
+    /// allow, ask or deny
+    pub(crate) now: String,
+    pub(crate) calls: u64,
+}
+
+/// A call that would get another verdict
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReplayChange {
+    pub(crate) call: Uuid,
+    pub(crate) tool: String,
+    /// What it would do, with secrets taken out
+    pub(crate) summary: String,
+    /// allow, ask or deny
+    pub(crate) before: String,
+    /// allow, ask or deny
+    pub(crate) now: String,
+    /// The rule that would decide, by id
+    pub(crate) rule: Option<String>,
+    /// Where it stands: layer, file and line
+    pub(crate) origin: Option<String>,
+    pub(crate) why: String,
+}
+
+/// A call that cannot be judged again
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NotJudged {
+    pub(crate) call: Uuid,
+    pub(crate) tool: String,
+    pub(crate) why: String,
+}
+
+impl Replayed {
+    pub(crate) fn of(replay: &Replay, more: bool) -> Self {
+        let word = |verdict: Verdict| verdict.word().to_owned();
+        let counts = replay.counts().into_iter();
+        let changed = replay.changes.iter().map(|change| {
+            let decisive = change.now.decisive();
+            ReplayChange {
+                call: change.past.call.uuid(),
+                tool: change.past.heading.tool.clone(),
+                summary: change.past.summary.clone(),
+                before: word(change.past.ruling.verdict),
+                now: word(change.now.verdict),
+                rule: decisive.and_then(|reason| reason.rule.clone()),
+                origin: decisive.and_then(|reason| reason.origin.clone()),
+                why: decisive.map_or_else(String::new, |reason| reason.why.clone()),
+            }
+        });
+        let unjudged = replay.unjudged.iter();
+        Self {
+            judged: replay.judged,
+            same: replay.same(),
+            more,
+            counts: counts
+                .map(|((before, now), calls)| ReplayCount { before: word(before), now: word(now), calls })
+                .collect(),
+            changed: changed.collect(),
+            not_judged: unjudged
+                .map(|one| NotJudged { call: one.call.uuid(), tool: one.tool.clone(), why: one.why.clone() })
+                .collect(),
         }
     }
 }

@@ -37,6 +37,7 @@ fn body(path: &str) -> Option<Value> {
         "/v1/calls" => Some(json!({"tool": "echo"})),
         "/v1/halt" => Some(json!({"why": "x"})),
         "/v1/policy/explain" => Some(json!({"tool": "echo"})),
+        "/v1/policy/replay" => Some(json!({"policy": ""})),
         path if path.ends_with("/take") || path.ends_with("/report") => {
             Some(json!({"claim": "0123456789abcdef"}))
         }
@@ -106,7 +107,7 @@ async fn every_operation_wants_its_scope() {
             (_, path) if path.ends_with("/cancel") => &[Submit, Administer],
             (_, path) if path.ends_with("/take") || path.ends_with("/report") => &[Submit],
             (_, path) if path.starts_with("/v1/own-tools/") => &[Submit],
-            ("PUT" | "DELETE", _) | (_, "/v1/metrics") => &[Administer],
+            ("PUT" | "DELETE", _) | (_, "/v1/metrics" | "/v1/policy/replay") => &[Administer],
             ("GET", "/v1/questions") => &[Answer, Read],
             (_, path) if path.starts_with("/v1/questions/") => &[Answer],
             (_, path) if path.starts_with("/v1/calls/") => &[Submit, Read],

@@ -142,10 +142,10 @@ async fn a_person_is_asked_before_it_can_be_taken() {
     let bot = stage.agent("bot");
     let ann = stage.person("ann", &[Scope::Answer]);
     register(&stage, &bot, "refund", json!({"class": "generic"})).await;
-    let standing = submit(&stage, &bot, "k", json!({})).await;
+    let refund = json!({"tool": "own.bot.refund", "arguments": {"cents": 5}});
+    let mut standing = stage.call(&bot, "k", 0, &refund).await.json;
     // Waiting is not said at once: the driver may still be at it.
     let call = id(&standing).to_owned();
-    let mut standing = standing;
     while standing["state"] != "waiting" {
         standing = stage.ask(&bot, "GET", &format!("/v1/calls/{call}"), None).await.json;
     }

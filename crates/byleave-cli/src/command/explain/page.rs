@@ -92,7 +92,7 @@ impl Explained<'_> {
                     format!("{}  (and {})", words::target(effect), counted(more.into(), "other spelling")),
                 ),
             };
-            let verdict = reason.map_or("", |reason| word(reason.verdict)).to_owned();
+            let verdict = reason.map_or("", |reason| reason.verdict.word()).to_owned();
             let by =
                 reason.and_then(|reason| reason.rule.as_deref()).map_or_else(|| "-".to_owned(), one_line);
             rows.push(vec![number, verdict, by, effect.kind().to_owned(), target]);
@@ -115,7 +115,7 @@ impl Explained<'_> {
                 };
                 vec![
                     one_line(&rule.id),
-                    word(rule.verdict).to_owned(),
+                    rule.verdict.word().to_owned(),
                     numbers(about),
                     decides,
                     one_line(&place(rule)),
@@ -132,7 +132,7 @@ impl Explained<'_> {
     }
 
     fn show_verdict(&self, screen: &mut Screen) {
-        screen.title(&format!("Verdict: {}", word(self.ruling.verdict)));
+        screen.title(&format!("Verdict: {}", self.ruling.verdict.word()));
         screen.line(match self.ruling.verdict {
             Verdict::Allow => "it runs without a question",
             Verdict::Ask => "a person is asked first",
@@ -247,12 +247,4 @@ fn numbers(effects: &[u32]) -> String {
         rest = rest.get(if run > 2 { run } else { 1 }..).unwrap_or_default();
     }
     parts.join(", ")
-}
-
-pub(in crate::command) const fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Allow => "allow",
-        Verdict::Ask => "ask",
-        Verdict::Deny => "deny",
-    }
 }

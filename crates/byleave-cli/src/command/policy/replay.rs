@@ -1,14 +1,13 @@
 //! `byleave policy replay FILE`: what another file of one's own would have made of every call in the book.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
 use byleave::core::ruling::Ruling;
+use byleave::replay::{Change, Replay, Unjudged};
 use serde_json::{Value, json};
 
-use super::past::{self, Past, Policies, Unjudged};
-use crate::command::explain::word;
+use super::past::{self, Policies};
 use crate::house::House;
 use crate::ids::short;
 use crate::options::Options;
@@ -16,12 +15,6 @@ use crate::rules::Rules;
 use crate::screen::{Screen, one_line};
 use crate::show::{counted, table};
 use crate::status::Status;
-
-/// A call that would get another verdict.
-struct Change {
-    past: Past,
-    now: Ruling,
-}
 
 pub(super) async fn run(
     file: &Path,
@@ -32,22 +25,16 @@ pub(super) async fn run(
     // A file that is wrong is said once, with its lines, and not for every call.
     rules.as_own(file)?;
     let house = House::open_to_read(options, None)?;
-    let (calls, mut unjudged) = past::all(&house, options).await?;
+    let (calls, unjudged) = past::all(&house, options).await?;
     let mut policies = Policies::new(options, Some(file), Vec::new());
-    let (mut changes, mut judged) = (Vec::new(), 0_u64);
+    let mut replay = Replay { unjudged, ..Replay::default() };
     for past in calls {
         match policies.of(&past.heading.cwd) {
-            Ok(policy) => {
-                judged += 1;
-                let now = past.judge(policy);
-                if now.verdict != past.ruling.verdict {
-                    changes.push(Change { past, now });
-                }
-            }
-            Err(why) => unjudged.push(Unjudged { call: past.call, tool: past.seen.heading.tool, why }),
+            Ok(policy) => replay.judge(past, policy),
+            Err(why) => replay.unjudged.push(past.unjudged(why)),
         }
     }
-    let replayed = Replayed { file, judged, changes, unjudged };
+    let replayed = Replayed { file, replay };
     if screen.json() {
         screen.value(&replayed.json());
     } else {
@@ -58,40 +45,28 @@ pub(super) async fn run(
 
 struct Replayed<'a> {
     file: &'a Path,
-    judged: u64,
-    changes: Vec<Change>,
-    unjudged: Vec<Unjudged>,
+    replay: Replay,
 }
 
 impl Replayed<'_> {
-    /// How many calls went from which verdict to which.
-    fn counts(&self) -> BTreeMap<(&'static str, &'static str), u64> {
-        let mut counts = BTreeMap::new();
-        for Change { past, now } in &self.changes {
-            let count = counts.entry((word(past.ruling.verdict), word(now.verdict))).or_insert(0);
-            *count += 1;
-        }
-        counts
-    }
-
     fn show(&self, screen: &mut Screen) {
         let file = one_line(&self.file.to_string_lossy());
-        let judged = counted(self.judged, "call");
+        let replay = &self.replay;
+        let judged = counted(replay.judged, "call");
         screen.title(&format!("{judged} judged again with `{file}` in the place of your own rules"));
-        let same = self.judged.saturating_sub(self.changes.len() as u64);
-        screen.line(&format!("{same} would get the same verdict"));
-        for ((before, now), count) in self.counts() {
-            screen.line(&format!("{count} would be {now} instead of {before}"));
+        screen.line(&format!("{} would get the same verdict", replay.same()));
+        for ((before, now), count) in replay.counts() {
+            screen.line(&format!("{count} would be {} instead of {}", now.word(), before.word()));
         }
-        if !self.changes.is_empty() {
+        if !replay.changes.is_empty() {
             screen.line("");
-            let rows = self.changes.iter().map(|Change { past, now }| {
+            let rows = replay.changes.iter().map(|Change { past, now }| {
                 let (rule, why) = by(now);
                 let by = rule.map_or_else(|| why.clone(), |(rule, origin)| format!("`{rule}` ({origin})"));
                 vec![
                     short(&past.call),
-                    word(past.ruling.verdict).to_owned(),
-                    word(now.verdict).to_owned(),
+                    past.ruling.verdict.word().to_owned(),
+                    now.verdict.word().to_owned(),
                     one_line(&past.heading.tool),
                     one_line(&by),
                     one_line(&past.summary),
@@ -99,21 +74,23 @@ impl Replayed<'_> {
             });
             table(screen, &["CALL", "BEFORE", "NOW", "TOOL", "BY", "WHAT"], &rows.collect::<Vec<_>>());
         }
-        if !self.unjudged.is_empty() {
+        if !replay.unjudged.is_empty() {
             screen.line("");
-            screen.line(&format!("{} cannot be judged again:", counted(self.unjudged.len() as u64, "call")));
-            for Unjudged { call, tool, why } in &self.unjudged {
+            screen
+                .line(&format!("{} cannot be judged again:", counted(replay.unjudged.len() as u64, "call")));
+            for Unjudged { call, tool, why } in &replay.unjudged {
                 screen.line(&one_line(&format!("{} {tool}: cannot be judged again: {why}", short(call))));
             }
         }
     }
 
     fn json(&self) -> Value {
-        let counts = self.counts().into_iter();
+        let replay = &self.replay;
+        let counts = replay.counts().into_iter();
         let counts: Vec<Value> = counts
-            .map(|((before, now), count)| json!({ "before": before, "now": now, "calls": count }))
+            .map(|((before, now), count)| json!({ "before": before.word(), "now": now.word(), "calls": count }))
             .collect();
-        let changes: Vec<Value> = self
+        let changes: Vec<Value> = replay
             .changes
             .iter()
             .map(|Change { past, now }| {
@@ -130,15 +107,15 @@ impl Replayed<'_> {
                 })
             })
             .collect();
-        let unjudged: Vec<Value> = self
+        let unjudged: Vec<Value> = replay
             .unjudged
             .iter()
             .map(|Unjudged { call, tool, why }| json!({ "call": call, "tool": tool, "why": why }))
             .collect();
         json!({
             "file": self.file,
-            "judged": self.judged,
-            "same": self.judged.saturating_sub(self.changes.len() as u64),
+            "judged": replay.judged,
+            "same": replay.same(),
             "counts": counts,
             "changed": changes,
             "not_judged": unjudged,

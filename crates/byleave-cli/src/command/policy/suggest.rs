@@ -13,10 +13,11 @@ use byleave::core::pattern::Matcher;
 use byleave::core::policy::{Layer, NotRead, Rule, RuleFile, read};
 use byleave::core::ruling::{Cause, Verdict};
 use byleave::past::PastQuestion;
+use byleave::replay::Replayable;
 use serde_json::{Value, json};
 
 use self::draft::{APPROVED_MIN, Alike, Draft, drafts, needed};
-use super::past::{self, Past, Policies};
+use super::past::{self, Policies};
 use crate::house::House;
 use crate::ids::short;
 use crate::options::Options;
@@ -39,7 +40,7 @@ pub(super) async fn run(options: &Options, rules: &Rules<'_>, screen: &mut Scree
     let house = House::open_to_read(options, None)?;
     let (calls, unjudged) = past::all(&house, options).await?;
     let mut now = Policies::new(options, None, Vec::new());
-    let mut approved: Vec<&Past> = calls.iter().filter(|past| is_spareable(past, &mut now)).collect();
+    let mut approved: Vec<&Replayable> = calls.iter().filter(|past| is_spareable(past, &mut now)).collect();
     let mut taken = rules.load()?.policy.rules().map(|rule| rule.id.clone()).collect();
     let mut suggestions: Vec<Suggestion> = Vec::new();
     // The same file again and again is a rule about that file; only what is left may speak for a directory.
@@ -49,8 +50,9 @@ pub(super) async fn run(options: &Options, rules: &Rules<'_>, screen: &mut Scree
                 suggestions.extend(tried(&draft, &calls, &mut now, options, rules));
             }
         }
-        let spared =
-            |past: &Past| suggestions.iter().any(|one| one.spares.iter().any(|(call, _)| *call == past.call));
+        let spared = |past: &Replayable| {
+            suggestions.iter().any(|one| one.spares.iter().any(|(call, _)| *call == past.call))
+        };
         approved.retain(|past| !spared(past));
     }
     suggestions.sort_by_key(|suggestion| std::cmp::Reverse(suggestion.spares.len()));
@@ -92,7 +94,7 @@ fn tell(suggestions: &[Suggestion], unjudged: usize, options: &Options, screen: 
 }
 
 /// Whether a rule could have spared all of its questions, each was answered yes, and it would still be asked today.
-fn is_spareable(past: &Past, now: &mut Policies<'_>) -> bool {
+fn is_spareable(past: &Replayable, now: &mut Policies<'_>) -> bool {
     let rule_would_do = |asked: &PastQuestion| {
         let mut causes = asked.ruling.causes().into_iter();
         let harmless = asked.plan.dangers.is_empty() && !asked.plan.irreversible;
@@ -104,7 +106,7 @@ fn is_spareable(past: &Past, now: &mut Policies<'_>) -> bool {
 }
 
 /// Whether the rule is about anything that someone was asked about and did not simply say yes to.
-fn covers_a_no(draft: &Draft, calls: &[Past]) -> bool {
+fn covers_a_no(draft: &Draft, calls: &[Replayable]) -> bool {
     let matchers: Option<Vec<Matcher>> =
         draft.patterns.iter().map(|pattern| Matcher::new(pattern.clone()).ok()).collect();
     let Some(matchers) = matchers else { return true };
@@ -116,7 +118,7 @@ fn covers_a_no(draft: &Draft, calls: &[Past]) -> bool {
 /// The draft as a rule, if it does what it is for and nothing else.
 fn tried(
     draft: &Draft,
-    calls: &[Past],
+    calls: &[Replayable],
     now: &mut Policies<'_>,
     options: &Options,
     rules: &Rules<'_>,

@@ -9,7 +9,7 @@ use byleave::core::entry::{Entry, Fact};
 use byleave::core::id::{CallId, SessionId};
 use byleave::core::question::Question;
 use byleave::core::record::{Attempt, Record};
-use byleave::core::ruling::{Ruling, Verdict};
+use byleave::core::ruling::Ruling;
 use byleave::core::walk::{Next, next};
 use byleave::stats::Wanted;
 
@@ -289,11 +289,7 @@ fn verdict(record: &Record) -> Option<String> {
 
 /// A verdict with its reason, in words; not escaped.
 pub(super) fn ruled(ruling: &Ruling) -> String {
-    let verdict = match ruling.verdict {
-        Verdict::Allow => "allow",
-        Verdict::Ask => "ask",
-        Verdict::Deny => "deny",
-    };
+    let verdict = ruling.verdict.word();
     let Some(reason) = ruling.decisive() else { return verdict.to_owned() };
     let rule = match (&reason.rule, &reason.origin) {
         (Some(rule), Some(origin)) => format!(" ({rule}, {origin})"),

@@ -7,8 +7,7 @@ use byleave::core::id::CallId;
 use byleave::core::leave::keys;
 use byleave::core::pattern::{Pattern, literal};
 use byleave::core::ruling::{Cause, Ruling, Verdict};
-
-use crate::command::policy::past::Past;
+use byleave::replay::Replayable;
 
 /// So many approved calls make a habit.
 pub(super) const APPROVED_MIN: usize = 2;
@@ -58,8 +57,8 @@ pub(super) fn needed<'a>(plan: &'a Plan, ruling: &Ruling) -> Vec<&'a Effect> {
 }
 
 /// One draft for every likeness of calls that were approved often enough.
-pub(super) fn drafts(approved: &[&Past], alike: Alike, taken: &mut HashSet<String>) -> Vec<Draft> {
-    let mut groups: BTreeMap<BTreeSet<Likeness>, Vec<&Past>> = BTreeMap::new();
+pub(super) fn drafts(approved: &[&Replayable], alike: Alike, taken: &mut HashSet<String>) -> Vec<Draft> {
+    let mut groups: BTreeMap<BTreeSet<Likeness>, Vec<&Replayable>> = BTreeMap::new();
     for past in approved {
         let asked = past.questions.iter().flat_map(|asked| needed(&asked.plan, &asked.ruling));
         let same: BTreeSet<Likeness> = asked.map(|effect| likeness(effect, alike)).collect();
@@ -101,7 +100,7 @@ fn is_sub_command(word: &str) -> bool {
 }
 
 /// What all of these have in common; none where something about them cannot be said in a rule.
-fn patterns(calls: &[&Past], alike: Alike) -> Option<Vec<Pattern>> {
+fn patterns(calls: &[&Replayable], alike: Alike) -> Option<Vec<Pattern>> {
     let mut groups: BTreeMap<Likeness, Vec<&Effect>> = BTreeMap::new();
     for past in calls {
         for asked in &past.questions {

@@ -1,0 +1,251 @@
+//! What the server tells: traces and metrics over OTLP to a collector that speaks the real protocol, and a dashboard over what
+//! Prometheus is offered.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::metric;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+use regex::Regex;
+use serde_json::{Value, json};
+
+use crate::serve::{Served, request, said, token};
+use crate::world::World;
+
+/// What a collector was sent, by path.
+type Sent = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
+/// A collector on loopback: it keeps what it is sent, and says that all is well.
+fn collector() -> (String, Sent) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, sent) = (format!("http://{}", listener.local_addr().unwrap()), Sent::default());
+    let kept = Arc::clone(&sent);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, kept) = (stream.unwrap(), Arc::clone(&kept));
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                loop {
+                    let (mut first, mut length) = (String::new(), 0);
+                    if reader.read_line(&mut first).unwrap_or(0) == 0 {
+                        return;
+                    }
+                    loop {
+                        let mut line = String::new();
+                        reader.read_line(&mut line).unwrap();
+                        let line = line.trim().to_ascii_lowercase();
+                        if line.is_empty() {
+                            break;
+                        }
+                        if let Some(given) = line.strip_prefix("content-length: ") {
+                            length = given.parse().unwrap();
+                        }
+                    }
+                    let mut body = vec![0; length];
+                    reader.read_exact(&mut body).unwrap();
+                    kept.lock().unwrap().push((first.split(' ').nth(1).unwrap().to_owned(), body));
+                    let well = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+                    stream.write_all(well.as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    (address, sent)
+}
+
+fn start(world: &World, collector: &str) -> Served {
+    Served::start_with(
+        world,
+        &[],
+        &[("OTEL_EXPORTER_OTLP_ENDPOINT", collector), ("OTEL_BSP_SCHEDULE_DELAY", "50")],
+    )
+}
+
+fn texts(attributes: &[KeyValue]) -> BTreeMap<&str, String> {
+    let text = |attribute: &KeyValue| match attribute.value.as_ref().and_then(|value| value.value.as_ref()) {
+        Some(any_value::Value::StringValue(text)) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    attributes.iter().map(|attribute| (attribute.key.as_str(), text(attribute))).collect()
+}
+
+/// The spans that were sent to the end, in order of their beginnings, and the texts of the resource that sent them.
+fn spans(sent: &Sent) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for (_, body) in sent.lock().unwrap().iter().filter(|(path, _)| path == "/v1/traces") {
+        for resource in ExportTraceServiceRequest::decode(body.as_slice()).unwrap().resource_spans {
+            let said = resource.resource.unwrap();
+            assert_eq!(texts(&said.attributes)["service.name"], "byleave");
+            spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
+        }
+    }
+    spans.sort_by_key(|span| (span.start_time_unix_nano, !span.parent_span_id.is_empty()));
+    spans
+}
+
+// req: A2
+#[test]
+fn one_trace_from_receipt_to_settlement_also_across_a_person_and_a_restart() {
+    let world = World::new();
+    let (bot, ann) = (token(&world, &["bot"]), token(&world, &["web-ann", "--person"]));
+    let (collector, sent) = collector();
+    let served = start(&world, &collector);
+    let note = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "a-secret-line"}});
+    let standing = served.ask(&bot, "POST", "/v1/calls?wait=1", &note).1;
+    assert_eq!(standing["state"], "waiting", "{standing}");
+    served.stop();
+    assert!(spans(&sent).is_empty(), "nothing is settled yet");
+
+    let served = start(&world, &collector);
+    let (call, question) = (standing["call"].as_str().unwrap(), &standing["question"]);
+    let answer = json!({"digest": question["digest"], "answer": {"say": "yes"}});
+    let path = format!("/v1/questions/{}/answer", question["id"].as_str().unwrap());
+    served.ask(&ann, "POST", &path, &answer);
+    let settled = served.ask(&bot, "GET", &format!("/v1/calls/{call}?wait=60"), &Value::Null).1;
+    assert_eq!(settled["result"]["outcome"], "completed", "{settled}");
+    // It tells the rest before it ends.
+    served.stop();
+
+    let spans = spans(&sent);
+    let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(names, ["execute_tool append_line", "ruling", "question", "run"]);
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    for span in &spans {
+        assert_eq!(hex(&span.trace_id), call.replace('-', ""), "the trace has the id of the call");
+        assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
+        assert!(spans[0].start_time_unix_nano <= span.start_time_unix_nano);
+        assert!(span.end_time_unix_nano <= spans[0].end_time_unix_nano);
+        let parent = if span.name == spans[0].name { Vec::new() } else { spans[0].span_id.clone() };
+        assert_eq!(span.parent_span_id, parent, "{}", span.name);
+    }
+    let said = texts(&spans[0].attributes);
+    for (key, value) in [
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", "append_line"),
+        ("gen_ai.tool.call.id", call),
+        ("gen_ai.agent.name", "bot"),
+        ("byleave.tenant", "local"),
+        ("byleave.outcome", "completed"),
+    ] {
+        assert_eq!(said.get(key).map(String::as_str), Some(value), "{key}");
+    }
+    assert_eq!(texts(&spans[1].attributes)["byleave.verdict"], "ask");
+    assert_eq!(texts(&spans[2].attributes)["byleave.answer"], "yes");
+    let sent = sent.lock().unwrap();
+    let holds = |body: &[u8], text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(!sent.iter().any(|(_, body)| holds(body, "a-secret-line") || holds(body, "notes.txt")));
+
+    let metrics = sent.iter().filter(|(path, _)| path == "/v1/metrics");
+    let metrics = metrics.flat_map(|(_, body)| {
+        let resources = ExportMetricsServiceRequest::decode(body.as_slice()).unwrap().resource_metrics;
+        resources.into_iter().flat_map(|one| one.scope_metrics).flat_map(|one| one.metrics)
+    });
+    let counts: BTreeMap<String, u64> = metrics
+        .filter_map(|one| match one.data? {
+            metric::Data::Histogram(told) => {
+                Some((one.name, told.data_points.iter().map(|point| point.count).sum()))
+            }
+            _ => None,
+        })
+        .collect();
+    let count = |name: &str| counts.get(name).copied();
+    assert_eq!(count("gen_ai.execute_tool.duration"), Some(1), "{counts:?}");
+    assert_eq!(count("byleave.question.duration"), Some(1), "{counts:?}");
+}
+
+// req: A2
+#[test]
+fn a_call_is_part_of_the_trace_that_its_client_brings() {
+    let world = World::new();
+    let bot = token(&world, &["bot"]);
+    let (collector, sent) = collector();
+    let served = start(&world, &collector);
+    let bearer = format!("Bearer {bot}");
+    // That the client would not have it told of does not count: who is watched does not say who watches.
+    for (key, parent) in [
+        ("a", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"),
+        ("b", "00-00000000000000000000000000000000-b7ad6b7169203331-01"),
+    ] {
+        let headers = [("authorization", bearer.as_str()), ("idempotency-key", key), ("traceparent", parent)];
+        let echo = json!({"tool": "echo", "arguments": {"text": "hi"}});
+        let (status, made) = said(&served.address, &headers, "POST", "/v1/calls?wait=30", &echo).unwrap();
+        assert_eq!(status, 200, "{made}");
+    }
+    served.stop();
+    let spans = spans(&sent);
+    let calls: Vec<&Span> = spans.iter().filter(|span| span.name == "execute_tool echo").collect();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let theirs: Vec<&&Span> =
+        calls.iter().filter(|span| hex(&span.trace_id) == "0af7651916cd43dd8448eb211c80319c").collect();
+    assert_eq!((calls.len(), theirs.len()), (2, 1), "what is no trace is passed over");
+    assert_eq!(hex(&theirs[0].parent_span_id), "b7ad6b7169203331");
+    let beneath = spans.iter().filter(|span| span.parent_span_id == theirs[0].span_id);
+    assert!(beneath.clone().count() >= 2 && beneath.clone().all(|span| span.trace_id == theirs[0].trace_id));
+}
+
+// req: A2
+#[test]
+fn a_collector_that_is_gone_or_says_nothing_holds_no_call_up() {
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for collector in [mute.local_addr().unwrap(), gone] {
+        let world = World::new();
+        let bot = token(&world, &["bot"]);
+        let served = start(&world, &format!("http://{collector}"));
+        let echo = json!({"tool": "echo", "arguments": {"text": "hi"}});
+        let began = Instant::now();
+        for key in 0..20 {
+            let key = key.to_string();
+            let made = request(&served.address, &bot, &key, "POST", "/v1/calls?wait=30", &echo).unwrap().1;
+            assert_eq!(made["result"]["outcome"], "completed", "{made}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        let began = Instant::now();
+        served.stop();
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    }
+}
+
+// req: A2
+#[test]
+fn the_dashboard_is_over_metrics_that_there_are() {
+    let world = World::new();
+    let admin = token(&world, &["ann", "--person", "--scope", "submit,read,administer"]);
+    let served = Served::start(&world, &[]);
+    for (key, call) in [
+        ("a", json!({"tool": "echo", "arguments": {"text": "hi"}})),
+        ("b", json!({"tool": "nothing"})),
+        ("c", json!({"tool": "append_line", "arguments": {"path": "x", "line": "y"}})),
+    ] {
+        request(&served.address, &admin, key, "POST", "/v1/calls?wait=1", &call).unwrap();
+    }
+    let bearer = format!("Bearer {admin}");
+    let headers = [("authorization", bearer.as_str())];
+    let offered = said(&served.address, &headers, "GET", "/v1/metrics", &Value::Null).unwrap().1;
+    let dashboard = include_str!("../../../../packaging/grafana/byleave.json");
+    let parsed: Value = serde_json::from_str(dashboard).unwrap();
+    let panels = parsed["panels"].as_array().unwrap();
+    let asked: Vec<&str> = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().into_iter().flatten())
+        .map(|target| target["expr"].as_str().unwrap())
+        .collect();
+    assert!(asked.len() >= 6, "{asked:?}");
+    let name = Regex::new(r"byleave_[a-z_]+").unwrap();
+    for asked in asked {
+        for found in name.find_iter(asked) {
+            let is_there = |line: &str| {
+                line.strip_prefix(found.as_str()).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            };
+            assert!(offered.lines().any(is_there), "{} is not offered: {offered}", found.as_str());
+        }
+    }
+    served.stop();
+}

@@ -1,0 +1,182 @@
+//! The spans of a call, out of its record: the same record, the same spans, in whatever process.
+//!
+//! The trace has the id of the call, so it is found by it, unless a client brought a trace of its own. The call itself is the span `execute_tool NAME`, as the conventions for
+//! GenAI have it; beneath it are the ruling, every rehearsal, every question and every run.
+
+use std::borrow::Cow;
+use std::time::{Duration, SystemTime};
+
+use byleave::core::call::Millis;
+use byleave::core::digest::Digest;
+use byleave::core::entry::{Entry, Fact, Heading};
+use byleave::core::outcome::Outcome;
+use byleave::core::question::Answer;
+use byleave::core::record::Record;
+use opentelemetry::trace::{SpanContext, SpanKind, Status, TraceFlags, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue, SpanId, TraceId};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+
+pub(super) const CALL: &str = "execute_tool";
+pub(super) const QUESTION: &str = "question";
+pub(super) const TOOL: &str = "gen_ai.tool.name";
+/// The attributes that are few enough to measure by.
+pub(super) const MEASURED: [&str; 6] =
+    ["gen_ai.operation.name", TOOL, "error.type", "byleave.tenant", "byleave.outcome", "byleave.answer"];
+
+/// The spans of a settled call; none of one that is not.
+pub(super) fn of(
+    record: &Record,
+    parent: Option<&SpanContext>,
+    scope: &InstrumentationScope,
+) -> Vec<SpanData> {
+    let (Some(heading), Some(outcome)) = (record.heading(), record.settled()) else { return Vec::new() };
+    let entries = record.entries();
+    let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Vec::new() };
+    let making = Making { record, parent, scope };
+    let mut spans = vec![making.call(heading, outcome, first.at, last.at)];
+    for (place, entry) in entries.iter().enumerate() {
+        let after = entries.get(place + 1..).unwrap_or_default();
+        spans.extend(making.part(place, entry, first.at, after));
+    }
+    spans
+}
+
+struct Making<'a> {
+    record: &'a Record,
+    /// The span of the client's that the call is beneath.
+    parent: Option<&'a SpanContext>,
+    scope: &'a InstrumentationScope,
+}
+
+impl Making<'_> {
+    fn call(&self, heading: &Heading, outcome: &Outcome, from: Millis, to: Millis) -> SpanData {
+        let tool = match self.record.resolved() {
+            Some(Ok(terms)) => terms.tool.clone(),
+            _ => heading.tool.clone(),
+        };
+        let mut attributes = vec![
+            KeyValue::new("gen_ai.operation.name", CALL),
+            KeyValue::new(TOOL, tool.clone()),
+            KeyValue::new("gen_ai.tool.call.id", self.record.call().to_string()),
+            KeyValue::new("gen_ai.tool.type", "function"),
+            KeyValue::new("gen_ai.agent.name", heading.agent.to_string()),
+            KeyValue::new("gen_ai.conversation.id", heading.session.to_string()),
+            KeyValue::new("byleave.tenant", heading.tenant.to_string()),
+            KeyValue::new("byleave.outcome", outcome.word()),
+        ];
+        let error = match outcome {
+            Outcome::Completed { .. } | Outcome::Rehearsed { .. } => None,
+            Outcome::Failed { .. } => Some("failed"),
+            Outcome::Withheld(why) | Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.code.as_str()),
+        };
+        attributes.extend(error.map(|error| KeyValue::new("error.type", error)));
+        let span = self.span(format!("{CALL} {tool}").into(), None, (from, to), attributes);
+        SpanData { status: error.map_or(Status::Unset, Status::error), ..span }
+    }
+
+    /// The part of a call that begins with this entry, or that is this entry.
+    fn part(&self, place: usize, entry: &Entry, received: Millis, after: &[Entry]) -> Option<SpanData> {
+        // What has no end on the record ended with the call.
+        let until = |ends: &dyn Fn(&Fact) -> bool| {
+            let end = after.iter().find(|entry| ends(&entry.fact)).or(after.last());
+            end.map_or(entry.at, |end| end.at)
+        };
+        let part = |name, from, to, attributes| Some(self.span(name, Some(place), (from, to), attributes));
+        match &entry.fact {
+            Fact::Permitted(step) => {
+                let word = match step {
+                    Ok(ruling) => ruling.verdict.word(),
+                    Err(refusal) => refusal.code.as_str(),
+                };
+                part("ruling".into(), received, entry.at, vec![KeyValue::new("byleave.verdict", word)])
+            }
+            Fact::Rehearsing { .. } => part(
+                "rehearsal".into(),
+                entry.at,
+                until(&|fact| matches!(fact, Fact::Rehearsed(_))),
+                Vec::new(),
+            ),
+            Fact::Asked(Ok(question)) => {
+                let closes = |fact: &Fact| match fact {
+                    Fact::Answered(answered) => answered.question == question.id,
+                    Fact::Expired { question: id } | Fact::Unasked { question: id, .. } => *id == question.id,
+                    Fact::Cancelled { .. } => true,
+                    _ => false,
+                };
+                let closing = after.iter().find(|entry| closes(&entry.fact));
+                let word = closing.map_or("none", |entry| answer(&entry.fact));
+                let attributes = vec![
+                    KeyValue::new("byleave.question.id", question.id.to_string()),
+                    KeyValue::new("byleave.answer", word),
+                ];
+                part(QUESTION.into(), entry.at, until(&closes), attributes)
+            }
+            Fact::Begun(Ok(_)) => {
+                let ends = |fact: &Fact| matches!(fact, Fact::Ended { .. } | Fact::Interrupted { .. });
+                part("run".into(), entry.at, until(&ends), Vec::new())
+            }
+            _ => None,
+        }
+    }
+
+    fn span(
+        &self,
+        name: Cow<'static, str>,
+        place: Option<usize>,
+        (from, to): (Millis, Millis),
+        attributes: Vec<KeyValue>,
+    ) -> SpanData {
+        let call = *self.record.call().as_bytes();
+        let id = |place: Option<usize>| {
+            let place = place.map_or_else(Vec::new, |place| place.to_be_bytes().to_vec());
+            let digest = Digest::of_parts("byleave.server.span", &[&call, &place]);
+            let mut bytes = [0_u8; 8];
+            bytes.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
+            SpanId::from_bytes(bytes)
+        };
+        let at = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+        SpanData {
+            span_context: SpanContext::new(
+                self.parent.map_or(TraceId::from_bytes(call), SpanContext::trace_id),
+                id(place),
+                TraceFlags::SAMPLED,
+                false,
+                self.parent.map_or_else(TraceState::default, |parent| parent.trace_state().clone()),
+            ),
+            parent_span_id: match (place, self.parent) {
+                (Some(_), _) => id(None),
+                (None, Some(parent)) => parent.span_id(),
+                (None, None) => SpanId::INVALID,
+            },
+            parent_span_is_remote: place.is_none() && self.parent.is_some(),
+            span_kind: SpanKind::Internal,
+            name,
+            start_time: at(from),
+            // By the clocks of who wrote them, which may differ.
+            end_time: at(to.max(from)),
+            attributes,
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status: Status::Unset,
+            instrumentation_scope: self.scope.clone(),
+        }
+    }
+}
+
+/// How a question was closed, in a word.
+const fn answer(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::Answered(answered) => match &answered.answer {
+            Answer::Yes { .. } => "yes",
+            Answer::No { .. } => "no",
+            Answer::Edit { .. } => "edit",
+            Answer::Part { .. } => "part",
+            Answer::Leave(_) => "leave",
+            Answer::Abort => "abort",
+        },
+        Fact::Expired { .. } => "expired",
+        Fact::Cancelled { .. } => "cancelled",
+        _ => "unasked",
+    }
+}

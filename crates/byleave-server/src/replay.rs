@@ -1,0 +1,58 @@
+//! Other rules, tried on past calls: read with their contents, one trial of a tenant at a time.
+
+use std::sync::Arc;
+
+use byleave::book::export::{self, Contents};
+use byleave::book::{CallFilter, Page};
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::policy::Policy;
+use byleave::replay::{Replay, Replayable};
+
+use crate::problem::{Problem, Trouble};
+use crate::shelf;
+use crate::tenancy::Tenancy;
+
+/// What these rules would have made of so many of the newest calls, and whether there are older ones.
+pub(crate) async fn replay(
+    tenancy: Arc<Tenancy>,
+    rules: String,
+    limit: usize,
+) -> Result<(Replay, bool), Problem> {
+    let tried = tenancy.tried.clone().ok_or_else(|| Problem::not_found("way to try rules"))?;
+    // As costly as checking the book, so in the same turn.
+    let busy = |_| Problem::new(Trouble::Busy, "the book is being read for somebody else; try again");
+    let turn = Arc::clone(&tenancy.verifying).try_acquire_owned().map_err(busy)?;
+    // On its own: a client that goes away and comes back does not have it done twice at once.
+    let replayed = tokio::spawn(async move {
+        let policy = tokio::task::spawn_blocking(move || tried(&rules)).await;
+        let policy = policy.map_err(|broke| Problem::fault("the rules were not read", &broke))?;
+        let policy = policy.map_err(|fault| Problem::new(Trouble::Unusable, fault.to_string()))?;
+        let replayed = try_on(&tenancy, &policy, limit).await;
+        drop(turn);
+        replayed
+    });
+    replayed.await.map_err(|broke| Problem::fault("the rules were not tried", &broke))?
+}
+
+async fn try_on(tenancy: &Tenancy, policy: &Policy, limit: usize) -> Result<(Replay, bool), Problem> {
+    let filter = CallFilter { tenant: Some(tenancy.id().clone()), ..CallFilter::default() };
+    let mut items = tenancy.book.calls(filter, Page::first(limit.saturating_add(1))).await?;
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let leaves = tenancy.book.leaves_given(tenancy.id(), SystemClock.now()).await?;
+    let mut replay = Replay::default();
+    for item in items {
+        let found = export::one(&*tenancy.book, item.call, Contents::Included).await?;
+        let Some(found) = found.filter(|found| shelf::is_of(tenancy, found)) else { continue };
+        match Replayable::read(&found, tenancy.gate.catalog(), &leaves) {
+            // The rules are those of the directory that this server's calls work in.
+            Ok(past) if past.heading.cwd != tenancy.cwd => {
+                let why = "it worked in another directory, which may have rules of its own";
+                replay.unjudged.push(past.unjudged(why.to_owned()));
+            }
+            Ok(past) => replay.judge(past, policy),
+            Err(unjudged) => replay.unjudged.push(unjudged),
+        }
+    }
+    Ok((replay, more))
+}
