@@ -120,6 +120,12 @@ def test_tools_explain_halt_and_health(bot: byleave.Client, ann: byleave.Client)
     explained = bot.explain("read_file", {"path": ".env"})
     assert explained.verdict == "deny" and explained.reasons
     assert bot.health().status == "ok"
+    bot.call("read_file", {"path": "a.txt"})
+    rules = '[[rule]]\nid = "no-reading"\nverdict = "deny"\nread = "a.txt"\nwhy = "not this one"\n'
+    replay = ann.replay(rules)
+    assert replay.judged > 0 and "no-reading" in [change.rule for change in replay.changed]
+    with pytest.raises(byleave.Forbidden):
+        bot.replay(rules)
     ann.halt("a test")
     try:
         assert ann.halted().halted

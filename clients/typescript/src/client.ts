@@ -10,6 +10,7 @@ import {
   type Leave,
   type OpenQuestion,
   type Record,
+  type Replay,
   type Result,
   type Sheet,
   type Standing,
@@ -171,6 +172,12 @@ export class Client {
   async explain(tool: string, args: Arguments = {}, mode?: string): Promise<Explanation> {
     const request: Request = { method: "POST", path: ["policy", "explain"], body: { tool, arguments: args, mode }, repeatable: true };
     return shaped(await this.wire.ask(request), { tool: "string", reasons: "list" }, "the explanation");
+  }
+
+  /** What these rules (TOML) would have made of the newest calls; nothing is put in force. */
+  async replay(policy: string, limit?: number): Promise<Replay> {
+    const request: Request = { method: "POST", path: ["policy", "replay"], body: { policy, limit }, repeatable: true };
+    return shaped(await this.wire.ask(request), { judged: "number", changed: "list" }, "what came of the rules");
   }
 
   /** Whether everything is halted. */

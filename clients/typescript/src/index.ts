@@ -12,6 +12,7 @@ export {
   type OpenQuestion,
   type Outcome,
   type Record,
+  type Replay,
   type Refusal,
   type Result,
   type Sheet,

@@ -164,6 +164,26 @@ export interface Explanation {
   policy: string | null;
 }
 
+/** What other rules would have made of past calls. */
+export interface Replay {
+  judged: number;
+  same: number;
+  /** There are older calls that were not looked at. */
+  more: boolean;
+  counts: { before: string; now: string; calls: number }[];
+  changed: {
+    call: string;
+    tool: string;
+    summary: string;
+    before: string;
+    now: string;
+    rule: string | null;
+    origin: string | null;
+    why: string;
+  }[];
+  not_judged: { call: string; tool: string; why: string }[];
+}
+
 /** For the model to read, whatever came of it: its output, or why there is none. */
 export function text(result: Result): string {
   if (result.success) return result.output;

@@ -136,6 +136,10 @@ test("tools, explain, halt, health, and problems of their own types", async () =
   assert.ok((await bot.tools()).some((tool) => tool.name === "read_file"));
   assert.equal((await bot.explain("read_file", { path: ".env" })).verdict, "deny");
   assert.equal((await bot.health()).status, "ok");
+  await bot.call("read_file", { path: "a.txt" });
+  const rules = '[[rule]]\nid = "no-reading"\nverdict = "deny"\nread = "a.txt"\nwhy = "not this one"\n';
+  assert.ok((await ann.replay(rules)).changed.some((change) => change.rule === "no-reading"));
+  await assert.rejects(bot.replay(rules), byleave.Forbidden);
   await ann.halt("a test");
   assert.ok((await ann.halted()).halted);
   assert.equal((await bot.call("read_file", { path: "a.txt" })).refusal?.code, "halted");

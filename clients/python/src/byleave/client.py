@@ -24,6 +24,7 @@ from .models import (
     Leave,
     OpenQuestion,
     Record,
+    Replay,
     Result,
     Sheet,
     Standing,
@@ -232,6 +233,10 @@ class Client:
         """What a call would do, and what the policy says of it; nothing is run."""
         return self._ask(Explanation, requests.explain(tool, arguments or {}, mode))
 
+    def replay(self, policy: str, *, limit: int | None = None) -> Replay:
+        """What these rules (TOML) would have made of the newest calls; nothing is put in force."""
+        return self._ask(Replay, requests.replay(policy, limit))
+
     def halted(self) -> Halt:
         """Whether everything is halted."""
         return self._ask(Halt, requests.halted())
@@ -434,6 +439,10 @@ class AsyncClient:
     async def explain(self, tool: str, arguments: Mapping[str, Json] | None = None, *, mode: str | None = None) -> Explanation:
         """What a call would do, and what the policy says of it; nothing is run."""
         return await self._ask(Explanation, requests.explain(tool, arguments or {}, mode))
+
+    async def replay(self, policy: str, *, limit: int | None = None) -> Replay:
+        """What these rules (TOML) would have made of the newest calls; nothing is put in force."""
+        return await self._ask(Replay, requests.replay(policy, limit))
 
     async def halted(self) -> Halt:
         """Whether everything is halted."""

@@ -273,6 +273,50 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class ReplayCount:
+    """How many calls would go from one verdict to another."""
+
+    before: str
+    now: str
+    calls: int
+
+
+@dataclass(frozen=True)
+class ReplayChange:
+    """A call that would get another verdict."""
+
+    call: str
+    tool: str
+    summary: str
+    before: str
+    now: str
+    rule: str | None
+    origin: str | None
+    why: str
+
+
+@dataclass(frozen=True)
+class NotJudged:
+    """A call that cannot be judged again."""
+
+    call: str
+    tool: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What other rules would have made of past calls."""
+
+    judged: int
+    same: int
+    more: bool
+    counts: list[ReplayCount]
+    changed: list[ReplayChange]
+    not_judged: list[NotJudged]
+
+
+@dataclass(frozen=True)
 class Anchor:
     """What the newest segment of the book was when it was last sealed."""
 

@@ -84,6 +84,10 @@ def explain(tool: str, arguments: Mapping[str, Json], mode: str | None) -> Reque
     return Request("POST", path("policy", "explain"), body=body, repeatable=True)
 
 
+def replay(policy: str, limit: int | None) -> Request:
+    return Request("POST", path("policy", "replay"), body=_given(policy=policy, limit=limit), repeatable=True)
+
+
 def halted() -> Request:
     return _get("halt")
 

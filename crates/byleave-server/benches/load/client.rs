@@ -37,13 +37,15 @@ impl Client {
         Self { address: serving.address.as_str().into(), token: serving.token.as_str().into() }
     }
 
-    /// Makes so many calls on each of so many connections; how long each took.
-    pub(crate) async fn calls(&self, connections: usize, each: usize) -> Vec<Duration> {
+    /// Makes so many calls on each of so many connections, which are there before the first of them; how long each took, and all.
+    pub(crate) async fn calls(&self, connections: usize, each: usize) -> (Vec<Duration>, Duration) {
         let mut tasks = JoinSet::new();
-        for connection in 0..connections {
+        let connecting = stream::iter(0..connections).map(|_| self.connect());
+        let wires: Vec<Wire> = connecting.buffered(AT_ONCE).collect().await;
+        let began = Instant::now();
+        for (connection, mut wire) in wires.into_iter().enumerate() {
             let client = self.clone();
             tasks.spawn(async move {
-                let mut wire = client.connect().await;
                 let body = json!({"tool": "look", "arguments": {"path": "src/lib.rs"}, "session": format!("c{connection}")});
                 let mut took = Vec::with_capacity(each);
                 for _ in 0..each {
@@ -57,7 +59,8 @@ impl Client {
                 took
             });
         }
-        tasks.join_all().await.concat()
+        let took = tasks.join_all().await.concat();
+        (took, began.elapsed())
     }
 
     /// Has so many follow a call that waits; then it is called off, and each must hear of its end.
