@@ -2,6 +2,8 @@
 //!
 //! A sheet is made from the record and the contents behind it, never from what the model calls it, and is never stored.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -77,4 +79,14 @@ pub struct Sheet {
     pub seen: Option<Seen>,
     /// The held result, where the question is whether to release it.
     pub output: Option<Output>,
+}
+
+impl Sheet {
+    /// A path as it is named in a part of what was rehearsed, seen from the directory of the call; `None` where nothing was changed
+    /// there.
+    pub fn part(&self, path: &str) -> Option<String> {
+        let Some(Seen::Ran { rehearsal, .. }) = &self.seen else { return None };
+        let path = Path::new(&self.cwd).join(path).to_str()?.to_owned();
+        (!rehearsal.changes.only(std::slice::from_ref(&path)).is_empty()).then_some(path)
+    }
 }

@@ -6,11 +6,12 @@
 use std::num::NonZeroUsize;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use byleave::ledger::floor;
 use byleave::ledger::owners::{self, OwnerLock};
+use byleave::ledger::starts::{self, Starts};
 use byleave::ledger::{
     AppendFault, Arrival, Batch, Comer, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
 };
@@ -23,6 +24,7 @@ use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, Tenant
 use byleave_core::leave::Leave;
 use byleave_core::record::Record;
 use byleave_core::session::Opening;
+use byleave_worker::{Deputy, IsAlive};
 use futures::future::try_join_all;
 use lru::LruCache;
 use uuid::Uuid;
@@ -31,7 +33,6 @@ use zeroize::Zeroizing;
 use crate::engine::Engine;
 use crate::keys;
 use crate::packing::lines;
-use crate::starts::{self, Starts};
 use crate::vault::{self, Vault};
 use crate::wire::{self, Append, Appended, Blob, Contents, Due, Interrupt, Passing};
 
@@ -55,13 +56,25 @@ pub struct Options {
 
 /// A ledger on Restate. Each is an owner of its own.
 pub struct RestateLedger {
+    shared: Arc<Shared>,
+    owner: OwnerId,
+    /// Where the owner is this process.
+    here: Option<Here>,
+}
+
+/// What all owners share that write from this process.
+struct Shared {
     engine: Engine,
     name: String,
     vault: Vault,
     workers: PathBuf,
-    owner: OwnerId,
-    starts: Starts,
     keys: Mutex<LruCache<CallId, RecordKey>>,
+    /// Says which owners live elsewhere.
+    others: OnceLock<IsAlive>,
+}
+
+struct Here {
+    starts: Starts,
     _lock: OwnerLock,
 }
 
@@ -76,32 +89,36 @@ impl RestateLedger {
             .map_err(cannot)?
             .ok_or_else(|| LedgerFault::new("cannot become an owner", "the id is taken"))?;
         let starts = Starts::open(&workers, owner).map_err(cannot)?;
-        Ok(Self {
+        let shared = Shared {
             engine: Engine::at(&ingress, patience),
             name,
             vault: Vault::new(master),
-            starts,
             workers,
-            owner,
             keys: Mutex::new(LruCache::new(KEYS_MAX)),
-            _lock: lock,
-        })
+            others: OnceLock::new(),
+        };
+        Ok(Self { shared: Arc::new(shared), owner, here: Some(Here { starts, _lock: lock }) })
+    }
+
+    /// Writes for owners who are elsewhere, and whom this process answers.
+    pub fn deputy(&self) -> impl Deputy {
+        RestateDeputy(Arc::clone(&self.shared))
     }
 
     /// Whether the worker that held a claim ever started it, by that worker's own disk; `None` where it is not this one.
     ///
     /// For whoever must decide about a call whose outcome is unknown: what was never started did nothing.
     pub fn was_started(&self, owner: OwnerId, attempt: AttemptId) -> Result<Option<bool>, LedgerFault> {
-        starts::was_started(&self.workers, owner, attempt)
+        starts::was_started(&self.shared.workers, owner, attempt)
             .map_err(|error| LedgerFault::new("cannot read what a worker has started", error))
     }
 
     async fn load_call(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {
-        let key = keys::call(&self.name, call);
-        let kept: Option<wire::Kept> = self.engine.ask("Call", &key, "load", &()).await?;
+        let key = keys::call(&self.shared.name, call);
+        let kept: Option<wire::Kept> = self.shared.engine.ask("Call", &key, "load", &()).await?;
         let Some(wire::Kept { key, bodies, head }) = kept else { return Ok(None) };
         let record = Record::read(call, &lines(call, &bodies, head));
-        let key = key.and_then(|wrapped| self.vault.unwrap(call, &wrapped.0));
+        let key = key.and_then(|wrapped| self.shared.vault.unwrap(call, &wrapped.0));
         self.remember_key(call, key.as_ref(), record.settled().is_some());
         Ok(Some(Loaded { record, key }))
     }
@@ -109,8 +126,8 @@ impl RestateLedger {
     async fn append_batch(&self, batch: Batch) -> Result<(), AppendFault> {
         floor::moves(&batch, self.owner)?;
         let append = self.prepare(&batch).await?;
-        let key = keys::call(&self.name, batch.call);
-        let appended: Appended = self.engine.ask("Call", &key, "append", &append).await?;
+        let key = keys::call(&self.shared.name, batch.call);
+        let appended: Appended = self.shared.engine.ask("Call", &key, "append", &append).await?;
         match appended {
             Appended::Taken => {
                 let known = batch.key.as_ref();
@@ -133,7 +150,7 @@ impl RestateLedger {
         let opens = batch.at_len == 0;
         let unsealable = |fault: vault::VaultFault| refused(fault);
         let wrapped = match &batch.key {
-            Some(key) => Some(Blob(self.vault.wrap(batch.call, key).map_err(unsealable)?)),
+            Some(key) => Some(Blob(self.shared.vault.wrap(batch.call, key).map_err(unsealable)?)),
             None if opens && !batch.contents.is_empty() => {
                 return Err(refused("it has contents and no key").into());
             }
@@ -147,7 +164,7 @@ impl RestateLedger {
             contents.0 = vault::pack(&key, batch.call, batch.at_len, &batch.contents).map_err(unsealable)?;
         }
         Ok(Append {
-            ledger: self.name.clone(),
+            ledger: self.shared.name.clone(),
             call: batch.call,
             token: Uuid::now_v7(),
             owner: self.owner,
@@ -174,7 +191,7 @@ impl RestateLedger {
         if let Some(key) = &batch.key {
             return Ok(Some(key.clone()));
         }
-        if let Some(key) = self.keys.lock().unwrap_or_else(PoisonError::into_inner).get(&batch.call) {
+        if let Some(key) = self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner).get(&batch.call) {
             return Ok(Some(key.clone()));
         }
         // No record, no key: someone is far ahead of what is there.
@@ -184,7 +201,7 @@ impl RestateLedger {
 
     /// A call that is settled needs its key no more.
     fn remember_key(&self, call: CallId, key: Option<&RecordKey>, settled: bool) {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner);
         match key {
             Some(key) if !settled => {
                 keys.put(call, key.clone());
@@ -196,11 +213,11 @@ impl RestateLedger {
     }
 
     async fn content_of(&self, call: CallId, held: Held) -> Result<Vec<u8>, ContentFault> {
-        let key = keys::call(&self.name, call);
-        let contents: Option<Contents> = self.engine.ask("Call", &key, "contents", &()).await?;
+        let key = keys::call(&self.shared.name, call);
+        let contents: Option<Contents> = self.shared.engine.ask("Call", &key, "contents", &()).await?;
         let Contents { key, sealed } = contents.ok_or(ContentFault::Missing)?;
         let key = key.ok_or(ContentFault::Forgotten)?;
-        let key = self.vault.unwrap(call, &key.0).ok_or(ContentFault::Changed)?;
+        let key = self.shared.vault.unwrap(call, &key.0).ok_or(ContentFault::Changed)?;
         for (seq, sealed) in sealed {
             let contents = vault::unpack(&key, call, seq, &sealed.0)?;
             if let Some(content) = contents.into_iter().find(|content| content.held == held) {
@@ -225,23 +242,28 @@ impl RestateLedger {
         let _lock = if owner == self.owner {
             None
         } else {
-            let lock = owners::bury(&self.workers, owner)
+            if self.shared.others.get().is_some_and(|is_alive| is_alive(owner)) {
+                return Ok(Interruption::OwnerAlive);
+            }
+            let lock = owners::bury(&self.shared.workers, owner)
                 .map_err(|error| LedgerFault::new("cannot look at the lock of an owner", error))?;
             match lock {
                 Some(lock) => Some(lock),
                 None => return Ok(Interruption::OwnerAlive),
             }
         };
-        let interrupt = Interrupt { ledger: self.name.clone(), call, attempt, at };
-        let key = keys::call(&self.name, call);
-        let written: bool = self.engine.ask("Call", &key, "interrupt", &interrupt).await?;
+        let interrupt = Interrupt { ledger: self.shared.name.clone(), call, attempt, at };
+        let key = keys::call(&self.shared.name, call);
+        let written: bool = self.shared.engine.ask("Call", &key, "interrupt", &interrupt).await?;
         Ok(if written { Interruption::Written } else { Interruption::NotOpen })
     }
 }
 
 impl Drop for RestateLedger {
     fn drop(&mut self) {
-        self.starts.tidy();
+        if let Some(here) = &self.here {
+            here.starts.tidy();
+        }
     }
 }
 
@@ -281,25 +303,26 @@ impl Ledger for RestateLedger {
     }
 
     fn starting(&self, _call: CallId, attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {
-        let starts = self.starts.clone();
+        let starts = self.here.as_ref().map(|here| here.starts.clone());
         Box::pin(async move {
-            let marked = tokio::task::spawn_blocking(move || starts.mark(attempt)).await;
-            let cannot = |why: String| LedgerFault::new("cannot mark that an attempt starts", why);
-            marked.map_err(|error| cannot(error.to_string()))?.map_err(|error| cannot(error.to_string()))
+            let elsewhere =
+                || LedgerFault::new("cannot mark that an attempt starts", "its owner is elsewhere");
+            starts.ok_or_else(elsewhere)?.mark_aside(attempt).await
         })
     }
 
     fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
         Box::pin(async move {
-            let key = keys::tenant(&self.name, &act.tenant);
-            let refused: Option<String> = self.engine.ask("Tenant", &key, "act", &(&self.name, &act)).await?;
+            let key = keys::tenant(&self.shared.name, &act.tenant);
+            let refused: Option<String> =
+                self.shared.engine.ask("Tenant", &key, "act", &(&self.shared.name, &act)).await?;
             refused.map_or(Ok(()), |why| Err(LedgerFault::new("cannot write an act", why)))
         })
     }
 
     fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
-        let key = keys::tenant(&self.name, tenant);
-        Box::pin(async move { self.engine.ask("Tenant", &key, "halted", &()).await })
+        let key = keys::tenant(&self.shared.name, tenant);
+        Box::pin(async move { self.shared.engine.ask("Tenant", &key, "halted", &()).await })
     }
 
     fn lineage(
@@ -307,9 +330,9 @@ impl Ledger for RestateLedger {
         tenant: &TenantId,
         session: &SessionId,
     ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
-        let key = keys::tenant(&self.name, tenant);
+        let key = keys::tenant(&self.shared.name, tenant);
         let of = (tenant.clone(), session.clone());
-        Box::pin(async move { self.engine.ask("Tenant", &key, "lineage", &of).await })
+        Box::pin(async move { self.shared.engine.ask("Tenant", &key, "lineage", &of).await })
     }
 
     fn leaves(
@@ -318,16 +341,16 @@ impl Ledger for RestateLedger {
         tool: &str,
         now: Millis,
     ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
-        let key = keys::leaves(&self.name, tenant, tool);
+        let key = keys::leaves(&self.shared.name, tenant, tool);
         Box::pin(async move {
-            let leaves: Vec<Leave> = self.engine.ask("Leaves", &key, "list", &()).await?;
+            let leaves: Vec<Leave> = self.shared.engine.ask("Leaves", &key, "list", &()).await?;
             Ok(leaves.into_iter().filter(|leave| floor::in_time(leave, now)).map(Arc::new).collect())
         })
     }
 
     fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
-        let key = keys::question(&self.name, question);
-        Box::pin(async move { self.engine.ask("Question", &key, "call_of", &()).await })
+        let key = keys::question(&self.shared.name, question);
+        Box::pin(async move { self.shared.engine.ask("Question", &key, "call_of", &()).await })
     }
 
     fn held_up_by(
@@ -337,27 +360,42 @@ impl Ledger for RestateLedger {
         call: CallId,
         plan: &Plan,
     ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
-        let key = keys::session(&self.name, tenant, session);
+        let key = keys::session(&self.shared.name, tenant, session);
         let passing = Passing { call, effects: plan.effects.clone() };
         Box::pin(async move {
             if passing.effects.is_empty() {
                 return Ok(None);
             }
-            self.engine.ask("Session", &key, "held_up_by", &passing).await
+            self.shared.engine.ask("Session", &key, "held_up_by", &passing).await
         })
     }
 
     fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
         Box::pin(async move {
             let due = Due { now, limit };
-            let shards = (0..keys::SHARDS).map(|shard| keys::shard(&self.name, shard));
+            let shards = (0..keys::SHARDS).map(|shard| keys::shard(&self.shared.name, shard));
             let lists = try_join_all(shards.map(|key| async move {
-                self.engine.ask::<Vec<(Millis, CallId)>>("Unsettled", &key, "list", &due).await
+                self.shared.engine.ask::<Vec<(Millis, CallId)>>("Unsettled", &key, "list", &due).await
             }));
             let mut calls: Vec<(Millis, CallId)> = lists.await?.into_iter().flatten().collect();
             calls.sort_unstable();
             Ok(calls.into_iter().take(limit).map(|(_, call)| call).collect())
         })
+    }
+}
+
+struct RestateDeputy(Arc<Shared>);
+
+impl Deputy for RestateDeputy {
+    fn watch(&self, is_alive: IsAlive) {
+        // One roster answers for all who are elsewhere: a second would not know the owners of the first.
+        if self.0.others.set(is_alive).is_err() {
+            tracing::error!("two rosters on one ledger; the first counts");
+        }
+    }
+
+    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerFault> {
+        Ok(Arc::new(RestateLedger { shared: Arc::clone(&self.0), owner, here: None }))
     }
 }
 

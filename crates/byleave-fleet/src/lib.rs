@@ -13,7 +13,6 @@ mod keys;
 mod ledger;
 mod packing;
 pub mod service;
-mod starts;
 mod vault;
 mod wire;
 

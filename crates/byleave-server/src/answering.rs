@@ -104,12 +104,21 @@ fn reply(caller: &Caller, answer: Answer, sheet: &Sheet) -> Result<Reply, Proble
         Answer::Part { paths, .. } if paths.is_empty() || paths.len() > PATHS_MAX => {
             return Err(Problem::new(Trouble::Unusable, format!("`paths` has 1 to {PATHS_MAX} paths")));
         }
-        Answer::Part { paths, note } => Reply::Part { paths, note: noted(note)? },
+        Answer::Part { paths, note } => Reply::Part { paths: parts(&paths, sheet)?, note: noted(note)? },
         Answer::Leave { offer, lasts_s, uses_max, this_session } => {
             Reply::Leave(leave(sheet, offer, lasts_s, uses_max, this_session)?)
         }
         Answer::Abort {} => Reply::Abort,
     })
+}
+
+/// The paths that are kept. One at which nothing was changed keeps nothing, which nobody means.
+fn parts(paths: &[String], sheet: &Sheet) -> Result<Vec<String>, Problem> {
+    let part = |path: &String| {
+        let what = || Problem::new(Trouble::Unusable, format!("nothing was changed at `{path}`"));
+        sheet.part(path).ok_or_else(what)
+    };
+    paths.iter().map(part).collect()
 }
 
 pub(crate) fn leave(

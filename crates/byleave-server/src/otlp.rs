@@ -2,11 +2,13 @@
 //!
 //! A trace is made when a call is settled, from the entries of its record with their own times ([`spans`]): so it is one trace,
 //! however long a person took and however often the server was started anew. A client that sends a `traceparent` has it in its own
-//! trace ([`parents`](crate::parents)). Nothing of arguments or results is in it. What is told is queued, and what does not fit is dropped: a collector that is slow or gone never holds a call up.
+//! trace ([`parents`](crate::parents)). Nothing of arguments or results is in it. What is told is queued, and what does not fit is
+//! dropped: a collector that is slow or gone never holds a call up.
 
 mod spans;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{Request, Response};
@@ -14,27 +16,29 @@ use byleave::core::entry::Fact;
 use byleave::core::record::Record;
 use byleave::event::Event;
 use opentelemetry::metrics::{Histogram, MeterProvider as _};
-use opentelemetry::trace::SpanContext;
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError};
 use opentelemetry_otlp::{ExporterBuildError, MetricExporter, SpanExporter, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
-use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanProcessor as _};
+use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanProcessor as _};
+use reqwest::redirect::Policy;
 use tokio::runtime::Handle;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::parents::Parent;
 use crate::tenancy::Tenancy;
 
-/// What names a collector.
-const ENDPOINTS: [&str; 3] = [
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-];
+/// What names a collector for everything, for traces and for metrics.
+const ANY: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+const METRICS: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+const NAME: &str = "OTEL_SERVICE_NAME";
 /// How long a collector may take for one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the last of it may take when the server ends.
@@ -43,12 +47,21 @@ const LAST: Duration = Duration::from_secs(3);
 const SECONDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
+/// People take longer.
+const PATIENCE: [f64; 12] =
+    [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0];
+
 /// Why nothing is told.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpFault {
     /// What the environment says cannot be used.
     #[error("cannot tell a collector anything: {0}")]
     Exporter(#[from] ExporterBuildError),
+    /// Another way of speaking than we have.
+    #[error(
+        "cannot tell a collector by `{0}`: only `http/protobuf` is spoken; set {PROTOCOL} to that, or to nothing"
+    )]
+    Protocol(String),
     /// There is no client.
     #[error("cannot make requests to a collector: {0}")]
     Client(#[from] reqwest::Error),
@@ -56,46 +69,45 @@ pub enum OtlpFault {
 
 /// A collector, and what it is told.
 pub struct Otlp {
+    traces: Option<Traces>,
+    metrics: Option<Metrics>,
+}
+
+struct Traces {
     spans: BatchSpanProcessor,
-    meters: SdkMeterProvider,
     scope: InstrumentationScope,
+}
+
+struct Metrics {
+    meters: SdkMeterProvider,
     took: Histogram<f64>,
     waited: Histogram<f64>,
 }
 
 impl Otlp {
     /// The collector that the environment names; `None` where it names none. Wants a runtime.
+    ///
+    /// Where it names one for traces alone, nobody is told metrics, and the other way round.
     pub fn from_env() -> Result<Option<Self>, OtlpFault> {
-        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let off = std::env::var("OTEL_SDK_DISABLED").is_ok_and(|word| word.eq_ignore_ascii_case("true"));
-        if off || !ENDPOINTS.into_iter().any(set) {
+        let (traces, metrics) = (said(ANY).or(said(TRACES)), said(ANY).or(said(METRICS)));
+        if off || traces.is_none() && metrics.is_none() {
             return Ok(None);
         }
-        // Somebody else may have been first; then theirs counts.
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let client = Client {
-            inner: reqwest::Client::builder().timeout(TIMEOUT).build()?,
-            runtime: Handle::current(),
-        };
-        let named = Resource::builder();
-        let named = if set("OTEL_SERVICE_NAME") { named } else { named.with_service_name("byleave") };
-        let resource =
-            named.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build();
-        let exporter = SpanExporter::builder().with_http().with_http_client(client.clone()).build()?;
-        let mut spans = BatchSpanProcessor::builder(exporter).build();
-        spans.set_resource(&resource);
-        let exporter = MetricExporter::builder().with_http().with_http_client(client).build()?;
-        let meters =
-            SdkMeterProvider::builder().with_periodic_exporter(exporter).with_resource(resource).build();
+        if let Some(other) = said(PROTOCOL).filter(|word| word != "http/protobuf") {
+            return Err(OtlpFault::Protocol(other));
+        }
+        let (client, resource) = (Client::new()?, resource());
         let scope = InstrumentationScope::builder("byleave").with_version(env!("CARGO_PKG_VERSION")).build();
-        let meter = meters.meter_with_scope(scope.clone());
-        let seconds = |name: &'static str, said: &'static str| {
-            let histogram = meter.f64_histogram(name).with_unit("s").with_description(said);
-            histogram.with_boundaries(SECONDS.to_vec()).build()
-        };
-        let took = seconds("gen_ai.execute_tool.duration", "From receipt to settlement");
-        let waited = seconds("byleave.question.duration", "How long a person took");
-        Ok(Some(Self { spans, meters, scope, took, waited }))
+        let traces = traces.map(|_| Traces::new(&client, &resource, &scope)).transpose()?;
+        let metrics = metrics.map(|_| Metrics::new(client, resource, scope)).transpose()?;
+        Ok(Some(Self { traces, metrics }))
+    }
+
+    /// Where it is, as the environment says.
+    pub fn place() -> String {
+        let places = [ANY, TRACES, METRICS].into_iter().filter_map(said);
+        places.collect::<Vec<_>>().join(", ")
     }
 
     /// Tells of every call of a tenancy that is settled here, until there are no more.
@@ -122,7 +134,7 @@ impl Otlp {
                     match tenancy.record(call).await {
                         Ok(record) => {
                             let parent = tenancy.parents.take(call);
-                            record.iter().for_each(|record| self.tell(record, parent.as_ref()));
+                            record.iter().for_each(|record| self.tell(record, parent));
                         }
                         Err(fault) => tracing::warn!(%call, %fault, "a call cannot be told of"),
                     }
@@ -134,37 +146,92 @@ impl Otlp {
         }
     }
 
-    fn tell(&self, record: &Record, parent: Option<&SpanContext>) {
-        // A tool that there is not may have any name.
-        let is_known = matches!(record.resolved(), Some(Ok(_)));
-        for span in spans::of(record, parent, &self.scope) {
-            let seconds = span.end_time.duration_since(span.start_time).unwrap_or_default().as_secs_f64();
-            let kept = |said: &&KeyValue| {
-                spans::MEASURED.contains(&said.key.as_str()) && (is_known || said.key.as_str() != spans::TOOL)
-            };
-            let attributes: Vec<KeyValue> = span.attributes.iter().filter(kept).cloned().collect();
-            if span.name.starts_with(spans::CALL) {
-                self.took.record(seconds, &attributes);
-            } else if span.name == spans::QUESTION {
-                self.waited.record(seconds, &attributes);
+    fn tell(&self, record: &Record, parent: Option<Parent>) {
+        for span in spans::of(record, parent) {
+            if let Some(metrics) = &self.metrics {
+                metrics.count(&span);
             }
-            self.spans.on_end(span);
+            if let Some(traces) = &self.traces {
+                traces.spans.on_end(SpanData { instrumentation_scope: traces.scope.clone(), ..span });
+            }
         }
     }
 
     /// Sends what is left, for a while.
     pub(crate) async fn end(self: Arc<Self>) {
-        let (tell, told) = oneshot::channel();
-        // It blocks, and what it waits for runs on this runtime; which does not wait for a thread of its own.
-        std::thread::spawn(move || {
-            let ended = (self.spans.shutdown_with_timeout(LAST), self.meters.shutdown_with_timeout(LAST));
-            // Who waited may have given up.
-            tell.send(ended.0.is_ok() && ended.1.is_ok()).unwrap_or_default();
+        let ends: [fn(&Self) -> bool; 2] = [
+            |otlp| otlp.traces.as_ref().is_none_or(|one| one.spans.shutdown_with_timeout(LAST).is_ok()),
+            |otlp| otlp.metrics.as_ref().is_none_or(|one| one.meters.shutdown_with_timeout(LAST).is_ok()),
+        ];
+        let ended = ends.map(|end| {
+            let ((tell, told), otlp) = (oneshot::channel(), Arc::clone(&self));
+            // It blocks, and what it waits for runs on this runtime; which does not wait for a thread of its own.
+            std::thread::spawn(move || {
+                // Who waited may have given up.
+                tell.send(end(&otlp)).unwrap_or_default();
+            });
+            told
         });
-        if !matches!(tokio::time::timeout(LAST, told).await, Ok(Ok(true))) {
+        let ended = tokio::time::timeout(LAST, futures::future::join_all(ended)).await;
+        if !ended.is_ok_and(|ended| ended.into_iter().all(|one| one == Ok(true))) {
             tracing::warn!("the collector was not told everything");
         }
     }
+}
+
+impl Traces {
+    fn new(client: &Client, resource: &Resource, scope: &InstrumentationScope) -> Result<Self, OtlpFault> {
+        let exporter = SpanExporter::builder().with_http().with_http_client(client.clone()).build()?;
+        let mut spans = BatchSpanProcessor::builder(exporter).build();
+        spans.set_resource(resource);
+        Ok(Self { spans, scope: scope.clone() })
+    }
+}
+
+impl Metrics {
+    fn new(client: Client, resource: Resource, scope: InstrumentationScope) -> Result<Self, OtlpFault> {
+        let exporter = MetricExporter::builder().with_http().with_http_client(client).build()?;
+        let meters =
+            SdkMeterProvider::builder().with_periodic_exporter(exporter).with_resource(resource).build();
+        let meter = meters.meter_with_scope(scope);
+        let seconds = |name: &'static str, said: &'static str, bounds: &[f64]| {
+            let histogram = meter.f64_histogram(name).with_unit("s").with_description(said);
+            histogram.with_boundaries(bounds.to_vec()).build()
+        };
+        let took = seconds("gen_ai.execute_tool.duration", "From receipt to settlement", &SECONDS);
+        let waited = seconds("byleave.question.duration", "How long a person took", &PATIENCE);
+        Ok(Self { meters, took, waited })
+    }
+
+    fn count(&self, span: &SpanData) {
+        let seconds = span.end_time.duration_since(span.start_time).unwrap_or_default().as_secs_f64();
+        let kept = |said: &&KeyValue| spans::MEASURED.contains(&said.key.as_str());
+        let attributes: Vec<KeyValue> = span.attributes.iter().filter(kept).cloned().collect();
+        if span.name.starts_with(spans::CALL) {
+            self.took.record(seconds, &attributes);
+        } else if span.name == spans::QUESTION {
+            self.waited.record(seconds, &attributes);
+        }
+    }
+}
+
+fn said(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Who tells. What the environment says of it counts for more than what we do.
+fn resource() -> Resource {
+    let ours = Resource::builder_empty()
+        .with_service_name("byleave")
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+    let theirs = ours
+        .with_detector(Box::new(TelemetryResourceDetector))
+        .with_detector(Box::new(EnvResourceDetector::new()));
+    match said(NAME) {
+        Some(name) => theirs.with_service_name(name),
+        None => theirs,
+    }
+    .build()
 }
 
 /// Sends from threads that are not ours: requests run on the server's runtime.
@@ -172,12 +239,38 @@ impl Otlp {
 struct Client {
     inner: reqwest::Client,
     runtime: Handle,
+    /// The last request failed, and that was said.
+    fails: Arc<AtomicBool>,
+}
+
+impl Client {
+    fn new() -> Result<Self, reqwest::Error> {
+        // Somebody else may have been first; then theirs counts.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        // What goes along may be a key: it goes where the environment says, and nowhere else.
+        let inner =
+            reqwest::Client::builder().timeout(TIMEOUT).redirect(Policy::none()).no_proxy().build()?;
+        Ok(Self { inner, runtime: Handle::current(), fails: Arc::default() })
+    }
 }
 
 #[async_trait::async_trait]
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let inner = self.inner.clone();
-        self.runtime.spawn(async move { inner.send_bytes(request).await }).await?
+        let sent = self.runtime.spawn(async move { inner.send_bytes(request).await }).await?;
+        let trouble = match &sent {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("it says {}", response.status())),
+            Err(error) => Some(error.to_string()),
+        };
+        // Once for as long as it lasts.
+        if self.fails.swap(trouble.is_some(), Ordering::Relaxed) != trouble.is_some() {
+            match trouble {
+                Some(why) => tracing::warn!(why, "the collector does not take what it is told"),
+                None => tracing::info!("the collector takes what it is told again"),
+            }
+        }
+        sent
     }
 }

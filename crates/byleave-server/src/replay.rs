@@ -7,6 +7,7 @@ use byleave::book::{CallFilter, Page};
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::policy::Policy;
 use byleave::replay::{Replay, Replayable};
+use tokio::runtime::Handle;
 
 use crate::problem::{Problem, Trouble};
 use crate::shelf;
@@ -20,14 +21,13 @@ pub(crate) async fn replay(
 ) -> Result<(Replay, bool), Problem> {
     let tried = tenancy.tried.clone().ok_or_else(|| Problem::not_found("way to try rules"))?;
     // As costly as checking the book, so in the same turn.
-    let busy = |_| Problem::new(Trouble::Busy, "the book is being read for somebody else; try again");
+    let busy = |_| Problem::too_many("the book is being read for somebody else", 5);
     let turn = Arc::clone(&tenancy.verifying).try_acquire_owned().map_err(busy)?;
     // On its own: a client that goes away and comes back does not have it done twice at once.
-    let replayed = tokio::spawn(async move {
-        let policy = tokio::task::spawn_blocking(move || tried(&rules)).await;
-        let policy = policy.map_err(|broke| Problem::fault("the rules were not read", &broke))?;
-        let policy = policy.map_err(|fault| Problem::new(Trouble::Unusable, fault.to_string()))?;
-        let replayed = try_on(&tenancy, &policy, limit).await;
+    // And aside, because a book that is near answers without ever giving way to others.
+    let replayed = tokio::task::spawn_blocking(move || {
+        let policy = tried(&rules).map_err(|fault| Problem::new(Trouble::Unusable, fault.to_string()))?;
+        let replayed = Handle::current().block_on(try_on(&tenancy, &policy, limit));
         drop(turn);
         replayed
     });

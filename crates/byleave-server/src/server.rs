@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware;
@@ -27,6 +28,9 @@ use crate::tenancy::Tenancy;
 use crate::tokens::Tokens;
 use crate::visits::Visits;
 use crate::webhooks::{self, Webhooks};
+
+/// How long the end waits for what is to be told.
+const HEARD: Duration = Duration::from_secs(2);
 
 /// Gates, reached over HTTP. Cheap to clone; all clones are one server.
 #[derive(Clone)]
@@ -193,7 +197,10 @@ impl Server {
         });
         tokio::spawn(async move {
             if let Some((collector, hearing)) = told {
-                hearing.join_all().await;
+                // What is still to be heard after that is too much to be told.
+                if tokio::time::timeout(HEARD, hearing.join_all()).await.is_err() {
+                    tracing::warn!("some calls are not told of");
+                }
                 collector.end().await;
             }
         })

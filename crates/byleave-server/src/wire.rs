@@ -17,8 +17,8 @@ pub(crate) use calls::{
 };
 pub(crate) use own_tools::{OwnToolBody, OwnToolName, ReportBody, TakeBody};
 pub(crate) use policy::{
-    ExplainBody, Explained, Halt, HaltBody, Health, REPLAY_MAX, ReplayBody, Replayed, ToolEntry, ToolList,
-    ToolQuery,
+    ExplainBody, Explained, Halt, HaltBody, Health, POLICY_CHARS_MAX, REPLAY_MAX, ReplayBody, Replayed,
+    ToolEntry, ToolList, ToolQuery,
 };
 
 use crate::problem::{Problem, Trouble};

@@ -4,6 +4,7 @@ pub mod conformance;
 pub mod floor;
 pub mod memory;
 pub mod owners;
+pub mod starts;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Replaying: what another policy would have made of past calls.
 //!
-//! Always of the plan that was recorded then, never of one made anew, with all else as it was: the mode, the leave that answered,
-//! what the tool said of its arguments. What cannot be judged so is told with the reason, never guessed at.
+//! Always of the plan that was recorded then, never of one made anew, with all else as it was: the mode, who is above, the leave that
+//! answered, what the tool said of its arguments. What cannot be judged so is told with the reason, never guessed at.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -84,7 +84,7 @@ impl Replayable {
 
     /// The same of a plan that was asked about on the way.
     pub fn judge_plan(&self, plan: &Plan, then: &Ruling, policy: &Policy) -> Ruling {
-        policy.rule(&Request {
+        let request = Request {
             manifest: &self.manifest,
             plan,
             mode: self.heading.mode,
@@ -94,7 +94,8 @@ impl Replayable {
             agent: &self.heading.agent,
             leaves: self.leave.as_slice(),
             now: self.at,
-        })
+        };
+        policy.rule_in(&request, &self.heading.lineage)
     }
 }
 

@@ -37,7 +37,11 @@ use crate::status::Status;
 const NO_END: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(crate) async fn run(command: args::Sandbox, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let args::Sandbox::Exec(typed) = command;
+    let args::Sandbox::Exec(mut typed) = command;
+    // As set, and as typed.
+    let set = options.waived.iter().map(|guarantee| guarantee.name().to_owned());
+    let set: Vec<String> = set.filter(|name| !typed.waive.contains(name)).collect();
+    typed.waive.extend(set);
     let house = House::open_or_make(options)?;
     let policy = Arc::new(house.policy(options, &options.cwd)?);
     let plan = plan(&typed, options)?;
@@ -118,7 +122,11 @@ fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
 fn denied(policy: &Policy, plan: &Plan, session: &SessionId, agent: &AgentId) -> Option<String> {
     let manifest = Manifest::of_commands("sandbox");
     let ruling = policy.rule(&Request::plain(&manifest, plan, session, agent));
-    let why = || ruling.reasons.first().map_or("no reason is given", |reason| reason.why.as_str()).to_owned();
+    let why = || match ruling.decisive().map(|reason| (&reason.rule, &reason.why)) {
+        Some((Some(rule), why)) => format!("{why} (`{rule}`)"),
+        Some((None, why)) => why.clone(),
+        None => "no reason is given".to_owned(),
+    };
     (ruling.verdict == Verdict::Deny).then(why)
 }
 

@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::house::House;
 use crate::options::{Options, settled};
 use crate::rules::Rules;
-use crate::screen::{Screen, prose};
+use crate::screen::{Screen, one_line, prose};
 use crate::show;
 use crate::signals;
 use crate::status::Status;
@@ -54,7 +54,9 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
 
     let mut builder = Server::builder(options.tenant.clone(), tokens).limits(limits(&typed));
     builder = builder.metrics(telemetry::collect().context("cannot count anything")?);
-    if let Some(collector) = Otlp::from_env()? {
+    let collector = Otlp::from_env()?;
+    let told = collector.as_ref().map(|_| Otlp::place());
+    if let Some(collector) = collector {
         builder = builder.collector(collector);
     }
     builder = builder.tenancy(tenancy(options, &chosen).await?);
@@ -82,6 +84,9 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     let server = builder.notices(serving_file(options), webhook::webhooks(options)).build();
     screen.say(&format!("listening on {scheme}://{address}/v1"));
     screen.say(&format!("people sign in at {pages}/"));
+    if let Some(place) = told {
+        screen.say(&format!("a collector is told of calls: {}", one_line(&place)));
+    }
     if known.is_empty() {
         screen.say(&prose("nobody can use it yet: `byleave token add NAME` makes a token"));
     }

@@ -136,7 +136,7 @@ async fn test(id: Option<&str>, options: &Options, screen: &mut Screen) -> Resul
             values.push(json!({ "id": webhook.id, "told": why.is_none(), "why": why }));
         } else {
             let what = why.map_or_else(|| "took it".to_owned(), |why| format!("did not take it: {why}"));
-            screen.line(&one_line(&format!("{} {} {what}", webhook.id, webhook.place())));
+            screen.line(&format!("{} {} {}", webhook.id, webhook.place(), one_line(&what)));
         }
     }
     if screen.json() {

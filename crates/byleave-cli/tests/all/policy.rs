@@ -106,3 +106,15 @@ fn the_rules_in_force_are_shown() {
     let shown = world.transcript();
     insta::assert_snapshot!(shown.split("$ byleave policy builtin").next().unwrap());
 }
+
+// req: P8
+#[test]
+fn what_a_person_types_teaches_no_rule() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.run(&["call", "append_line", "--mode", "yolo", "--args", NOTE]);
+        world.run(&["undo"]);
+    }
+    let suggested = world.json(&["policy", "suggest", "--json"]);
+    assert_eq!(suggested["suggestions"], serde_json::json!([]), "{suggested}");
+}

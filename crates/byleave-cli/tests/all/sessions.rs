@@ -51,3 +51,17 @@ fn read_only_changes_nothing() {
     assert!(!world.workspace().join("notes.txt").exists());
     insta::assert_snapshot!(world.transcript());
 }
+
+// req: P2
+#[test]
+fn the_same_rules_say_the_same_of_a_sub_agents_past_call() {
+    let mut world = World::new();
+    world.run(&["session", "open", "main", "--deny", "write:**/secret.txt"]);
+    let secret = r#"{"path":"secret.txt","line":"x"}"#;
+    let child = ["call", "append_line", "--session", "t", "--agent", "tester", "--parent", "main"];
+    world.run(&[&child[..], &["--mode", "yolo", "--args", secret]].concat());
+    let same = world.workspace().join("same.toml");
+    std::fs::write(&same, "").unwrap();
+    let replayed = world.json(&["policy", "replay", same.to_str().unwrap(), "--json"]);
+    assert_eq!((&replayed["judged"], &replayed["same"]), (&1.into(), &1.into()), "{replayed}");
+}

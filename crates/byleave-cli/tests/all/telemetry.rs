@@ -64,7 +64,11 @@ fn start(world: &World, collector: &str) -> Served {
     Served::start_with(
         world,
         &[],
-        &[("OTEL_EXPORTER_OTLP_ENDPOINT", collector), ("OTEL_BSP_SCHEDULE_DELAY", "50")],
+        &[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", collector),
+            ("OTEL_BSP_SCHEDULE_DELAY", "50"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "40"),
+        ],
     )
 }
 
@@ -76,7 +80,7 @@ fn texts(attributes: &[KeyValue]) -> BTreeMap<&str, String> {
     attributes.iter().map(|attribute| (attribute.key.as_str(), text(attribute))).collect()
 }
 
-/// The spans that were sent to the end, in order of their beginnings, and the texts of the resource that sent them.
+/// The spans that were sent to the end, in order of their beginnings; by whom, is checked.
 fn spans(sent: &Sent) -> Vec<Span> {
     let mut spans = Vec::new();
     for (_, body) in sent.lock().unwrap().iter().filter(|(path, _)| path == "/v1/traces") {
@@ -188,6 +192,41 @@ fn a_call_is_part_of_the_trace_that_its_client_brings() {
     assert_eq!(hex(&theirs[0].parent_span_id), "b7ad6b7169203331");
     let beneath = spans.iter().filter(|span| span.parent_span_id == theirs[0].span_id);
     assert!(beneath.clone().count() >= 2 && beneath.clone().all(|span| span.trace_id == theirs[0].trace_id));
+}
+
+// req: A2
+#[test]
+fn nothing_that_a_model_or_a_file_says_is_told() {
+    let world = World::new();
+    let bot = token(&world, &["bot"]);
+    let (collector, sent) = collector();
+    let served = start(&world, &collector);
+    let tokens = world.state().join("tokens.json");
+    let make = |key: &str, tool: &str, arguments: Value| {
+        let call = json!({"tool": tool, "arguments": arguments, "reason": "a-secret-reason"});
+        let made = request(&served.address, &bot, key, "POST", "/v1/calls?wait=30", &call).unwrap().1;
+        made["result"]["outcome"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned()
+    };
+    assert_eq!(make("a", "echo", json!({"text": "a-secret-text"})), "completed");
+    assert_eq!(make("b", "read_file", json!({"path": tokens})), "refused");
+    assert_eq!(make("c", "read_file", json!({"path": "a-secret-file"})), "failed");
+    assert_eq!(make("d", "a-secret-tool", json!({})), "refused");
+    served.stop();
+    let spans = spans(&sent);
+    let calls: Vec<&Span> = spans.iter().filter(|span| span.name.starts_with("execute_tool")).collect();
+    let names: Vec<&str> = calls.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["execute_tool echo", "execute_tool read_file", "execute_tool read_file", "execute_tool"]
+    );
+    let errors: Vec<Option<String>> =
+        calls.iter().map(|span| texts(&span.attributes).remove("error.type")).collect();
+    let errors: Vec<Option<&str>> = errors.iter().map(Option::as_deref).collect();
+    assert_eq!(errors, [None, Some("denied"), Some("failed"), Some("tool-unknown")]);
+    for (path, body) in sent.lock().unwrap().iter() {
+        let holds = |text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(!holds("a-secret-") && !holds("tokens.json"), "{path}");
+    }
 }
 
 // req: A2

@@ -599,3 +599,29 @@ fn what_it_did_on_a_copy_is_shown_first() {
     let text = render(&page).to_text();
     assert!(text.contains("not run on a copy") && text.contains("there is no overlay here"), "{text}");
 }
+
+// req: R5
+#[test]
+fn a_part_is_named_from_the_directory_of_the_call_and_only_where_something_was_changed() {
+    let made = |path: &str| Change {
+        path: path.into(),
+        before: None,
+        after: text_of(1, 0o644),
+        standing: Standing::Untracked,
+        diff: None,
+    };
+    let mut page = bash("./fmt.sh");
+    assert_eq!(page.part("src/a.rs"), None, "nothing was run on a copy");
+    page.cwd = "/ws".into();
+    page.seen = Some(Seen::Ran { rehearsal: seen(vec![made("/ws/src/a.rs"), made("/ws/b")]), ruling: None });
+    for (named, part) in [
+        ("src/a.rs", Some("/ws/src/a.rs")),
+        ("src", Some("/ws/src")),
+        ("/ws/b", Some("/ws/b")),
+        ("c", None),
+        ("/b", None),
+        ("../b", None),
+    ] {
+        assert_eq!(page.part(named).as_deref(), part, "{named}");
+    }
+}

@@ -12,3 +12,4 @@ mod expiry;
 mod gate;
 mod ledger;
 mod proofs;
+mod remote;

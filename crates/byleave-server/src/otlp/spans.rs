@@ -16,27 +16,31 @@ use opentelemetry::trace::{SpanContext, SpanKind, Status, TraceFlags, TraceState
 use opentelemetry::{InstrumentationScope, KeyValue, SpanId, TraceId};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
+use crate::parents::Parent;
+
 pub(super) const CALL: &str = "execute_tool";
 pub(super) const QUESTION: &str = "question";
-pub(super) const TOOL: &str = "gen_ai.tool.name";
 /// The attributes that are few enough to measure by.
-pub(super) const MEASURED: [&str; 6] =
-    ["gen_ai.operation.name", TOOL, "error.type", "byleave.tenant", "byleave.outcome", "byleave.answer"];
+pub(super) const MEASURED: [&str; 6] = [
+    "gen_ai.operation.name",
+    "gen_ai.tool.name",
+    "error.type",
+    "byleave.tenant",
+    "byleave.outcome",
+    "byleave.answer",
+];
 
 /// The spans of a settled call; none of one that is not.
-pub(super) fn of(
-    record: &Record,
-    parent: Option<&SpanContext>,
-    scope: &InstrumentationScope,
-) -> Vec<SpanData> {
+pub(super) fn of(record: &Record, parent: Option<Parent>) -> Vec<SpanData> {
     let (Some(heading), Some(outcome)) = (record.heading(), record.settled()) else { return Vec::new() };
     let entries = record.entries();
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Vec::new() };
-    let making = Making { record, parent, scope };
+    let making = Making { record, parent };
     let mut spans = vec![making.call(heading, outcome, first.at, last.at)];
     for (place, entry) in entries.iter().enumerate() {
         let after = entries.get(place + 1..).unwrap_or_default();
-        spans.extend(making.part(place, entry, first.at, after));
+        let before = entries.get(..place).unwrap_or_default();
+        spans.extend(making.part(place, entry, before, after));
     }
     spans
 }
@@ -44,19 +48,15 @@ pub(super) fn of(
 struct Making<'a> {
     record: &'a Record,
     /// The span of the client's that the call is beneath.
-    parent: Option<&'a SpanContext>,
-    scope: &'a InstrumentationScope,
+    parent: Option<Parent>,
 }
 
 impl Making<'_> {
     fn call(&self, heading: &Heading, outcome: &Outcome, from: Millis, to: Millis) -> SpanData {
-        let tool = match self.record.resolved() {
-            Some(Ok(terms)) => terms.tool.clone(),
-            _ => heading.tool.clone(),
-        };
+        // The name of a tool that there is not is whatever a model wrote.
+        let tool = self.record.resolved().and_then(|step| step.as_ref().ok()).map(|terms| terms.tool.clone());
         let mut attributes = vec![
             KeyValue::new("gen_ai.operation.name", CALL),
-            KeyValue::new(TOOL, tool.clone()),
             KeyValue::new("gen_ai.tool.call.id", self.record.call().to_string()),
             KeyValue::new("gen_ai.tool.type", "function"),
             KeyValue::new("gen_ai.agent.name", heading.agent.to_string()),
@@ -64,18 +64,20 @@ impl Making<'_> {
             KeyValue::new("byleave.tenant", heading.tenant.to_string()),
             KeyValue::new("byleave.outcome", outcome.word()),
         ];
+        attributes.extend(tool.clone().map(|tool| KeyValue::new("gen_ai.tool.name", tool)));
         let error = match outcome {
             Outcome::Completed { .. } | Outcome::Rehearsed { .. } => None,
             Outcome::Failed { .. } => Some("failed"),
             Outcome::Withheld(why) | Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.code.as_str()),
         };
         attributes.extend(error.map(|error| KeyValue::new("error.type", error)));
-        let span = self.span(format!("{CALL} {tool}").into(), None, (from, to), attributes);
+        let name = tool.map_or_else(|| CALL.into(), |tool| format!("{CALL} {tool}").into());
+        let span = self.span(name, None, (from, to), attributes);
         SpanData { status: error.map_or(Status::Unset, Status::error), ..span }
     }
 
     /// The part of a call that begins with this entry, or that is this entry.
-    fn part(&self, place: usize, entry: &Entry, received: Millis, after: &[Entry]) -> Option<SpanData> {
+    fn part(&self, place: usize, entry: &Entry, before: &[Entry], after: &[Entry]) -> Option<SpanData> {
         // What has no end on the record ended with the call.
         let until = |ends: &dyn Fn(&Fact) -> bool| {
             let end = after.iter().find(|entry| ends(&entry.fact)).or(after.last());
@@ -88,7 +90,18 @@ impl Making<'_> {
                     Ok(ruling) => ruling.verdict.word(),
                     Err(refusal) => refusal.code.as_str(),
                 };
-                part("ruling".into(), received, entry.at, vec![KeyValue::new("byleave.verdict", word)])
+                // What is ruled on is the draft that came in, or the one that came of a word on it.
+                let drafts = |fact: &Fact| {
+                    matches!(
+                        fact,
+                        Fact::Received(_)
+                            | Fact::Reviewed(_)
+                            | Fact::Answered(_)
+                            | Fact::RehearsalLost { .. }
+                    )
+                };
+                let from = before.iter().rfind(|entry| drafts(&entry.fact)).map_or(entry.at, |from| from.at);
+                part("ruling".into(), from, entry.at, vec![KeyValue::new("byleave.verdict", word)])
             }
             Fact::Rehearsing { .. } => part(
                 "rehearsal".into(),
@@ -137,15 +150,15 @@ impl Making<'_> {
         let at = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
         SpanData {
             span_context: SpanContext::new(
-                self.parent.map_or(TraceId::from_bytes(call), SpanContext::trace_id),
+                self.parent.map_or(TraceId::from_bytes(call), |parent| parent.trace),
                 id(place),
                 TraceFlags::SAMPLED,
                 false,
-                self.parent.map_or_else(TraceState::default, |parent| parent.trace_state().clone()),
+                TraceState::default(),
             ),
             parent_span_id: match (place, self.parent) {
                 (Some(_), _) => id(None),
-                (None, Some(parent)) => parent.span_id(),
+                (None, Some(parent)) => parent.span,
                 (None, None) => SpanId::INVALID,
             },
             parent_span_is_remote: place.is_none() && self.parent.is_some(),
@@ -159,7 +172,7 @@ impl Making<'_> {
             events: SpanEvents::default(),
             links: SpanLinks::default(),
             status: Status::Unset,
-            instrumentation_scope: self.scope.clone(),
+            instrumentation_scope: InstrumentationScope::default(),
         }
     }
 }

@@ -18,8 +18,8 @@ use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
 use crate::replay;
 use crate::wire::{
-    ExplainBody, Explained, REPLAY_MAX, Refused, ReplayBody, Replayed, ToolEntry, ToolList, ToolQuery,
-    bounded,
+    ExplainBody, Explained, POLICY_CHARS_MAX, REPLAY_MAX, Refused, ReplayBody, Replayed, ToolEntry, ToolList,
+    ToolQuery, bounded,
 };
 
 /// List the tools
@@ -130,6 +130,7 @@ pub(super) async fn replay(
         let what = format!("`limit` is 1 to {REPLAY_MAX}");
         return Err(Problem::new(Trouble::Unusable, what));
     }
+    bounded("policy", &body.policy, 0, POLICY_CHARS_MAX)?;
     let limit = usize::try_from(body.limit).unwrap_or(usize::MAX);
     let (replay, more) = replay::replay(Arc::clone(&caller.tenancy), body.policy, limit).await?;
     Ok(Said(Replayed::of(&replay, more)))

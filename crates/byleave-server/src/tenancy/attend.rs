@@ -78,7 +78,7 @@ impl Tenancy {
                 tracing::warn!(%fault, "it cannot be seen what there is to do");
             }
             // Every call that is settled is a reason to look, and the busier the book, the dearer each look.
-            tokio::time::sleep(began.elapsed() * REST).await;
+            tokio::time::sleep((began.elapsed() * REST).min(LOOK)).await;
             drop(tokio::time::timeout(LOOK, self.look.notified()).await);
         }
     }

@@ -129,6 +129,8 @@ impl From<&Explanation> for Explained {
     }
 }
 
+/// The longest policy that is tried.
+pub(crate) const POLICY_CHARS_MAX: usize = 1_000_000;
 /// The most calls that rules are tried on at once.
 pub(crate) const REPLAY_MAX: u32 = 1_000;
 

@@ -47,13 +47,21 @@ impl MemoryLedger {
         Self::on(Arc::clone(&other.owner.store))
     }
 
+    /// The same as this owner, who may have been there before.
+    pub fn beside_as(other: &Self, id: OwnerId) -> Self {
+        Self::on_as(Arc::clone(&other.owner.store), id)
+    }
+
     /// The owner dies, as a process does when it is killed: its claims stay open and nothing can be done through it.
     pub fn die(&self) {
         self.owner.die();
     }
 
     fn on(store: Arc<Mutex<Store>>) -> Self {
-        let id = OwnerId::new(Uuid::now_v7());
+        Self::on_as(store, OwnerId::new(Uuid::now_v7()))
+    }
+
+    fn on_as(store: Arc<Mutex<Store>>, id: OwnerId) -> Self {
         if let Ok(mut store) = store.lock() {
             store.alive.insert(id);
         }

@@ -1,6 +1,6 @@
 //! `byleave inbox answer`: gives an answer, and drives just that call on.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use byleave::approve::Reply;
@@ -81,20 +81,17 @@ pub(super) async fn run(
 
 /// The paths that are kept, seen from the directory of the call.
 fn parts(typed: &[PathBuf], sheet: &Sheet) -> Result<Vec<String>> {
-    let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else {
+    if !matches!(sheet.seen, Some(Seen::Ran { .. })) {
         let whole = Complaint::new("it was not run on a copy, so there are no parts of it to keep");
         return Err(whole.hint("answer the whole: yes, no, or edit").into());
-    };
-    let mut paths = Vec::new();
-    for path in typed {
-        let path = text_of(&Path::new(&sheet.cwd).join(path))?;
-        if rehearsal.changes.only(std::slice::from_ref(&path)).is_empty() {
-            let wrong = Complaint::new(format!("nothing was changed at `{path}`"));
-            return Err(wrong.hint("`byleave diff` lists the paths that were").into());
-        }
-        paths.push(path);
     }
-    Ok(paths)
+    let part = |path: &PathBuf| {
+        let path = text_of(path)?;
+        let wrong = || Complaint::new(format!("nothing was changed at `{path}`"));
+        let part = sheet.part(&path).ok_or_else(wrong);
+        Ok(part.map_err(|wrong| wrong.hint("`byleave diff` lists the paths that were"))?)
+    };
+    typed.iter().map(part).collect()
 }
 
 fn reply(answer: Answer, sheet: &Sheet) -> Result<Reply> {

@@ -93,6 +93,9 @@ fn tell(suggestions: &[Suggestion], unjudged: usize, options: &Options, screen: 
     ));
 }
 
+/// In whose names `byleave undo` and `byleave rehearse` make calls.
+const TYPED: [&str; 2] = ["undo", "rehearse"];
+
 /// Whether a rule could have spared all of its questions, each was answered yes, and it would still be asked today.
 fn is_spareable(past: &Replayable, now: &mut Policies<'_>) -> bool {
     let rule_would_do = |asked: &PastQuestion| {
@@ -100,6 +103,10 @@ fn is_spareable(past: &Replayable, now: &mut Policies<'_>) -> bool {
         let harmless = asked.plan.dangers.is_empty() && !asked.plan.irreversible;
         harmless && causes.all(|cause| matches!(cause, Cause::Default | Cause::Sensitive))
     };
+    // What people type themselves they have answered by typing it.
+    if TYPED.contains(&past.heading.agent.as_str()) {
+        return false;
+    }
     let yes = past.questions.iter().all(|asked| asked.is_approved() && rule_would_do(asked));
     let asks = now.of(&past.heading.cwd).is_ok_and(|policy| past.judge(policy).verdict == Verdict::Ask);
     !past.questions.is_empty() && yes && asks

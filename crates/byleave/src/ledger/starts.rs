@@ -11,16 +11,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use byleave_core::id::{AttemptId, OwnerId};
 
+use crate::ledger::LedgerFault;
+
 /// The marks of one owner.
 #[derive(Clone, Debug)]
-pub(crate) struct Starts {
+pub struct Starts {
     path: PathBuf,
     file: Arc<Mutex<File>>,
 }
 
 impl Starts {
     /// Makes the file of an owner, so that one without marks can be told from one that is not here.
-    pub(crate) fn open(dir: &Path, owner: OwnerId) -> io::Result<Self> {
+    pub fn open(dir: &Path, owner: OwnerId) -> io::Result<Self> {
         let path = path(dir, owner);
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
         // The name must outlive a power failure too, not only what is behind it.
@@ -29,14 +31,22 @@ impl Starts {
     }
 
     /// Marks an attempt. On the disk when it returns.
-    pub(crate) fn mark(&self, attempt: AttemptId) -> io::Result<()> {
+    pub fn mark(&self, attempt: AttemptId) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(attempt.as_bytes())?;
         file.sync_data()
     }
 
+    /// The same beside whatever else the runtime does.
+    pub async fn mark_aside(&self, attempt: AttemptId) -> Result<(), LedgerFault> {
+        let starts = self.clone();
+        let marked = tokio::task::spawn_blocking(move || starts.mark(attempt)).await;
+        let cannot = |why: String| LedgerFault::new("cannot mark that an attempt starts", why);
+        marked.map_err(|error| cannot(error.to_string()))?.map_err(|error| cannot(error.to_string()))
+    }
+
     /// Takes the file away, if there is nothing in it.
-    pub(crate) fn tidy(&self) {
+    pub fn tidy(&self) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0)
             && let Err(error) = std::fs::remove_file(&self.path)
@@ -49,7 +59,7 @@ impl Starts {
 /// Whether an owner has marked an attempt as started; `None` where its marks are not on this machine.
 ///
 /// Half a mark counts: it may have been the last thing that reached the disk.
-pub(crate) fn was_started(dir: &Path, owner: OwnerId, attempt: AttemptId) -> io::Result<Option<bool>> {
+pub fn was_started(dir: &Path, owner: OwnerId, attempt: AttemptId) -> io::Result<Option<bool>> {
     let mut marks = Vec::new();
     match File::open(path(dir, owner)) {
         Ok(mut file) => file.read_to_end(&mut marks)?,

@@ -1,0 +1,73 @@
+//! Workers far from the engine: the ledger over a wire to an office that stands on the engine, against the whole suite.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave::ledger::conformance::Bench;
+use byleave::ledger::{Ledger, LedgerFault};
+use byleave::pending::Pending;
+use byleave_fleet::RestateLedger;
+use byleave_worker::{Dial, Options, RemoteLedger, Rights, Roster, Undialled, Wire, office};
+
+use crate::engine::{ingress, options};
+
+/// An office on the engine, and where its workers live.
+struct Office {
+    roster: Roster,
+    _ledger: RestateLedger,
+    workers: tempfile::TempDir,
+    _here: tempfile::TempDir,
+}
+
+impl Office {
+    fn new() -> Self {
+        let (workers, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let name = uuid::Uuid::now_v7().to_string();
+        let ledger = RestateLedger::open(options(&ingress(), &name, here.path())).unwrap();
+        let roster = Roster::new(ledger.deputy(), Duration::ZERO);
+        Self { roster, _ledger: ledger, workers, _here: here }
+    }
+}
+
+struct Dialling(Roster);
+
+impl Dial for Dialling {
+    fn dial(&self) -> Pending<'_, Result<Wire, Undialled>> {
+        Box::pin(async {
+            let ((ours, theirs), roster) = (Wire::pair(), self.0.clone());
+            tokio::spawn(async move { office::attend(&roster, Rights::All, theirs).await });
+            Ok(ours)
+        })
+    }
+}
+
+impl Bench for Office {
+    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+        Box::pin(async {
+            let options =
+                Options { dir: self.workers.path().to_path_buf(), patience: Duration::from_secs(20) };
+            let ledger = RemoteLedger::open(&options, Dialling(self.roster.clone()))?;
+            Ok(Arc::new(ledger) as Arc<dyn Ledger>)
+        })
+    }
+
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+        let owner = ledger.owner();
+        drop(ledger);
+        Box::pin(async move {
+            // Until the office has noticed.
+            while self.roster.is_alive(owner) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            Ok(())
+        })
+    }
+
+    // The engine is shared by all tests, so it stays.
+    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+// req: A1, E4
+byleave::ledger_conformance!(Office::new());

@@ -1,0 +1,232 @@
+//! The office: answers what comes over the wire of one worker, on the store that it stands on.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use byleave::ledger::{AppendFault, Comer, Ledger, LedgerFault, Loaded};
+use byleave_core::effect::Plan;
+use byleave_core::id::CallId;
+use lru::LruCache;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::rights::Rights;
+use crate::roster::{Present, Roster};
+use crate::wire::{Append, Arrived, Ask, Frame, Gone, Hello, Interrupted, PROTOCOL, Read, Trouble, Wire};
+
+/// How long a worker may take to say who it is.
+const HELLO: Duration = Duration::from_secs(10);
+/// How long a worker may say nothing at all.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How often we say that we are alive.
+const BEAT: Duration = Duration::from_secs(10);
+/// How many questions of one worker are worked on at once; the others wait in the wire.
+const AT_ONCE: usize = 64;
+/// How many calls are remembered as ones that the worker may see.
+const SEEN_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
+
+/// Answers a worker until its wire breaks.
+pub async fn attend(roster: &Roster, rights: Rights, mut wire: Wire) {
+    let hello = tokio::time::timeout(HELLO, wire.hear.recv()).await;
+    let said = hello.ok().flatten().and_then(|text| serde_json::from_str(&text).ok());
+    let Some(Frame::Hello(Hello { protocol, owner })) = said else {
+        return turn_away(&wire, "a worker says first who it is").await;
+    };
+    if protocol != PROTOCOL {
+        let why = format!(
+            "the worker speaks protocol {protocol} and the office {PROTOCOL}; bring both to one version"
+        );
+        return turn_away(&wire, &why).await;
+    }
+    let present = match roster.enter(owner) {
+        Ok(present) => present,
+        Err(fault) => return turn_away(&wire, &fault.to_string()).await,
+    };
+    let lease_ms = u64::try_from(roster.lease().as_millis()).unwrap_or(u64::MAX);
+    if wire.say(&Frame::Welcome { lease_ms }).await.is_err() {
+        return;
+    }
+    let desk = Arc::new(Desk { present, rights, seen: Mutex::new(LruCache::new(SEEN_MAX)) });
+    if let Err(Gone) = converse(&desk, wire).await {
+        tracing::debug!(%owner, "the wire of a worker broke");
+    }
+}
+
+async fn turn_away(wire: &Wire, why: &str) {
+    tracing::warn!(why, "a worker was turned away");
+    // It may be gone already.
+    wire.say(&Frame::Unwelcome { why: why.to_owned() }).await.unwrap_or_default();
+}
+
+async fn converse(desk: &Arc<Desk>, mut wire: Wire) -> Result<(), Gone> {
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut beat = tokio::time::interval(BEAT);
+    loop {
+        let heard = tokio::select! {
+            heard = tokio::time::timeout(SILENCE, wire.hear.recv()) => heard,
+            _ = beat.tick() => {
+                wire.say(&Frame::Beat).await?;
+                continue;
+            }
+        };
+        let text = heard.map_err(|_| Gone)?.ok_or(Gone)?;
+        match serde_json::from_str(&text) {
+            Ok(Frame::Ask { id, ask }) => {
+                let place = Arc::clone(&room).acquire_owned().await.map_err(|_| Gone)?;
+                let (desk, say) = (Arc::clone(desk), wire.say.clone());
+                // Carried to its end also where the wire breaks: what was half said may be half done.
+                tokio::spawn(async move {
+                    let told = if ask.has_effect() {
+                        desk.present.answers.once(id, || desk.answer(ask)).await
+                    } else {
+                        desk.answer(ask).await
+                    };
+                    tell(&say, id, told).await;
+                    drop(place);
+                });
+            }
+            Ok(Frame::Beat) => {}
+            Ok(_) | Err(_) => {
+                tracing::warn!("a worker says what workers do not say");
+                return Err(Gone);
+            }
+        }
+    }
+}
+
+async fn tell(say: &mpsc::Sender<String>, id: u64, told: Result<Value, Trouble>) {
+    match serde_json::to_string(&Frame::Told { id, told }) {
+        // It asks again where it does not hear this.
+        Ok(text) => say.send(text).await.unwrap_or_default(),
+        Err(error) => tracing::error!(%error, "an answer cannot be said"),
+    }
+}
+
+/// One worker's.
+struct Desk {
+    present: Present,
+    rights: Rights,
+    /// The calls that it may see.
+    seen: Mutex<LruCache<CallId, ()>>,
+}
+
+impl Desk {
+    fn ledger(&self) -> &dyn Ledger {
+        &*self.present.ledger
+    }
+
+    async fn answer(&self, ask: Ask) -> Result<Value, Trouble> {
+        let ledger = self.ledger();
+        match ask {
+            Ask::Load { call } => {
+                let loaded = self.load(call).await?;
+                said(&loaded.as_ref().map(Read::of).transpose()?)
+            }
+            Ask::Arrive { call, tenant, session, tool, now } => {
+                self.rights.may_see(&tenant)?;
+                let comer = Comer { call, tenant: &tenant, session: &session, tool: &tool, now };
+                let arrival = ledger.arrive(comer).await?;
+                if let Some(loaded) = &arrival.loaded {
+                    self.note(call, loaded)?;
+                }
+                said(&Arrived::of(arrival)?)
+            }
+            Ask::Append(append) => self.append(*append).await,
+            Ask::Content { call, held } => {
+                self.may_see(call).await?;
+                said(&crate::wire::Blob(ledger.content(call, held).await?))
+            }
+            Ask::Interrupt { call, attempt, at } => {
+                self.may_see(call).await?;
+                said(&Interrupted::from(ledger.interrupt(call, attempt, at).await?))
+            }
+            Ask::Act(act) => {
+                self.rights.may_act()?;
+                said(&ledger.act(*act).await?)
+            }
+            Ask::Halted { tenant } => {
+                self.rights.may_see(&tenant)?;
+                said(&ledger.halted(&tenant).await?)
+            }
+            Ask::Lineage { tenant, session } => {
+                self.rights.may_see(&tenant)?;
+                said(&ledger.lineage(&tenant, &session).await?)
+            }
+            Ask::Leaves { tenant, tool, now } => {
+                self.rights.may_see(&tenant)?;
+                let leaves = ledger.leaves(&tenant, &tool, now).await?;
+                said(&leaves.iter().map(|leave| &**leave).collect::<Vec<_>>())
+            }
+            Ask::CallOf { question } => {
+                let call = ledger.call_of(question).await?;
+                match call {
+                    Some(call) if self.may_see(call).await.is_err() => said(&None::<CallId>),
+                    call => said(&call),
+                }
+            }
+            Ask::HeldUpBy { tenant, session, call, effects } => {
+                self.rights.may_see(&tenant)?;
+                let plan = Plan { effects, ..Plan::default() };
+                said(&ledger.held_up_by(&tenant, &session, call, &plan).await?)
+            }
+            Ask::Drivable { now, limit } => {
+                self.rights.may_list()?;
+                said(&ledger.drivable(now, limit).await?)
+            }
+        }
+    }
+
+    async fn append(&self, append: Append) -> Result<Value, Trouble> {
+        let (call, batch) = (append.call, append.into_batch()?);
+        self.rights.may_append(&batch)?;
+        if batch.at_len > 0 {
+            self.may_see(call).await?;
+        }
+        match self.ledger().append(batch).await {
+            Ok(()) => {
+                self.remember(call);
+                said(&())
+            }
+            Err(AppendFault::Stale) => Err(Trouble::Stale),
+            Err(AppendFault::Hindered(hindrance)) => Err(hindrance.into()),
+            Err(AppendFault::Fault(fault)) => Err(fault.into()),
+        }
+    }
+
+    async fn load(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {
+        let loaded = self.ledger().load(call).await?;
+        if let Some(loaded) = &loaded {
+            self.note(call, loaded)?;
+        }
+        Ok(loaded)
+    }
+
+    /// Whether a call is one that it may see. What is not there, it may look for.
+    async fn may_see(&self, call: CallId) -> Result<(), LedgerFault> {
+        if self.rights == Rights::All {
+            return Ok(());
+        }
+        if self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&call).is_some() {
+            return Ok(());
+        }
+        self.load(call).await.map(|_| ())
+    }
+
+    fn note(&self, call: CallId, loaded: &Loaded) -> Result<(), LedgerFault> {
+        if let Some(heading) = loaded.record.heading() {
+            self.rights.may_see(&heading.tenant)?;
+            self.remember(call);
+        }
+        Ok(())
+    }
+
+    fn remember(&self, call: CallId) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).put(call, ());
+    }
+}
+
+fn said(value: &impl Serialize) -> Result<Value, Trouble> {
+    serde_json::to_value(value).map_err(|error| LedgerFault::new("cannot say an answer", error).into())
+}

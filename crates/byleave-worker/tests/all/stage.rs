@@ -1,0 +1,133 @@
+//! An office on a store in memory, with wires that can be made to break.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use byleave::ledger::conformance::Bench;
+use byleave::ledger::memory::MemoryLedger;
+use byleave::ledger::{Ledger, LedgerFault};
+use byleave::pending::Pending;
+use byleave_core::id::OwnerId;
+use byleave_worker::{Deputy, Dial, IsAlive, Options, RemoteLedger, Rights, Roster, Undialled, Wire, office};
+
+/// A store in memory that writes for owners elsewhere.
+pub(crate) struct InMemory(pub(crate) MemoryLedger);
+
+impl Deputy for InMemory {
+    // An owner lives here for as long as somebody holds its ledger, which the roster does.
+    fn watch(&self, _is_alive: IsAlive) {}
+
+    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerFault> {
+        Ok(Arc::new(MemoryLedger::beside_as(&self.0, owner)))
+    }
+}
+
+/// An office, and where its workers live.
+pub(crate) struct Office {
+    pub(crate) roster: Roster,
+    pub(crate) store: MemoryLedger,
+    pub(crate) dialled: Arc<AtomicU64>,
+    workers: tempfile::TempDir,
+    /// After how many words a wire breaks.
+    breaks_after: Option<u64>,
+}
+
+impl Office {
+    pub(crate) fn new() -> Self {
+        Self::with(Duration::ZERO, None)
+    }
+
+    /// Every wire breaks after a few words, in either direction.
+    pub(crate) fn with_bad_wires() -> Self {
+        // Who is away for the moment that it takes to dial again keeps its claims.
+        Self::with(Duration::from_millis(300), Some(7))
+    }
+
+    pub(crate) fn with(lease: Duration, breaks_after: Option<u64>) -> Self {
+        let store = MemoryLedger::new();
+        let roster = Roster::new(InMemory(store.clone()), lease);
+        let workers = tempfile::tempdir().unwrap();
+        Self { roster, store, dialled: Arc::default(), workers, breaks_after }
+    }
+
+    /// A worker of this office.
+    pub(crate) fn worker(&self, rights: Rights) -> RemoteLedger {
+        let dialling = Dialling {
+            roster: self.roster.clone(),
+            rights,
+            dialled: Arc::clone(&self.dialled),
+            breaks_after: self.breaks_after,
+        };
+        let options = Options { dir: self.workers.path().to_path_buf(), patience: Duration::from_secs(20) };
+        RemoteLedger::open(&options, dialling).unwrap()
+    }
+}
+
+/// Opens wires to the office, some of them bad.
+struct Dialling {
+    roster: Roster,
+    rights: Rights,
+    dialled: Arc<AtomicU64>,
+    breaks_after: Option<u64>,
+}
+
+impl Dial for Dialling {
+    fn dial(&self) -> Pending<'_, Result<Wire, Undialled>> {
+        Box::pin(async move {
+            let number = self.dialled.fetch_add(1, Ordering::SeqCst);
+            let (ours, theirs) = Wire::pair();
+            let (roster, rights) = (self.roster.clone(), self.rights.clone());
+            let ours = match self.breaks_after {
+                // Long enough for the first words, and not always at the same place.
+                Some(words) => breaking(ours, 3 + (number * 5) % words),
+                None => ours,
+            };
+            tokio::spawn(async move { office::attend(&roster, rights, theirs).await });
+            Ok(ours)
+        })
+    }
+}
+
+/// A wire that breaks after so many words, wherever they come from.
+pub(crate) fn breaking(mut far: Wire, words: u64) -> Wire {
+    let (near, mut middle) = Wire::pair();
+    tokio::spawn(async move {
+        for _ in 0..words {
+            tokio::select! {
+                said = middle.hear.recv() => match said {
+                    Some(text) => far.say.send(text).await.unwrap_or_default(),
+                    None => return,
+                },
+                heard = far.hear.recv() => match heard {
+                    Some(text) => middle.say.send(text).await.unwrap_or_default(),
+                    None => return,
+                },
+            }
+        }
+    });
+    near
+}
+
+impl Bench for Office {
+    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+        Box::pin(async { Ok(Arc::new(self.worker(Rights::All)) as Arc<dyn Ledger>) })
+    }
+
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+        let owner = ledger.owner();
+        drop(ledger);
+        Box::pin(async move {
+            // Until the office has noticed, and the lease is over.
+            while self.roster.is_alive(owner) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            self.roster.sweep();
+            Ok(())
+        })
+    }
+
+    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async { Ok(()) })
+    }
+}
