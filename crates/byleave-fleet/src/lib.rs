@@ -9,6 +9,7 @@
 
 mod engine;
 mod entities;
+mod identity;
 mod keys;
 mod ledger;
 mod packing;
@@ -16,4 +17,5 @@ pub mod service;
 mod vault;
 mod wire;
 
+pub use self::identity::{Identity, NoIdentity};
 pub use self::ledger::{Options, RestateLedger};

@@ -1,14 +1,25 @@
-//! The service that the engine calls: `byleave-fleet 127.0.0.1:18483`. Started and registered by `scripts/fleet up`.
+//! The service that the engine calls: `byleave-fleet 127.0.0.1:18483 ENGINE.pub`. Started and registered by `scripts/fleet up`.
 
 use std::process::ExitCode;
 
-use byleave_fleet::service;
+use byleave_fleet::{Identity, service};
 use tokio::net::TcpListener;
 
 fn main() -> ExitCode {
-    let Some(address) = std::env::args().nth(1).filter(|address| !address.starts_with('-')) else {
-        say("usage: byleave-fleet ADDRESS (for example 127.0.0.1:18483)");
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with('-'));
+    let (Some(address), Some(key), None) = (words.next(), words.next(), words.next()) else {
+        say(
+            "usage: byleave-fleet ADDRESS KEY (for example 127.0.0.1:18483 engine.pub: the public key of the engine, as PEM)",
+        );
         return ExitCode::from(2);
+    };
+    let read = std::fs::read_to_string(&key).map_err(|error| error.to_string());
+    let identity = match read.and_then(|pem| Identity::read(&pem).map_err(|why| why.to_string())) {
+        Ok(identity) => identity,
+        Err(why) => {
+            say(&format!("cannot use `{key}`: {why}"));
+            return ExitCode::FAILURE;
+        }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = match runtime {
@@ -20,7 +31,7 @@ fn main() -> ExitCode {
     };
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(&address).await?;
-        service::serve(listener).await
+        service::serve(listener, &identity).await
     });
     let Err(error) = served;
     say(&format!("cannot serve on `{address}`: {error}"));

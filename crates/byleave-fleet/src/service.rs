@@ -16,13 +16,15 @@ use crate::entities::question::QuestionEntity;
 use crate::entities::session::SessionEntity;
 use crate::entities::tenant::TenantEntity;
 use crate::entities::unsettled::UnsettledEntity;
+use crate::identity::Identity;
 
 /// How many handlers may run at once on one connection.
 const STREAMS_MAX: u32 = 1024;
 
-/// Everything that the engine holds for a ledger.
-pub fn endpoint() -> Endpoint {
-    Endpoint::builder()
+/// Everything that the engine holds for a ledger, for the engine with this key and nobody else.
+fn endpoint(identity: &Identity) -> io::Result<Endpoint> {
+    let builder = Endpoint::builder().identity_key(identity.as_str()).map_err(io::Error::other)?;
+    let endpoint = builder
         .bind(CallEntity)
         .bind(SessionEntity)
         .bind(TenantEntity)
@@ -30,15 +32,16 @@ pub fn endpoint() -> Endpoint {
         .bind(LeavesEntity)
         .bind(QuestionEntity)
         .bind(UnsettledEntity)
-        .build()
+        .build();
+    Ok(endpoint)
 }
 
 /// Serves the engine until the process ends.
 ///
 /// Our own loop rather than the SDK's: that one leaves Nagle's algorithm on, and each step of a handler then waits for a
 /// delayed acknowledgement.
-pub async fn serve(listener: TcpListener) -> io::Result<Infallible> {
-    let service = HyperEndpoint::new(endpoint());
+pub async fn serve(listener: TcpListener, identity: &Identity) -> io::Result<Infallible> {
+    let service = HyperEndpoint::new(endpoint(identity)?);
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,

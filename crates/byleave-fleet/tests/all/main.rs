@@ -13,3 +13,4 @@ mod gate;
 mod ledger;
 mod proofs;
 mod remote;
+mod unsigned;
