@@ -4,6 +4,8 @@
 mod agents;
 mod around;
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use byleave_sandbox::guarantee::{Given, Guarantee};
 use byleave_sandbox::ladder::Rung;
@@ -36,7 +38,7 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
         screen.value(&value);
         return Ok(status);
     }
-    let report = Report::of(&probe);
+    let report = Report::of(&probe, &options.waived);
     screen.title(&report.level);
     for line in &report.rungs {
         screen.line(line);
@@ -85,7 +87,7 @@ struct Report {
 }
 
 impl Report {
-    fn of(probe: &Probe) -> Self {
+    fn of(probe: &Probe, waived: &BTreeSet<Guarantee>) -> Self {
         let standing: Vec<&Tried> = probe.rungs.iter().filter(|tried| tried.took.is_ok()).collect();
         let mut columns = vec!["GUARANTEE"];
         columns.extend(standing.iter().map(|tried| match tried.rung {
@@ -103,7 +105,14 @@ impl Report {
         let lacking = lacking.filter_map(|(guarantee, given)| match given {
             Given::Fully => None,
             Given::Partly(why) | Given::Not(why) => {
-                Some(format!("`{guarantee}` {}: {why}", word(Some(given))))
+                let then = if waived.contains(guarantee) {
+                    "your settings do without it".to_owned()
+                } else {
+                    format!(
+                        "commands that need it are refused until it is given, or waived: `waive = [\"{guarantee}\"]` in your settings"
+                    )
+                };
+                Some(format!("`{guarantee}` {}: {why}; {then}", word(Some(given))))
             }
         });
         let fallen = probe.rungs.iter().filter_map(|tried| Some((tried.rung, tried.took.as_ref().err()?)));
@@ -241,7 +250,7 @@ mod tests {
     }
 
     fn written(probe: &Probe) -> String {
-        let report = Report::of(probe);
+        let report = Report::of(probe, &BTreeSet::new());
         let mut text = format!("{}\n{}\n", report.level, report.rungs.join("\n"));
         writeln!(text, "{}", report.columns.join(" | ")).unwrap();
         report.rows.iter().for_each(|row| writeln!(text, "{}", row.join(" | ")).unwrap());
