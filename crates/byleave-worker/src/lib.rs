@@ -14,6 +14,7 @@ mod link;
 pub mod office;
 mod rights;
 mod roster;
+pub mod socket;
 mod wire;
 
 pub use self::ledger::{Options, RemoteLedger};

@@ -5,4 +5,5 @@ mod breaking;
 mod gate;
 mod ledger;
 mod rights;
+mod socket;
 mod stage;

@@ -51,6 +51,15 @@ impl Office {
         Self { roster, store, dialled: Arc::default(), workers, breaks_after }
     }
 
+    /// A worker of this office that dials in a way of its own.
+    pub(crate) fn worker_by(&self, dial: impl Dial) -> RemoteLedger {
+        RemoteLedger::open(&self.options(), dial).unwrap()
+    }
+
+    fn options(&self) -> Options {
+        Options { dir: self.workers.path().to_path_buf(), patience: Duration::from_secs(20) }
+    }
+
     /// A worker of this office.
     pub(crate) fn worker(&self, rights: Rights) -> RemoteLedger {
         let dialling = Dialling {
@@ -59,8 +68,7 @@ impl Office {
             dialled: Arc::clone(&self.dialled),
             breaks_after: self.breaks_after,
         };
-        let options = Options { dir: self.workers.path().to_path_buf(), patience: Duration::from_secs(20) };
-        RemoteLedger::open(&options, dialling).unwrap()
+        self.worker_by(dialling)
     }
 }
 

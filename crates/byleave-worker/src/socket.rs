@@ -1,0 +1,136 @@
+//! Wires over WebSockets: one text a frame. Between machines over TLS only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave::endpoint::Endpoint;
+use byleave::pending::Pending;
+use byleave::secret::Secret;
+use futures::{SinkExt as _, StreamExt as _};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, Uri};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Message, client::ClientRequestBuilder};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+use crate::link::{Dial, Undialled};
+use crate::wire::Wire;
+
+/// The longest thing that is said: an append with its contents, as text.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long the whole of opening a wire may take.
+const OPENING: Duration = Duration::from_secs(15);
+
+/// What both ends keep to.
+pub fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX))
+}
+
+/// A wire over a socket that is open.
+pub fn over<S>(socket: WebSocketStream<S>) -> Wire
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (near, Wire { say, mut hear }) = Wire::pair();
+    let (mut sink, mut stream) = socket.split();
+    // Either end that is let go of ends both.
+    tokio::spawn(async move {
+        let saying = async {
+            while let Some(text) = hear.recv().await {
+                if sink.send(Message::text(text)).await.is_err() {
+                    return;
+                }
+            }
+            // The other end sees the stream end, if not this.
+            drop(sink.close().await);
+        };
+        let hearing = async {
+            while let Some(Ok(message)) = stream.next().await {
+                match message {
+                    Message::Text(text) => {
+                        if say.send(text.as_str().to_owned()).await.is_err() {
+                            return;
+                        }
+                    }
+                    Message::Ping(_) | Message::Pong(_) => {}
+                    Message::Binary(_) | Message::Close(_) | Message::Frame(_) => return,
+                }
+            }
+        };
+        tokio::select! {
+            () = saying => {}
+            () = hearing => {}
+        }
+    });
+    near
+}
+
+/// Opens wires to an office by its address.
+#[derive(Clone)]
+pub struct Socket {
+    uri: Uri,
+    token: Secret,
+    tls: Arc<ClientConfig>,
+}
+
+/// Why an address cannot be dialled.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot dial `{0}`: {1}")]
+pub struct BadAddress(String, String);
+
+impl Socket {
+    /// An office at this address: https, or http on this machine. The token says who dials.
+    pub fn new(address: &str, token: Secret, tls: Arc<ClientConfig>) -> Result<Self, BadAddress> {
+        let bad = |why: String| BadAddress(address.to_owned(), why);
+        // Which addresses may be asked at all is said in one place.
+        Endpoint::new(address).map_err(|why| bad(why.to_string()))?;
+        let spoken = address.replacen("http", "ws", 1);
+        let uri = spoken.parse().map_err(|why| bad(format!("{why}")))?;
+        Ok(Self { uri, token, tls })
+    }
+
+    async fn open(&self) -> Result<Wire, String> {
+        let host = self.uri.host().ok_or("it names no host")?;
+        let safe = self.uri.scheme_str() == Some("wss");
+        let port = self.uri.port_u16().unwrap_or(if safe { 443 } else { 80 });
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((bare, port)).await.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let mut request = ClientRequestBuilder::new(self.uri.clone())
+            .into_client_request()
+            .map_err(|error| error.to_string())?;
+        let token = String::from_utf8_lossy(self.token.expose());
+        let mut token =
+            HeaderValue::try_from(format!("Bearer {token}")).map_err(|error| error.to_string())?;
+        token.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, token);
+        let refused = |error: tokio_tungstenite::tungstenite::Error| error.to_string();
+        if safe {
+            let name = ServerName::try_from(bare.to_owned()).map_err(|error| error.to_string())?;
+            let connector = TlsConnector::from(Arc::clone(&self.tls));
+            let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+            let (socket, _) =
+                client_async_with_config(request, stream, Some(config())).await.map_err(refused)?;
+            return Ok(over(socket));
+        }
+        let (socket, _) = client_async_with_config(request, stream, Some(config())).await.map_err(refused)?;
+        Ok(over(socket))
+    }
+}
+
+impl Dial for Socket {
+    fn dial(&self) -> Pending<'_, Result<Wire, Undialled>> {
+        Box::pin(async move {
+            let opened = tokio::time::timeout(OPENING, self.open()).await;
+            opened.unwrap_or_else(|_| Err("it took too long".to_owned())).map_err(Undialled)
+        })
+    }
+}

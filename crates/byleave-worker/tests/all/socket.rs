@@ -1,0 +1,147 @@
+//! Wires over real sockets, in the clear on this machine and over TLS.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use byleave::ledger::conformance::Bench;
+use byleave::ledger::{Ledger, LedgerFault};
+use byleave::pending::Pending;
+use byleave::secret::Secret;
+use byleave_core::id::CallId;
+use byleave_worker::socket::{Socket, config, over};
+use byleave_worker::{Dial as _, Rights, office};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_tungstenite::accept_hdr_async_with_config;
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::StatusCode;
+
+use crate::stage::Office;
+
+const TOKEN: &str = "byl_worker";
+
+/// Lets in who shows the token.
+#[expect(clippy::result_large_err, reason = "as the library wants it")]
+fn admit(request: &Request, response: Response) -> Result<Response, ErrorResponse> {
+    let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+    if shown == Some(&format!("Bearer {TOKEN}")) {
+        return Ok(response);
+    }
+    let mut no = ErrorResponse::new(None);
+    *no.status_mut() = StatusCode::UNAUTHORIZED;
+    Err(no)
+}
+
+async fn talk(office: &Office, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    let roster = office.roster.clone();
+    if let Ok(socket) = accept_hdr_async_with_config(stream, admit, Some(config())).await {
+        office::attend(&roster, Rights::All, over(socket)).await;
+    }
+}
+
+/// An office that listens.
+struct Listening {
+    office: Arc<Office>,
+    address: SocketAddr,
+    roots: RootCertStore,
+}
+
+impl Listening {
+    async fn new(safe: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, office) = (listener.local_addr().unwrap(), Arc::new(Office::new()));
+        let mut roots = RootCertStore::empty();
+        let acceptor = safe.then(|| {
+            let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+            let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+            roots.add(made.cert.der().clone()).unwrap();
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+            let config =
+                config.unwrap().with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key);
+            TlsAcceptor::from(Arc::new(config.unwrap()))
+        });
+        let serving = Arc::clone(&office);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (office, acceptor) = (Arc::clone(&serving), acceptor.clone());
+                tokio::spawn(async move {
+                    match acceptor {
+                        None => talk(&office, stream).await,
+                        Some(acceptor) => {
+                            if let Ok(stream) = acceptor.accept(stream).await {
+                                talk(&office, stream).await;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        Self { office, address, roots }
+    }
+
+    fn dial(&self, scheme: &str, token: &str) -> Socket {
+        let address = format!("{scheme}://localhost:{}/v1/workers", self.address.port());
+        Socket::new(&address, Secret::new(token), Arc::new(trusting(self.roots.clone()))).unwrap()
+    }
+}
+
+/// The same for the suite, begun when it is first used.
+struct Sockets(tokio::sync::OnceCell<Listening>);
+
+impl Sockets {
+    async fn listening(&self) -> &Listening {
+        self.0.get_or_init(|| Listening::new(false)).await
+    }
+}
+
+impl Bench for Sockets {
+    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+        Box::pin(async {
+            let listening = self.listening().await;
+            Ok(Arc::new(listening.office.worker_by(listening.dial("http", TOKEN))) as Arc<dyn Ledger>)
+        })
+    }
+
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async { self.listening().await.office.kill(ledger).await })
+    }
+
+    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+// req: A1, E4
+byleave::ledger_conformance!(Sockets(tokio::sync::OnceCell::new()));
+
+// req: R4
+#[tokio::test(flavor = "multi_thread")]
+async fn over_tls_it_is_the_same_and_who_has_no_token_or_trusts_nobody_gets_no_wire() {
+    let listening = Listening::new(true).await;
+    let worker = listening.office.worker_by(listening.dial("https", TOKEN));
+    assert!(worker.load(CallId::new(byleave::clock::fresh_id())).await.unwrap().is_none());
+    let refused = listening.dial("https", "byl_other").dial().await.unwrap_err();
+    assert!(refused.0.contains("401"), "{refused:?}");
+    assert!(listening.dial("http", TOKEN).dial().await.is_err(), "nothing is said in the clear");
+    let stranger = Listening {
+        office: Arc::new(Office::new()),
+        address: listening.address,
+        roots: RootCertStore::empty(),
+    };
+    let untrusted = stranger.dial("https", TOKEN).dial().await.unwrap_err();
+    assert!(untrusted.0.contains("certificate"), "{untrusted:?}");
+    let trusts = Arc::new(trusting(RootCertStore::empty()));
+    let elsewhere = Socket::new("http://gate.example.org/", Secret::new(TOKEN), trusts);
+    assert!(elsewhere.is_err(), "in the clear only on this machine");
+}
+
+fn trusting(roots: RootCertStore) -> ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    config.unwrap().with_root_certificates(roots).with_no_client_auth()
+}
