@@ -5,6 +5,7 @@ mod book;
 mod calls;
 mod own_tools;
 mod policy;
+mod whole;
 
 pub(crate) use asking::{Answer, AnswerBody, OpenQuestion, QuestionList, QuestionSheet};
 pub(crate) use book::{

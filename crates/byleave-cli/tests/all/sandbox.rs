@@ -67,8 +67,9 @@ fn what_cannot_be_given_refuses_and_what_is_waived_stands_in_the_book() {
 #[test]
 fn at_a_terminal_the_command_has_one_of_its_own() {
     let desk = Desk::new();
-    let script =
-        "tty; stty size; read -p 'name? ' x; echo got $x; trap 'echo caught; exit 7' INT; echo up; sleep 99";
+    // In short naps: a shell that is about to start one when the key is pressed looks after it.
+    let script = "tty; stty size; read -p 'name? ' x; echo got $x; trap 'echo caught; exit 7' INT; echo up; \
+                  for nap in {1..300}; do sleep 0.1; done";
     let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "bash", "-c", script]].concat();
     let mut command = desk.world.command(Path::new("setsid"));
     command.args(["--ctty", "--wait"]).arg(&desk.program).args(&words);

@@ -5,13 +5,13 @@ use byleave::book::QuestionItem;
 use byleave::core::offer::{Breadth, offers};
 use byleave::core::render::render;
 use byleave::core::sheet::Sheet;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Number, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::calls::{QuestionRef, kind_word};
+use super::whole;
 
 /// Open questions, the newest first
 #[derive(Debug, Serialize, ToSchema)]
@@ -209,15 +209,15 @@ pub(crate) enum Answer {
     Leave {
         /// Which of the offers
         #[schema(minimum = 1, maximum = 4294967295_u32)]
-        #[serde(deserialize_with = "whole")]
+        #[serde(deserialize_with = "whole::number")]
         offer: u32,
         /// How many seconds it lasts; for ever if not said
         #[schema(minimum = 1, maximum = 31622400)]
-        #[serde(default, deserialize_with = "whole_if_any")]
+        #[serde(default, deserialize_with = "whole::if_any")]
         lasts_s: Option<u32>,
         /// How often it may be used
         #[schema(minimum = 1, maximum = 4294967295_u32)]
-        #[serde(default, deserialize_with = "whole_if_any")]
+        #[serde(default, deserialize_with = "whole::if_any")]
         uses_max: Option<u32>,
         /// Only in the session of this call
         #[serde(default)]
@@ -226,23 +226,6 @@ pub(crate) enum Answer {
     /// Stop everything
     #[schema(title = "Abort")]
     Abort {},
-}
-
-/// A whole number, also where it is written as `3.0`: in JSON that is the same.
-fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-    number(&Number::deserialize(from)?).ok_or_else(|| D::Error::custom("a whole number is wanted"))
-}
-
-pub(super) fn whole_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    let Some(found) = Option::<Number>::deserialize(from)? else { return Ok(None) };
-    number(&found).map(Some).ok_or_else(|| D::Error::custom("a whole number is wanted"))
-}
-
-fn number(found: &Number) -> Option<u32> {
-    match found.as_u64() {
-        Some(whole) => u32::try_from(whole).ok(),
-        None => found.as_f64().filter(|float| float.fract() == 0.0)?.to_string().parse().ok(),
-    }
 }
 
 #[cfg(test)]

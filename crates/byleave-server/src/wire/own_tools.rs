@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::asking::whole_if_any;
+use super::whole;
 use crate::own_tools::Report;
 
 /// A function in one's own process, as it is judged. What is not said counts as the stricter
@@ -51,7 +51,7 @@ pub(crate) struct OwnToolBody {
     pub(crate) sensitive: Option<bool>,
     /// How long a call may be in its maker's hands
     #[schema(minimum = 1, maximum = 600000)]
-    #[serde(default, deserialize_with = "whole_if_any")]
+    #[serde(default, deserialize_with = "whole::if_any")]
     pub(crate) timeout_ms: Option<u32>,
 }
 
