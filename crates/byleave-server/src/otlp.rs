@@ -1,8 +1,8 @@
 //! Traces and metrics over OTLP (A2): on where the environment names a collector, as OpenTelemetry has it.
 //!
-//! A trace is made when a call is settled, from the entries of its record with their own times ([`spans`]): so it is one trace,
+//! A trace is made when a call is settled, from the entries of its record with their own times (`spans`): so it is one trace,
 //! however long a person took and however often the server was started anew. A client that sends a `traceparent` has it in its own
-//! trace ([`parents`](crate::parents)). Nothing of arguments or results is in it. What is told is queued, and what does not fit is
+//! trace (`parents`). Nothing of arguments or results is in it. What is told is queued, and what does not fit is
 //! dropped: a collector that is slow or gone never holds a call up.
 
 mod spans;

@@ -130,7 +130,7 @@ impl From<&Explanation> for Explained {
 }
 
 /// The longest policy that is tried.
-pub(crate) const POLICY_CHARS_MAX: usize = 1_000_000;
+pub(crate) const POLICY_CHARS_MAX: usize = 100_000;
 /// The most calls that rules are tried on at once.
 pub(crate) const REPLAY_MAX: u32 = 1_000;
 
@@ -139,7 +139,7 @@ pub(crate) const REPLAY_MAX: u32 = 1_000;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayBody {
     /// A policy file, as TOML, in the place of the person's own
-    #[schema(max_length = 1_000_000)]
+    #[schema(max_length = 100_000)]
     pub(crate) policy: String,
     /// How many of the newest calls
     #[schema(minimum = 1, maximum = 1000, default = 500)]
