@@ -160,12 +160,18 @@ impl Line {
             }
         }
         let mut beat = tokio::time::interval(BEAT);
+        let mut heard_at = Instant::now();
         loop {
             let broke = tokio::select! {
-                heard = tokio::time::timeout(SILENCE, wire.hear.recv()) => match heard {
-                    Ok(Some(text)) => self.hear(&text),
-                    Ok(None) | Err(_) => Err(Gone),
+                heard = wire.hear.recv() => match heard {
+                    Some(text) => {
+                        heard_at = Instant::now();
+                        self.hear(&text)
+                    }
+                    None => Err(Gone),
                 },
+                // Since it was last heard, whatever we said meanwhile.
+                () = tokio::time::sleep_until(heard_at + SILENCE) => Err(Gone),
                 asked = self.asked.recv() => match asked {
                     Some(question) => {
                         let id = self.take(question);

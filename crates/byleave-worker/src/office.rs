@@ -11,6 +11,7 @@ use lru::LruCache;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 
 use crate::rights::Rights;
 use crate::roster::{Present, Roster};
@@ -40,7 +41,7 @@ pub async fn attend(roster: &Roster, rights: Rights, mut wire: Wire) {
         );
         return turn_away(&wire, &why).await;
     }
-    let present = match roster.enter(owner) {
+    let present = match roster.enter(owner, &rights) {
         Ok(present) => present,
         Err(fault) => return turn_away(&wire, &fault.to_string()).await,
     };
@@ -63,15 +64,18 @@ async fn turn_away(wire: &Wire, why: &str) {
 async fn converse(desk: &Arc<Desk>, mut wire: Wire) -> Result<(), Gone> {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut beat = tokio::time::interval(BEAT);
+    let mut heard_at = Instant::now();
     loop {
-        let heard = tokio::select! {
-            heard = tokio::time::timeout(SILENCE, wire.hear.recv()) => heard,
+        let text = tokio::select! {
+            text = wire.hear.recv() => text.ok_or(Gone)?,
+            // Since it was last heard, whatever we said meanwhile.
+            () = tokio::time::sleep_until(heard_at + SILENCE) => return Err(Gone),
             _ = beat.tick() => {
                 wire.say(&Frame::Beat).await?;
                 continue;
             }
         };
-        let text = heard.map_err(|_| Gone)?.ok_or(Gone)?;
+        heard_at = Instant::now();
         match serde_json::from_str(&text) {
             Ok(Frame::Ask { id, ask }) => {
                 let place = Arc::clone(&room).acquire_owned().await.map_err(|_| Gone)?;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::rights::Rights;
 use crate::wire::Trouble;
 
 /// How many answers of each owner are remembered: more than it has questions under way.
@@ -44,6 +45,8 @@ struct Inner {
 struct Known {
     ledger: Arc<dyn Ledger>,
     answers: Arc<Answers>,
+    /// What it may do who came in as this owner first: nobody else comes in as the same.
+    rights: Rights,
     wires: u32,
     /// When the last wire broke; counts only while there is none.
     left: Instant,
@@ -81,17 +84,21 @@ impl Roster {
         self.owners().retain(|_, known| known.wires > 0 || known.left.elapsed() < lease);
     }
 
-    /// An owner comes in.
-    pub(crate) fn enter(&self, owner: OwnerId) -> Result<Present, LedgerFault> {
+    /// An owner comes in. Who it is, it says itself; that it is not another tenant's, is looked at.
+    pub(crate) fn enter(&self, owner: OwnerId, rights: &Rights) -> Result<Present, LedgerFault> {
         self.sweep();
         let mut owners = self.owners();
         let known = match owners.entry(owner) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let (ledger, answers) = (self.0.deputy.ledger_of(owner)?, Arc::new(Answers::default()));
-                place.insert(Known { ledger, answers, wires: 0, left: Instant::now() })
+                let rights = rights.clone();
+                place.insert(Known { ledger, answers, rights, wires: 0, left: Instant::now() })
             }
         };
+        if known.rights != *rights {
+            return Err(LedgerFault::new("cannot come in", format!("owner {owner} is another's")));
+        }
         known.wires = known.wires.saturating_add(1);
         let (ledger, answers) = (Arc::clone(&known.ledger), Arc::clone(&known.answers));
         Ok(Present { roster: self.clone(), owner, ledger, answers })

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use byleave::ledger::Ledger as _;
-use byleave_core::id::CallId;
-use byleave_worker::Rights;
+use byleave_core::id::{CallId, TenantId};
+use byleave_worker::{Rights, Wire, office};
 
 use crate::stage::Office;
 
@@ -34,4 +34,44 @@ async fn who_is_away_for_less_than_the_lease_lives_and_for_longer_does_not() {
     assert!(office.roster.is_alive(owner), "it may come back");
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert!(!office.roster.is_alive(owner), "it was waited for long enough");
+}
+
+fn hello(owner: &str) -> String {
+    format!(r#"{{"hello":{{"protocol":1,"owner":"{owner}"}}}}"#)
+}
+
+// req: E4
+#[tokio::test(start_paused = true)]
+async fn who_falls_silent_is_given_up() {
+    let office = Office::new();
+    let (mut worker, theirs) = Wire::pair();
+    let roster = office.roster.clone();
+    let attending = tokio::spawn(async move { office::attend(&roster, Rights::All, theirs).await });
+    worker.say.send(hello("01980000-0000-7000-8000-000000000001")).await.unwrap();
+    assert!(worker.hear.recv().await.unwrap().contains("welcome"));
+    // It is heard for as long as it says anything, and not for long after that.
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        worker.say.send(r#""beat""#.to_owned()).await.unwrap();
+    }
+    assert!(!attending.is_finished());
+    let given_up = tokio::time::timeout(Duration::from_secs(40), attending).await;
+    assert!(given_up.is_ok(), "the office listens for ever");
+}
+
+// req: R4
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_comes_in_as_another_tenants_owner() {
+    let office = Office::with(Duration::from_secs(5), None);
+    let owner = "01980000-0000-7000-8000-000000000002";
+    let mut wires = Vec::new();
+    for (tenant, said) in [("acme", "welcome"), ("other", "is another's"), ("acme", "welcome")] {
+        let (mut worker, theirs) = Wire::pair();
+        let (roster, rights) = (office.roster.clone(), Rights::Worker(TenantId::new(tenant).unwrap()));
+        tokio::spawn(async move { office::attend(&roster, rights, theirs).await });
+        worker.say.send(hello(owner)).await.unwrap();
+        let heard = worker.hear.recv().await.unwrap();
+        assert!(heard.contains(said), "{tenant}: {heard}");
+        wires.push(worker);
+    }
 }
