@@ -21,6 +21,9 @@ use super::{Driven, Tenancy};
 /// How long a call that stands behind others is left alone.
 const BEHIND: Duration = Duration::from_secs(1);
 
+/// How long the end of a call is waited for that needs only to be written or read, though its client waits for nothing.
+const ENDING: Duration = Duration::from_secs(5);
+
 /// How far a call has come, as a client sees it.
 #[derive(Clone, Debug)]
 pub(crate) enum Stood {
@@ -163,27 +166,44 @@ impl Tenancy {
         }
     }
 
-    async fn look(self: &Arc<Self>, id: CallId, until: Instant) -> Result<Stood, Unstarted> {
+    async fn look(self: &Arc<Self>, id: CallId, mut until: Instant) -> Result<Stood, Unstarted> {
+        let mut is_ending = false;
         loop {
-            if let Some(mut stood) = self.driven_now(id) {
-                let settled = tokio::time::timeout_at(until, stood.wait_for(Option::is_some)).await;
-                return match settled {
-                    Err(_) => Ok(Stood::Running),
-                    Ok(Ok(standing)) => (*standing)
-                        .clone()
-                        .map(|standing| Stood::At(Box::new(standing)))
-                        .ok_or(Unstarted::Broke),
-                    Ok(Err(_)) => Err(Unstarted::Broke),
-                };
+            let driven = self.driven_until(id, until).await;
+            let is_running = matches!(driven, Some(Ok(Stood::Running)));
+            if let Some(stood) = driven
+                && (is_ending || !is_running)
+            {
+                return stood;
             }
-            let record = self.record(id).await?.ok_or(Unstarted::Missing)?;
+            let Some(record) = self.record(id).await? else {
+                return if is_running { Ok(Stood::Running) } else { Err(Unstarted::Missing) };
+            };
             match next(&record) {
                 Next::Wait(question) if SystemClock.now() < question.expires_at => {
                     return Ok(Stood::At(Box::new(Standing::Waiting { call: id, question })));
                 }
-                Next::Wait(_) | Next::Do(_) | Next::Settle(_) => self.go_on(id)?,
+                Next::Settle(_) if !is_ending => {
+                    is_ending = true;
+                    until = until.max(Instant::now() + ENDING);
+                }
+                _ if is_running => return Ok(Stood::Running),
+                Next::Wait(_) | Next::Do(_) | Next::Settle(_) => {}
             }
+            self.go_on(id)?;
         }
+    }
+
+    /// How a call stands that is driven here, when that is known, and at the latest then; nothing where nobody drives it.
+    async fn driven_until(&self, id: CallId, until: Instant) -> Option<Result<Stood, Unstarted>> {
+        let mut stood = self.driven_now(id)?;
+        Some(match tokio::time::timeout_at(until, stood.wait_for(Option::is_some)).await {
+            Err(_) => Ok(Stood::Running),
+            Ok(Ok(standing)) => {
+                (*standing).clone().map(|standing| Stood::At(Box::new(standing))).ok_or(Unstarted::Broke)
+            }
+            Ok(Err(_)) => Err(Unstarted::Broke),
+        })
     }
 }
 

@@ -41,6 +41,22 @@ async fn a_call_is_made_and_settles() {
     assert!(!files_hold(&stage, &bot), "the token is nowhere on the disk");
 }
 
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_looks_at_a_settled_call_sees_its_end_without_waiting() {
+    let stage = Stage::new().await;
+    let bot = stage.agent("bot");
+    let made = stage.call(&bot, "k", 30, &json!({"tool": "echo", "arguments": {"text": "hi"}})).await;
+    let place = made.headers["location"].clone();
+    // Many at once, so that each has to wait for its turn on a thread.
+    for _ in 0..20 {
+        let looks = (0..50).map(|_| stage.ask(&bot, "GET", &place, None));
+        for seen in futures::future::join_all(looks).await {
+            assert_eq!(seen.json["state"], "settled", "{}", seen.text);
+        }
+    }
+}
+
 // req: E1
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_key_is_the_same_call_and_another_body_is_refused() {
