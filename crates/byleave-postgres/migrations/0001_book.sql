@@ -41,7 +41,7 @@ CREATE TABLE line(
 CREATE INDEX line_pos ON line(pos);
 CREATE INDEX line_act ON line(pos) WHERE kind = 1;
 
--- Where a record or an act lies: found by its id alone, which is there once in all shards and months.
+-- Where a record or an act lies: found by its id alone, which is there once in all shards and months. So it is in one piece.
 CREATE TABLE record(
     call uuid PRIMARY KEY,
     shard smallint NOT NULL,
@@ -49,7 +49,7 @@ CREATE TABLE record(
     first bigint NOT NULL,
     key bytea,
     forgotten boolean NOT NULL
-) PARTITION BY HASH (call);
+);
 
 -- Calls that are forgotten, also those of which the book has not heard yet.
 CREATE TABLE forgotten(
@@ -163,7 +163,6 @@ BEGIN
         EXECUTE format('CREATE TABLE line_%s PARTITION OF line FOR VALUES IN (%s) PARTITION BY RANGE (month)', n, n);
         EXECUTE format('CREATE TABLE call_%s PARTITION OF call FOR VALUES IN (%s) PARTITION BY RANGE (month)', n, n);
         EXECUTE format('CREATE TABLE unsettled_%s PARTITION OF unsettled FOR VALUES IN (%s)', n, n);
-        EXECUTE format('CREATE TABLE record_%s PARTITION OF record FOR VALUES WITH (MODULUS 8, REMAINDER %s)', n, n);
     END LOOP;
 END
 $$;

@@ -20,7 +20,7 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
-use crate::listed::{At, Changes, Listed, Moved, Step, all};
+use crate::listed::{At, Changes, Leaf, Listed, Moved, Step, all};
 use crate::rows::{LINES_ALONE, by_call, digest, lines_of, rows_of, signed, unsigned, unsigned_long};
 use crate::schema::{ACT, RECORD, prepare_months, shard_of};
 use crate::taking::{Checked, NewAct, TakeFault};
@@ -220,44 +220,30 @@ impl Batch {
     }
 
     async fn load_listed(&mut self, connection: &mut PgConnection, ids: &[Uuid]) -> Result<(), Error> {
-        let sql = "SELECT record.call, record.shard, record.month, record.first, record.forgotten, call.tenant,
-                call.session, call.opened_at, call.changed_at, call.state, call.outcome, call.code, call.asked,
-                call.length, call.head, call.tool, call.operation, call.summary
-            FROM record LEFT JOIN call
-            ON call.shard = record.shard AND call.month = record.month AND call.pos = record.first
-            WHERE record.call = ANY($1)";
-        for row in query(sql).bind(ids).fetch_all(connection).await? {
-            let call = CallId::new(row.try_get(0)?);
-            self.placed.insert(call);
-            if row.try_get::<Option<String>, _>(5)?.is_none() {
-                continue;
+        let sql = "SELECT call, shard, month, first, forgotten FROM record WHERE call = ANY($1)";
+        let mut places: HashMap<Leaf, Vec<(At, bool)>> = HashMap::new();
+        for row in query(sql).bind(ids).fetch_all(&mut *connection).await? {
+            self.placed.insert(CallId::new(row.try_get(0)?));
+            let at = At { shard: row.try_get(1)?, month: row.try_get(2)?, first: row.try_get(3)? };
+            places.entry(at.leaf()).or_default().push((at, row.try_get(4)?));
+        }
+        for (leaf, places) in places {
+            let sql = format!(
+                "SELECT id, tenant, session, tool, operation, summary, opened_at, changed_at, state, outcome, code, asked,
+                    length, head, pos
+                 FROM {} WHERE pos = ANY($1)",
+                leaf.table("call")
+            );
+            let firsts = all(&places, |(at, _)| at.first);
+            let places: HashMap<i64, (At, bool)> =
+                places.into_iter().map(|place| (place.0.first, place)).collect();
+            for row in query(&sql).bind(firsts).fetch_all(&mut *connection).await? {
+                let Some((at, forgotten)) = places.get(&row.try_get(14)?) else { continue };
+                let listed = listed_at(&row, *at, *forgotten)?;
+                let standing = self.standings.entry(listed.call).or_default();
+                standing.was = Some(listed.state);
+                standing.listed = Some(listed);
             }
-            let listed = Listed {
-                call,
-                at: At { shard: row.try_get(1)?, month: row.try_get(2)?, first: row.try_get(3)? },
-                listing: Listing {
-                    tenant: tenant(&row, 5)?,
-                    session: session(&row, 6)?,
-                    // Set when the call was opened, and never again.
-                    agent: String::new(),
-                    tool: row.try_get(15)?,
-                    operation: row.try_get(16)?,
-                    summary: row.try_get(17)?,
-                },
-                opened_at: unsigned_long(row.try_get(7)?),
-                changed_at: unsigned_long(row.try_get(8)?),
-                state: state_from(row.try_get::<i16, _>(9)?.into()),
-                outcome: row.try_get(10)?,
-                code: row.try_get(11)?,
-                asked: row.try_get(12)?,
-                length: unsigned(row.try_get(13)?),
-                head: digest(row.try_get(14)?),
-                question: None,
-                forgotten: row.try_get(4)?,
-            };
-            let standing = self.standings.entry(call).or_default();
-            standing.was = Some(listed.state);
-            standing.listed = Some(listed);
         }
         Ok(())
     }
@@ -620,6 +606,32 @@ fn line_up(standing: &Standing, taking: &Checked) -> Result<Vec<u32>, TakeFault>
         last = &early.taking;
     }
     Ok(ready)
+}
+
+fn listed_at(row: &PgRow, at: At, forgotten: bool) -> Result<Listed, Error> {
+    Ok(Listed {
+        call: CallId::new(row.try_get(0)?),
+        at,
+        listing: Listing {
+            tenant: tenant(row, 1)?,
+            session: session(row, 2)?,
+            // Set when the call was opened, and never again.
+            agent: String::new(),
+            tool: row.try_get(3)?,
+            operation: row.try_get(4)?,
+            summary: row.try_get(5)?,
+        },
+        opened_at: unsigned_long(row.try_get(6)?),
+        changed_at: unsigned_long(row.try_get(7)?),
+        state: state_from(row.try_get::<i16, _>(8)?.into()),
+        outcome: row.try_get(9)?,
+        code: row.try_get(10)?,
+        asked: row.try_get(11)?,
+        length: unsigned(row.try_get(12)?),
+        head: digest(row.try_get(13)?),
+        question: None,
+        forgotten,
+    })
 }
 
 fn early_at(row: &PgRow) -> Result<Checked, Error> {

@@ -93,7 +93,7 @@ impl PgBook {
     /// Opens the book; makes its tables if they are not there.
     pub async fn open(options: Options) -> Result<Self, LedgerFault> {
         let Options { connect, unsealer, sign, anchors, ledger, seal_every, lease, readers_max } = options;
-        let connect = schema::durable(connect);
+        let connect = schema::by_key(schema::durable(connect));
         let readers = PgPoolOptions::new()
             .min_connections(0)
             .max_connections(readers_max.max(1))
@@ -105,7 +105,7 @@ impl PgBook {
         schema::belongs(&readers, "key", &unsealer.mark()).await?;
         schema::belongs(&readers, "sign", sign.verifying_key().as_bytes()).await?;
         let store = Arc::new(Store {
-            writer: Writer::start(schema::for_writing(connect)),
+            writer: Writer::start(connect),
             sealer: Sealer::new(readers.clone(), sign, anchors, lease),
             readers,
             unsealer,

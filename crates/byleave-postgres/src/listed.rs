@@ -1,5 +1,7 @@
 //! How a call is listed: folded from one append after the other, and written for many calls at once.
 
+use std::collections::HashMap;
+
 use byleave::book::CallState;
 use byleave::book::marks::{Marks, kind_number, state_number};
 use byleave::ledger::Listing;
@@ -22,6 +24,26 @@ pub(crate) struct At {
     pub(crate) month: i32,
     /// The place of its first row.
     pub(crate) first: i64,
+}
+
+impl At {
+    pub(crate) const fn leaf(self) -> Leaf {
+        Leaf { shard: self.shard, month: self.month }
+    }
+}
+
+/// The partition that something lies in. Where it is known, going through the table above would cost more than the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Leaf {
+    shard: i16,
+    month: i32,
+}
+
+impl Leaf {
+    /// What the partition of a table is called.
+    pub(crate) fn table(self, of: &str) -> String {
+        format!("{of}_{}_{}", self.shard, self.month)
+    }
 }
 
 /// How a call is listed.
@@ -136,9 +158,10 @@ pub(crate) struct Moved {
 #[derive(Default)]
 pub(crate) struct Changes<'a> {
     opened: Vec<&'a Listed>,
-    changed: Vec<&'a Listed>,
+    changed: HashMap<Leaf, Vec<&'a Listed>>,
     unsettled: Vec<&'a Listed>,
-    settled: Vec<At>,
+    /// By shard.
+    settled: HashMap<i16, Vec<i64>>,
     given: Vec<(&'a str, &'a str, LeaveId, CallId)>,
     used: Vec<(&'a str, LeaveId, CallId, AttemptId)>,
 }
@@ -148,12 +171,12 @@ impl<'a> Changes<'a> {
     pub(crate) fn call(&mut self, listed: &'a Listed, was: Option<CallState>) {
         match was {
             None => self.opened.push(listed),
-            Some(_) => self.changed.push(listed),
+            Some(_) => self.changed.entry(listed.at.leaf()).or_default().push(listed),
         }
         let was_unsettled = matches!(was, Some(CallState::Open | CallState::Waiting));
         if !listed.is_unsettled() {
             if was_unsettled {
-                self.settled.push(listed.at);
+                self.settled.entry(listed.at.shard).or_default().push(listed.at.first);
             }
         } else if listed.state == CallState::Waiting || was != Some(CallState::Open) {
             self.unsettled.push(listed);
@@ -171,11 +194,12 @@ impl<'a> Changes<'a> {
         if !self.opened.is_empty() {
             self.open_calls(connection).await?;
         }
-        if !self.changed.is_empty() {
-            self.change_calls(connection).await?;
+        for (leaf, calls) in &self.changed {
+            change_calls(connection, *leaf, calls).await?;
         }
-        if !self.settled.is_empty() {
-            self.drop_settled(connection).await?;
+        for (shard, firsts) in &self.settled {
+            let sql = format!("DELETE FROM unsettled_{shard} WHERE first = ANY($1) AND shard = {shard}");
+            query(&sql).bind(firsts).execute(&mut *connection).await?;
         }
         if !self.unsettled.is_empty() {
             self.put_unsettled(connection).await?;
@@ -215,45 +239,6 @@ impl<'a> Changes<'a> {
             .bind(all(calls, |call| call.asked))
             .bind(all(calls, |call| signed(call.length)))
             .bind(all(calls, |call| call.head.as_bytes().as_slice()))
-            .execute(connection)
-            .await?;
-        Ok(())
-    }
-
-    async fn change_calls(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        let calls = &self.changed;
-        let sql = "UPDATE call SET tool = new.tool, operation = new.operation, summary = new.summary,
-                changed_at = new.changed_at, state = new.state, outcome = new.outcome, code = new.code,
-                asked = new.asked, length = new.length, head = new.head
-            FROM unnest($1::smallint[], $2::integer[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[],
-                $8::smallint[], $9::text[], $10::text[], $11::boolean[], $12::integer[], $13::bytea[])
-                AS new(shard, month, pos, tool, operation, summary, changed_at, state, outcome, code, asked, length, head)
-            WHERE call.shard = new.shard AND call.month = new.month AND call.pos = new.pos";
-        query(sql)
-            .bind(all(calls, |call| call.at.shard))
-            .bind(all(calls, |call| call.at.month))
-            .bind(all(calls, |call| call.at.first))
-            .bind(all(calls, |call| call.listing.tool.as_str()))
-            .bind(all(calls, |call| call.listing.operation.as_str()))
-            .bind(all(calls, |call| call.listing.summary.as_str()))
-            .bind(all(calls, |call| signed_long(call.changed_at)))
-            .bind(all(calls, |call| state_of(call.state)))
-            .bind(all(calls, |call| call.outcome.as_deref()))
-            .bind(all(calls, |call| call.code.as_deref()))
-            .bind(all(calls, |call| call.asked))
-            .bind(all(calls, |call| signed(call.length)))
-            .bind(all(calls, |call| call.head.as_bytes().as_slice()))
-            .execute(connection)
-            .await?;
-        Ok(())
-    }
-
-    async fn drop_settled(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        let sql = "DELETE FROM unsettled USING unnest($1::smallint[], $2::bigint[]) AS old(shard, first)
-            WHERE unsettled.shard = old.shard AND unsettled.first = old.first";
-        query(sql)
-            .bind(all(&self.settled, |at| at.shard))
-            .bind(all(&self.settled, |at| at.first))
             .execute(connection)
             .await?;
         Ok(())
@@ -310,6 +295,35 @@ impl<'a> Changes<'a> {
             .await?;
         Ok(())
     }
+}
+
+/// Writes how calls of one partition are listed now.
+async fn change_calls(connection: &mut PgConnection, leaf: Leaf, calls: &[&Listed]) -> Result<(), Error> {
+    let sql = format!(
+        "UPDATE {} AS call SET tool = new.tool, operation = new.operation, summary = new.summary,
+            changed_at = new.changed_at, state = new.state, outcome = new.outcome, code = new.code,
+            asked = new.asked, length = new.length, head = new.head
+        FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[],
+            $6::smallint[], $7::text[], $8::text[], $9::boolean[], $10::integer[], $11::bytea[])
+            AS new(pos, tool, operation, summary, changed_at, state, outcome, code, asked, length, head)
+        WHERE call.pos = new.pos",
+        leaf.table("call")
+    );
+    query(&sql)
+        .bind(all(calls, |call| call.at.first))
+        .bind(all(calls, |call| call.listing.tool.as_str()))
+        .bind(all(calls, |call| call.listing.operation.as_str()))
+        .bind(all(calls, |call| call.listing.summary.as_str()))
+        .bind(all(calls, |call| signed_long(call.changed_at)))
+        .bind(all(calls, |call| state_of(call.state)))
+        .bind(all(calls, |call| call.outcome.as_deref()))
+        .bind(all(calls, |call| call.code.as_deref()))
+        .bind(all(calls, |call| call.asked))
+        .bind(all(calls, |call| signed(call.length)))
+        .bind(all(calls, |call| call.head.as_bytes().as_slice()))
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 /// One column of many rows.

@@ -13,7 +13,7 @@ use sqlx_postgres::PgConnection;
 
 use crate::listed::{At, Changes, Listed, Moved, Step};
 use crate::rows::{LINE_COLUMNS, LINES_ALONE, LineRow, lines_of};
-use crate::schema::{ACT, RECORD};
+use crate::schema::{ACT, RECORD, over_everything};
 use crate::taking::storable;
 use crate::unsealer::Unsealer;
 
@@ -32,6 +32,7 @@ struct Old {
 
 pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unsealer) -> Result<(), Error> {
     let mut transaction = connection.begin().await?;
+    over_everything(&mut transaction).await?;
     query("SELECT pos FROM book_end FOR UPDATE").execute(&mut *transaction).await?;
     // Where records lie is made right first: their keys are found by it.
     let sql = "INSERT INTO record(call, shard, month, first, key, forgotten)

@@ -30,9 +30,23 @@ pub(crate) fn durable(connect: PgConnectOptions) -> PgConnectOptions {
     connect.options([("synchronous_commit", "on"), ("jit", "off")])
 }
 
-/// A connection that writes only ever goes by key, however little the server knows of its tables yet.
-pub(crate) fn for_writing(connect: PgConnectOptions) -> PgConnectOptions {
-    connect.options([("enable_hashjoin", "off"), ("enable_mergejoin", "off"), ("enable_seqscan", "off")])
+/// What makes a server go by key and along an index, however little it knows of its tables yet.
+const BY_KEY: [&str; 5] =
+    ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_sort"];
+
+/// A connection that goes by key, and along the list that it pages through: a guess at how much fits a filter, made before
+/// the server has looked at its tables, is not worth a pass over all of them.
+pub(crate) fn by_key(connect: PgConnectOptions) -> PgConnectOptions {
+    // Statements name partitions, of which there are some.
+    connect.options(BY_KEY.map(|way| (way, "off"))).statement_cache_capacity(500)
+}
+
+/// Lets a transaction go over everything in whatever way is best for that.
+pub(crate) async fn over_everything(transaction: &mut PgConnection) -> Result<(), sqlx_core::Error> {
+    for way in BY_KEY {
+        query(&format!("SET LOCAL {way} = on")).execute(&mut *transaction).await?;
+    }
+    Ok(())
 }
 
 /// Makes or changes the tables, and the partitions of this month and the next.

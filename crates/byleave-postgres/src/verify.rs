@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::rebuild::ROWS;
 use crate::rows::{LINE_COLUMNS, LINES_ALONE, LineRow, lines_of, place_of, unsigned_long};
-use crate::schema::{ACT, RECORD, SHARDS, shard_of};
+use crate::schema::{ACT, RECORD, SHARDS, over_everything, shard_of};
 use crate::seal::{SEGMENT_COLUMNS, Segment, sealed_row, segment_at};
 use crate::unsealer::Unsealer;
 
@@ -35,6 +35,7 @@ pub(crate) async fn verify(
 ) -> Result<Verification, Error> {
     let mut moment = connection.begin().await?;
     query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *moment).await?;
+    over_everything(&mut moment).await?;
     let mut check = Check {
         connection: &mut moment,
         unsealer,

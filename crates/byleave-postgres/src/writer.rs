@@ -17,7 +17,7 @@ use crate::batch::{self, Done, Work};
 use crate::taking::TakeFault;
 
 /// At most so much in one transaction.
-const TOGETHER_MAX: usize = 512;
+const TOGETHER_MAX: usize = 1_024;
 /// And no more bytes than that, but for one that is larger by itself.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// So much may wait; who comes then waits to be let in.
