@@ -25,9 +25,11 @@ pub fn shard_of(tenant: &TenantId) -> i16 {
     i16::from(*first) % SHARDS
 }
 
-/// What is committed is on the disk, whatever the server or the role is set to.
+/// What is committed is on the disk, whatever the server or the role is set to. And who falls silent in the middle of a
+/// transaction, because its host or its network is gone, does not keep the end of the book locked for hours.
 pub(crate) fn durable(connect: PgConnectOptions) -> PgConnectOptions {
-    connect.options([("synchronous_commit", "on"), ("jit", "off")])
+    let silence = "idle_in_transaction_session_timeout";
+    connect.options([("synchronous_commit", "on"), ("jit", "off"), (silence, "60s")])
 }
 
 /// What makes a server go by key and along an index, however little it knows of its tables yet.
