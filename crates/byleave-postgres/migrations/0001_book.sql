@@ -18,9 +18,17 @@ CREATE TABLE meta(
 CREATE TABLE book_end(
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     pos bigint NOT NULL,
-    places bigint[] NOT NULL
+    places bigint[] NOT NULL,
+    -- Never goes back, whatever the clock does.
+    month integer NOT NULL
 );
-INSERT INTO book_end(pos, places) VALUES (0, '{0,0,0,0,0,0,0,0}');
+INSERT INTO book_end(pos, places, month) VALUES (0, '{0,0,0,0,0,0,0,0}', 0);
+
+-- The months in which records began, each with the first place of it: a list goes back through them one by one.
+CREATE TABLE month(
+    month integer PRIMARY KEY,
+    first bigint NOT NULL
+);
 
 -- One row per append: all its lines, and the sealed contents that they speak of. `head` is the link of the last line. `pos`
 -- is the place in the book, `place` the one in the shard, by which it is sealed.

@@ -88,13 +88,22 @@ struct End {
     pos: i64,
     places: Vec<i64>,
     month: i32,
+    /// The first place of the month, where it is only just beginning.
+    begins: Option<i64>,
 }
 
 impl End {
     async fn lock(connection: &mut PgConnection) -> Result<Self, Error> {
-        let row =
-            query("SELECT pos, places, this_month() FROM book_end FOR UPDATE").fetch_one(connection).await?;
-        Ok(Self { pos: row.try_get(0)?, places: row.try_get(1)?, month: row.try_get(2)? })
+        let row = query("SELECT pos, places, month, this_month() FROM book_end FOR UPDATE")
+            .fetch_one(connection)
+            .await?;
+        let (pos, last, now): (i64, i32, i32) = (row.try_get(0)?, row.try_get(2)?, row.try_get(3)?);
+        Ok(Self {
+            pos,
+            places: row.try_get(1)?,
+            month: now.max(last),
+            begins: (now > last).then_some(pos + 1),
+        })
     }
 
     /// The next place in the book, and in the shard.
@@ -404,11 +413,16 @@ impl Batch {
 
     async fn write(&self, connection: &mut PgConnection) -> Result<(), Error> {
         if !self.rows.is_empty() {
-            query("UPDATE book_end SET pos = $1, places = $2")
+            query("UPDATE book_end SET pos = $1, places = $2, month = $3")
                 .bind(self.end.pos)
                 .bind(&self.end.places)
+                .bind(self.end.month)
                 .execute(&mut *connection)
                 .await?;
+            if let Some(first) = self.end.begins {
+                let sql = "INSERT INTO month(month, first) VALUES ($1, $2)";
+                query(sql).bind(self.end.month).bind(first).execute(&mut *connection).await?;
+            }
             self.write_records(connection).await?;
             self.write_rows(connection).await?;
         }

@@ -1,6 +1,6 @@
 //! Queries: lists of calls and questions, by the projections.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use byleave::book::marks::{kind_from, kind_number, state_from};
 use byleave::book::{CallFilter, CallItem, CallState, Cursor, Page, QuestionFilter, QuestionItem, Written};
@@ -14,55 +14,73 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgPool, PgRow, Postgres};
 
 use crate::batch::{session, tenant};
-use crate::listed::state_of;
+use crate::listed::{At, Leaf, state_of};
 use crate::rows::{signed_long, unsigned_long};
 use crate::schema::{RECORD, shard_of};
 use crate::taking::storable;
 
 const LISTING: &str = "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
 
-/// Lists calls, the newest first.
+/// Lists calls, the newest first: month by month, as later calls are in later months.
 pub(crate) async fn calls(pool: &PgPool, filter: CallFilter, page: Page) -> Result<Vec<CallItem>, Error> {
+    let sql = "SELECT month FROM month WHERE first < $1 ORDER BY first DESC";
+    let before = page.after.map_or(i64::MAX, |after| after.0);
+    let months = query_scalar::<_, i32>(sql).bind(before).fetch_all(pool).await?;
+    let mut listed = Vec::new();
+    for month in months {
+        let left = page.limit.saturating_sub(listed.len());
+        if left == 0 {
+            break;
+        }
+        listed.extend(calls_of(pool, &filter, Page { limit: left, ..page }, month).await?);
+    }
+    Ok(listed)
+}
+
+async fn calls_of(
+    pool: &PgPool,
+    filter: &CallFilter,
+    page: Page,
+    month: i32,
+) -> Result<Vec<CallItem>, Error> {
     let mut sql = QueryBuilder::<Postgres>::new(format!(
         "SELECT {LISTING}, call.id, call.pos, call.state, call.outcome, call.code, call.opened_at, call.changed_at FROM "
     ));
-    // Few are unsettled, and they have a list of their own.
-    let place = if matches!(filter.state, Some(CallState::Open | CallState::Waiting)) {
-        sql.push(
-            "unsettled JOIN call
-             ON call.shard = unsettled.shard AND call.month = unsettled.month AND call.pos = unsettled.first",
-        );
+    // Few are unsettled, and they have a list of their own. The month is written out, so that no other is planned for.
+    let (table, place) = if matches!(filter.state, Some(CallState::Open | CallState::Waiting)) {
+        sql.push(format!(
+            "unsettled JOIN call ON call.shard = unsettled.shard AND call.pos = unsettled.first
+             WHERE unsettled.month = {month} AND call.month = {month}"
+        ));
         ("unsettled", "unsettled.first")
     } else {
-        sql.push("call");
+        sql.push(format!("call WHERE call.month = {month}"));
         ("call", "call.pos")
     };
-    let (table, place) = place;
-    sql.push(" WHERE true");
-    if let Some(tenant) = filter.tenant {
-        sql.push(format!(" AND {table}.shard = ")).push_bind(shard_of(&tenant));
-        sql.push(format!(" AND {table}.tenant = ")).push_bind(String::from(tenant));
+    if let Some(tenant) = &filter.tenant {
+        sql.push(format!(" AND {table}.shard = ")).push_bind(shard_of(tenant));
+        sql.push(format!(" AND {table}.tenant = ")).push_bind(tenant.as_str().to_owned());
     }
-    if let Some(session) = filter.session {
-        sql.push(format!(" AND {table}.session = ")).push_bind(String::from(session));
+    if let Some(session) = &filter.session {
+        sql.push(format!(" AND {table}.session = ")).push_bind(session.as_str().to_owned());
     }
-    if let Some(tool) = filter.tool {
+    if let Some(tool) = filter.tool.clone() {
         sql.push(" AND call.tool = ").push_bind(storable(tool));
     }
-    if let Some(agent) = filter.agent.map(storable) {
+    if let Some(agent) = filter.agent.clone().map(storable) {
         sql.push(" AND (call.agent = ").push_bind(agent.clone());
         sql.push(" OR starts_with(call.agent, ").push_bind(format!("sub-agent `{agent}` of ")).push("))");
     }
     if let Some(state) = filter.state {
         sql.push(" AND call.state = ").push_bind(state_of(state));
     }
-    if let Some(outcome) = filter.outcome {
+    if let Some(outcome) = filter.outcome.clone() {
         sql.push(" AND call.outcome = ").push_bind(storable(outcome));
     }
-    if let Some(code) = filter.code {
+    if let Some(code) = filter.code.clone() {
         sql.push(" AND call.code = ").push_bind(storable(code));
     }
-    if let Some(text) = filter.text {
+    if let Some(text) = filter.text.clone() {
         // In this collation `lower` knows ASCII and nothing else.
         sql.push(" AND position(").push_bind(storable(text).to_ascii_lowercase());
         sql.push(" IN lower(call.summary COLLATE \"C\")) > 0");
@@ -97,18 +115,16 @@ pub(crate) async fn calls(pool: &PgPool, filter: CallFilter, page: Page) -> Resu
         .collect()
 }
 
-/// Lists open questions, the newest first.
+/// Lists open questions, the newest first: the page of them, and then what their calls are, each from where it lies.
 pub(crate) async fn questions(
     pool: &PgPool,
     filter: QuestionFilter,
     page: Page,
 ) -> Result<Vec<QuestionItem>, Error> {
-    // The page first, and what its calls are only then: by key, one by one.
-    let mut open = QueryBuilder::<Postgres>::new(format!(
-        "SELECT {LISTING}, call.id, open.asked, open.question, open.kind, open.asked_at, open.expires_at
-         FROM (SELECT shard, month, first, asked, question, kind, asked_at, expires_at
-               FROM unsettled WHERE asked IS NOT NULL"
-    ));
+    let mut open = QueryBuilder::<Postgres>::new(
+        "SELECT shard, month, first, asked, question, kind, asked_at, expires_at, call
+         FROM unsettled WHERE asked IS NOT NULL",
+    );
     if let Some(tenant) = filter.tenant {
         open.push(" AND shard = ").push_bind(shard_of(&tenant));
         open.push(" AND tenant = ").push_bind(String::from(tenant));
@@ -124,24 +140,38 @@ pub(crate) async fn questions(
         open.push(" AND asked < ").push_bind(after.0);
     }
     open.push(" ORDER BY asked DESC LIMIT ").push_bind(limit_of(page.limit));
-    open.push(
-        ") AS open JOIN call
-         ON call.shard = open.shard AND call.month = open.month AND call.pos = open.first ORDER BY open.asked DESC",
-    );
-    let rows = open.build().fetch_all(pool).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(QuestionItem {
-                question: QuestionId::new(row.try_get(8)?),
-                cursor: Cursor(row.try_get(7)?),
-                kind: kind_from(row.try_get::<i16, _>(9)?.into()),
-                call: CallId::new(row.try_get(6)?),
-                listing: listing_at(row)?,
-                asked_at: unsigned_long(row.try_get(10)?),
-                expires_at: unsigned_long(row.try_get(11)?),
-            })
-        })
-        .collect()
+    let mut connection = pool.acquire().await?;
+    let rows = open.build().fetch_all(&mut *connection).await?;
+    let mut firsts: HashMap<Leaf, Vec<i64>> = HashMap::new();
+    for row in &rows {
+        let at = At { shard: row.try_get(0)?, month: row.try_get(1)?, first: row.try_get(2)? };
+        firsts.entry(at.leaf()).or_default().push(at.first);
+    }
+    let mut listings: HashMap<i64, Listing> = HashMap::new();
+    for (leaf, firsts) in firsts {
+        let sql = format!(
+            "SELECT {LISTING}, call.pos FROM {} AS call WHERE call.pos = ANY($1)",
+            leaf.table("call")
+        );
+        for row in query(&sql).bind(firsts).fetch_all(&mut *connection).await? {
+            listings.insert(row.try_get(6)?, listing_at(&row)?);
+        }
+    }
+    let mut items = Vec::with_capacity(rows.len());
+    for row in &rows {
+        // What is not listed as a call has no question: `rebuild` says what is right.
+        let Some(listing) = listings.remove(&row.try_get(2)?) else { continue };
+        items.push(QuestionItem {
+            question: QuestionId::new(row.try_get(4)?),
+            cursor: Cursor(row.try_get(3)?),
+            kind: kind_from(row.try_get::<i16, _>(5)?.into()),
+            call: CallId::new(row.try_get(8)?),
+            listing,
+            asked_at: unsigned_long(row.try_get(6)?),
+            expires_at: unsigned_long(row.try_get(7)?),
+        });
+    }
+    Ok(items)
 }
 
 /// Which calls were written on after a place; see [`byleave::book::Book::written`].

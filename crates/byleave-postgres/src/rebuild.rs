@@ -40,6 +40,10 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
         ON CONFLICT (call) DO UPDATE SET shard = excluded.shard, month = excluded.month, first = excluded.first
         WHERE (record.shard, record.month, record.first) <> (excluded.shard, excluded.month, excluded.first)";
     query(sql).execute(&mut *transaction).await?;
+    query("DELETE FROM month").execute(&mut *transaction).await?;
+    query("INSERT INTO month(month, first) SELECT month, min(first) FROM record GROUP BY month")
+        .execute(&mut *transaction)
+        .await?;
     // Not truncated: whoever reads goes on seeing the old ones until the new ones are there.
     for table in ["call", "unsettled", "leave", "leave_use"] {
         query(&format!("DELETE FROM {table}")).execute(&mut *transaction).await?;

@@ -39,8 +39,10 @@ const BY_KEY: [&str; 5] =
 /// A connection that goes by key, and along the list that it pages through: a guess at how much fits a filter, made before
 /// the server has looked at its tables, is not worth a pass over all of them.
 pub(crate) fn by_key(connect: PgConnectOptions) -> PgConnectOptions {
-    // Statements name partitions, of which there are some.
-    connect.options(BY_KEY.map(|way| (way, "off"))).statement_cache_capacity(500)
+    // To plan for hundreds of partitions takes longer than to look into all of them: it is done once. Some statements name
+    // partitions, so there are many.
+    let once = [("plan_cache_mode", "force_generic_plan")];
+    connect.options(BY_KEY.map(|way| (way, "off"))).options(once).statement_cache_capacity(500)
 }
 
 /// Lets a transaction go over everything in whatever way is best for that.

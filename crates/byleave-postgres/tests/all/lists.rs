@@ -11,24 +11,36 @@ use crate::server::Ground;
 
 const QUESTIONS: i64 = 100_000;
 const TENANTS: i64 = 20;
+/// With that many, going through the table above all partitions takes longer than a page may.
+const MONTHS: u64 = 12;
 const PAGE_MAX: Duration = Duration::from_millis(50);
 
 /// Open questions, as they would be listed; without their records, which no list looks at.
 async fn fill(ground: &Ground) {
+    ground
+        .execute(&format!(
+            "SELECT prepare_month(this_month() - n) FROM generate_series(0, {MONTHS} - 1) AS n"
+        ))
+        .await;
+    let month = format!("this_month() - {MONTHS} + 1 + ((n - 1) * {MONTHS} / {QUESTIONS})::integer");
+    let sql = format!(
+        "INSERT INTO month SELECT {month}, min(n) FROM generate_series(1::bigint, {QUESTIONS}) AS n GROUP BY 1"
+    );
+    assert_eq!(ground.execute(&sql).await, MONTHS);
     for tenant in 0..TENANTS {
         let shard = shard_of(&TenantId::new(format!("t{tenant}")).unwrap());
         ground
             .execute(&format!(
-                "INSERT INTO call SELECT {shard}, this_month(), n, gen_random_uuid(), 't{tenant}', 's' || n % 100, 'agent',
+                "INSERT INTO call SELECT {shard}, {month}, n, gen_random_uuid(), 't{tenant}', 's' || n % 100, 'agent',
                     'tool', 'op', 'does something with number ' || n, n, n, 1, NULL, NULL, true, 6, ''::bytea
-                 FROM generate_series({tenant} + 1, {QUESTIONS}, {TENANTS}) AS n"
+                 FROM generate_series({tenant} + 1::bigint, {QUESTIONS}, {TENANTS}) AS n"
             ))
             .await;
         ground
             .execute(&format!(
-                "INSERT INTO unsettled SELECT {shard}, this_month(), n, gen_random_uuid(), 't{tenant}', 's' || n % 100, n,
+                "INSERT INTO unsettled SELECT {shard}, {month}, n, gen_random_uuid(), 't{tenant}', 's' || n % 100, n,
                     gen_random_uuid(), CASE WHEN n % 1000 = 7 THEN 2 ELSE 0 END, n, n + 1000
-                 FROM generate_series({tenant} + 1, {QUESTIONS}, {TENANTS}) AS n"
+                 FROM generate_series({tenant} + 1::bigint, {QUESTIONS}, {TENANTS}) AS n"
             ))
             .await;
     }
