@@ -3,9 +3,16 @@
 //! A book is read through projections, which are for finding things. It must never take a permission, an answer or an
 //! outcome from them: those count only from the lines of a record that verifies.
 
+pub mod anchor_file;
 pub mod conformance;
+pub mod deeds;
 pub mod export;
+pub mod framing;
+pub mod marks;
+pub mod segment;
 pub mod sqlite;
+pub mod tally;
+pub mod vault;
 
 use std::fmt;
 

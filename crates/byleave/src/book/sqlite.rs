@@ -25,8 +25,6 @@ mod row;
 mod schema;
 mod seal;
 mod shelf;
-mod tally;
-mod vault;
 mod verify;
 mod work;
 mod writer;
@@ -47,9 +45,10 @@ use self::keeper::Keeper;
 use self::reader::Readers;
 use self::schema::SchemaFault;
 use self::seal::Sealer;
-use self::vault::Vault;
 use self::work::Bench;
 use self::writer::Writer;
+use crate::book::anchor_file::AnchorFile;
+use crate::book::vault::Vault;
 use crate::ledger::LedgerFault;
 use crate::ledger::owners::{self, OwnerLock};
 use crate::lock::locked;
@@ -150,7 +149,7 @@ impl SqliteBook {
             busy: options.busy,
             writer,
             bench,
-            sealer: Sealer::new(sign, dir.join("sealer.lock"), anchor),
+            sealer: Sealer::new(sign, dir.join("sealer.lock"), AnchorFile::at(anchor)),
             keys: Mutex::new(LruCache::new(KEYS_MAX)),
         });
         let keeper = match options.seal_every {

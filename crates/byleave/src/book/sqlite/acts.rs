@@ -4,14 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use byleave_core::act::{Act, Deed};
-use byleave_core::chain::Line;
-use byleave_core::digest::Digest;
-use byleave_core::id::{ActId, CallId, LeaveId, SessionId, TenantId};
+use byleave_core::id::{LeaveId, SessionId, TenantId};
 use byleave_core::session::{Opening, act_of};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::row::{LINE_COLUMNS, LineRow, unframe};
+use super::row::{LINE_COLUMNS, LineRow};
 use super::schema::ACT;
+use crate::book::deeds::place_of;
 use crate::ledger::LedgerFault;
 use crate::lock::locked;
 
@@ -135,31 +134,10 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<LineRow>, rusqlite::Err
     newer(connection, 0)
 }
 
-/// An act as its line.
-pub(super) fn line_of(act: &Act) -> Result<Line, LedgerFault> {
-    let body = serde_json::to_string(act).map_err(|error| LedgerFault::new("cannot write an act", error))?;
-    let link = link(act.id, &body);
-    Ok(Line::found(0, body, link))
-}
-
 /// The act of a row, if it is as it was written.
 pub(super) fn read(row: &LineRow) -> Result<Act, String> {
-    let mut lines = Vec::new();
-    unframe(row, &mut lines);
-    let [line] = lines.as_slice() else { return Err("an act has one line".into()) };
-    let id = ActId::new(row.call.uuid());
-    if row.seq != 0 || row.key.is_some() || link(id, line.body()) != line.link() {
-        return Err("its line does not fit its link".into());
+    if row.key.is_some() {
+        return Err("it has a key".into());
     }
-    let act: Act = serde_json::from_str(line.body()).map_err(|error| error.to_string())?;
-    if act.id == id { Ok(act) } else { Err("it has another's id".into()) }
-}
-
-/// The place of an act among the lines: its id is that of a record of its own.
-pub(super) const fn place_of(act: ActId) -> CallId {
-    CallId::new(act.uuid())
-}
-
-fn link(id: ActId, body: &str) -> Digest {
-    Digest::of_parts("byleave.act", &[id.as_bytes(), body.as_bytes()])
+    crate::book::deeds::read(row.call, row.framed())
 }

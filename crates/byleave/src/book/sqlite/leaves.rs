@@ -5,17 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
-use byleave_core::entry::Fact;
-use byleave_core::grant::GrantedBy;
 use byleave_core::id::{AttemptId, CallId, LeaveId, TenantId};
 use byleave_core::leave::Leave;
-use byleave_core::question::{Answer, Answered};
 use byleave_core::record::Record;
 use lru::LruCache;
 use rusqlite::{Connection, params};
 
 use super::acts::Force;
 use super::row::{LineRow, id_at, lines_of, rows_of};
+use crate::book::tally::{self, Gift, gift};
 use crate::book::{LeaveItem, LeaveState};
 use crate::ledger::floor;
 use crate::lock::locked;
@@ -214,37 +212,12 @@ impl Leaves {
         }
         // A record that was damaged later has still used what it used, so the sound lines before count.
         let record = read(connection, call)?;
-        let used = record.entries().iter().any(|entry| {
-            matches!(&entry.fact, Fact::Begun(Ok(claim))
-                if claim.attempt == attempt && claim.by == GrantedBy::Leave(leave))
-        });
+        let used = tally::was_used(&record, leave, attempt);
         if used {
             locked(&self.used).put((leave, attempt), ());
         }
         Ok(used)
     }
-}
-
-/// Where a leave was given.
-struct Gift<'a> {
-    seq: u32,
-    at: Millis,
-    answered: &'a Answered,
-    leave: &'a Leave,
-}
-
-/// Where a sound record of this tenant gave a leave.
-fn gift<'a>(record: &'a Record, tenant: &TenantId, id: LeaveId) -> Option<Gift<'a>> {
-    if record.damage().is_some() || record.heading()?.tenant != *tenant {
-        return None;
-    }
-    (0_u32..).zip(record.entries()).find_map(|(seq, entry)| match &entry.fact {
-        Fact::Answered(answered) => match &answered.answer {
-            Answer::Leave(leave) if leave.id == id => Some(Gift { seq, at: entry.at, answered, leave }),
-            _ => None,
-        },
-        _ => None,
-    })
 }
 
 fn fingerprint(rows: &[LineRow]) -> Digest {

@@ -13,11 +13,13 @@ use byleave_core::record::{Attempt, Record};
 use byleave_core::session::{Opening, act_of};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::projections::{Change, Marks, Note, listing_of, owner_of};
-use super::row::{frame, id_at, lines_of, rows_of, signed};
+use super::projections::{Change, owner_of};
+use super::row::{id_at, lines_of, rows_of, signed};
 use super::work::{Append, NewAct, Work};
-use super::{SqliteBook, Store, acts, holds, owners, queries, vault};
-use crate::book::CallState;
+use super::{SqliteBook, Store, acts, holds, owners, queries};
+use crate::book::framing::frame;
+use crate::book::marks::{Marks, Note, listing_of};
+use crate::book::{CallState, deeds, vault};
 use crate::ledger::floor;
 use crate::ledger::{
     AppendFault, Around, Arrival, Batch, Comer, ContentFault, Interruption, Ledger, LedgerFault, Listing,
@@ -170,7 +172,7 @@ impl Store {
                 EXISTS(SELECT 1 FROM line WHERE call = ?5),
                 (SELECT coalesce(max(pos), 0) FROM line INDEXED BY line_act WHERE kind = 1)";
             let Comer { call, tenant, session, tool, .. } = comer;
-            let opened = acts::place_of(act_of(tenant, session));
+            let opened = deeds::place_of(act_of(tenant, session));
             connection.prepare_cached(sql)?.query_row(
                 params![call.as_bytes(), tenant.as_str(), session.as_str(), tool, opened.as_bytes()],
                 |row| {
@@ -383,10 +385,10 @@ impl Store {
 
     /// Writes an act down and carries it out. Returns whether nothing is left of what it destroys.
     pub(super) async fn act(&self, act: &Act) -> Result<bool, LedgerFault> {
-        let line = acts::line_of(act)?;
+        let line = deeds::line_of(act)?;
         let body = frame(std::slice::from_ref(&line))
             .ok_or_else(|| LedgerFault::new("cannot write an act", "it is too long"))?;
-        let new = NewAct { place: acts::place_of(act.id), head: line.link(), body, act: act.clone() };
+        let new = NewAct { place: deeds::place_of(act.id), head: line.link(), body, act: act.clone() };
         match self.writer.submit(Work::Act(Box::new(new))).await {
             Ok(()) => {}
             Err(AppendFault::Fault(fault)) => return Err(fault),

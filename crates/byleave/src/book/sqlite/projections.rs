@@ -1,22 +1,20 @@
 //! Projections: what lists, questions and orders are looked up in. Made from the lines, and made again by `rebuild`.
 
-use byleave_core::call::Millis;
 use byleave_core::digest::RecordKey;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::entry::{Entry, Fact};
-use byleave_core::grant::GrantedBy;
-use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId};
-use byleave_core::question::{Answer, Question, QuestionKind};
+use byleave_core::id::{AttemptId, CallId, OwnerId};
+use byleave_core::question::{Question, QuestionKind};
 use byleave_core::record::{Attempt, Record};
 use byleave_core::walk::{Next, next};
 use rusqlite::{Connection, params};
-use serde::{Deserialize, Serialize};
 
 use super::holds;
 use super::row::{LineRow, id_at, lines_of, rows_of, signed};
 use super::schema::{PROJECTION_TABLES, PROJECTIONS, RECORD};
-use super::vault::{self, Vault};
 use crate::book::CallState;
+use crate::book::marks::{Marks, Note, kind_number, listing_of, state_number};
+use crate::book::vault::{self, Vault};
 use crate::ledger::{Listing, Waits};
 
 /// What one append changes in the projections.
@@ -30,51 +28,6 @@ pub(super) struct Change {
     pub(super) seat: Option<(AttemptId, OwnerId)>,
     pub(super) state: CallState,
     pub(super) marks: Marks,
-}
-
-/// What the entries of one append say by themselves.
-#[derive(Default)]
-pub(super) struct Marks {
-    pub(super) opened_at: Millis,
-    pub(super) changed_at: Millis,
-    outcome: Option<(&'static str, Option<&'static str>)>,
-    asked_at: Millis,
-    /// An attempt ended or was interrupted.
-    ends: bool,
-    leaves_given: Vec<(LeaveId, String)>,
-    pub(super) leaves_used: Vec<(LeaveId, AttemptId)>,
-}
-
-impl Marks {
-    pub(super) fn of(entries: &[Entry]) -> Self {
-        let mut marks = Self {
-            opened_at: entries.first().map_or(0, |entry| entry.at),
-            changed_at: entries.last().map_or(0, |entry| entry.at),
-            ..Self::default()
-        };
-        for entry in entries {
-            match &entry.fact {
-                Fact::Asked(Ok(_)) => marks.asked_at = entry.at,
-                Fact::Answered(answered) => {
-                    if let Answer::Leave(leave) = &answered.answer {
-                        marks.leaves_given.push((leave.id, leave.tool.clone()));
-                    }
-                }
-                Fact::Begun(Ok(claim)) => {
-                    if let GrantedBy::Leave(leave) = claim.by {
-                        marks.leaves_used.push((leave, claim.attempt));
-                    }
-                }
-                Fact::Ended { .. } | Fact::Interrupted { .. } => marks.ends = true,
-                Fact::Settled(outcome) => {
-                    let code = outcome.refusal().map(|refusal| refusal.code.as_str());
-                    marks.outcome = Some((outcome.word(), code));
-                }
-                _ => {}
-            }
-        }
-        marks
-    }
 }
 
 /// Who owns an attempt that these entries begin.
@@ -270,7 +223,7 @@ fn rebuild_call(connection: &Connection, vault: &Vault, rows: &[LineRow]) -> Res
         let upto = written.saturating_add(usize::try_from(row.count).unwrap_or(usize::MAX));
         let record = Record::read(row.call, lines.get(..upto).unwrap_or(&lines));
         let packed = contents_at(connection, row.pos)?;
-        if let Some(note) = key.as_ref().and_then(|key| Note::kept(key, row, &packed)) {
+        if let Some(note) = key.as_ref().and_then(|key| noted_in(key, row, &packed)) {
             noted = Some(note);
         }
         let Some(listing) = listing_of(&record, noted.as_ref()) else { return Ok(()) };
@@ -309,43 +262,8 @@ fn contents_at(connection: &Connection, pos: i64) -> Result<Vec<u8>, rusqlite::E
     connection.prepare_cached("SELECT contents FROM line WHERE pos = ?1")?.query_row([pos], |row| row.get(0))
 }
 
-/// What stands in a list of calls and cannot be read off the record; kept with the contents.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Note {
-    tool: String,
-    operation: String,
-    summary: String,
-}
-
-impl Note {
-    /// The note on a listing, as it is kept.
-    pub(super) fn text(listing: &Listing) -> String {
-        let Listing { tool, operation, summary, .. } = listing.clone();
-        serde_json::to_string(&Self { tool, operation, summary }).unwrap_or_default()
-    }
-
-    fn kept(key: &RecordKey, row: &LineRow, packed: &[u8]) -> Option<Self> {
-        let unpacked = vault::unpack(key, row.call, row.seq, packed).ok()?;
-        serde_json::from_str(&unpacked.note).ok()
-    }
-}
-
-/// What a list shows of a call: who and where from its record, the rest as it was noted, while it can be read.
-pub(super) fn listing_of(record: &Record, noted: Option<&Note>) -> Option<Listing> {
-    let heading = record.heading()?;
-    let (tool, operation, summary) = match (noted, record.resolved()) {
-        (Some(note), _) => (note.tool.clone(), note.operation.clone(), note.summary.clone()),
-        (None, Some(Ok(terms))) => (terms.tool.clone(), terms.operation.clone(), String::new()),
-        (None, _) => (heading.tool.clone(), String::new(), String::new()),
-    };
-    Some(Listing {
-        tenant: heading.tenant.clone(),
-        session: heading.session.clone(),
-        agent: heading.caller(),
-        tool,
-        operation,
-        summary,
-    })
+fn noted_in(key: &RecordKey, row: &LineRow, packed: &[u8]) -> Option<Note> {
+    Note::read(&vault::unpack(key, row.call, row.seq, packed).ok()?.note)
 }
 
 /// The effects of the plan that a question is about.
@@ -374,42 +292,4 @@ fn seat_of(record: &Record) -> Option<(AttemptId, OwnerId)> {
     let Some(Attempt::Open(claim)) = record.attempt() else { return None };
     let Some(Ok(terms)) = record.resolved() else { return None };
     (!terms.concurrency_safe && record.settled().is_none()).then_some((claim.attempt, claim.owner))
-}
-
-/// A state as it is stored.
-pub(super) const fn state_number(state: CallState) -> i64 {
-    match state {
-        CallState::Open => 0,
-        CallState::Waiting => 1,
-        CallState::Settled => 2,
-        CallState::Damaged => 3,
-    }
-}
-
-/// A state as it was stored. What is none counts as damaged.
-pub(super) const fn state_from(number: i64) -> CallState {
-    match number {
-        0 => CallState::Open,
-        1 => CallState::Waiting,
-        2 => CallState::Settled,
-        _ => CallState::Damaged,
-    }
-}
-
-/// A kind of question as it is stored.
-pub(super) const fn kind_number(kind: QuestionKind) -> i64 {
-    match kind {
-        QuestionKind::Approval => 0,
-        QuestionKind::Checkpoint => 1,
-        QuestionKind::Release => 2,
-    }
-}
-
-/// A kind of question as it was stored.
-pub(super) const fn kind_from(number: i64) -> QuestionKind {
-    match number {
-        0 => QuestionKind::Approval,
-        1 => QuestionKind::Checkpoint,
-        _ => QuestionKind::Release,
-    }
 }

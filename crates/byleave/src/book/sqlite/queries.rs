@@ -6,9 +6,9 @@ use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::projections::{kind_from, kind_number, state_from, state_number};
 use super::row::{id_at, signed, unsigned};
 use super::schema::RECORD;
+use crate::book::marks::{kind_from, kind_number, state_from, state_number};
 use crate::book::{CallFilter, CallItem, CallState, Cursor, Page, QuestionFilter, QuestionItem, Written};
 use crate::ledger::Listing;
 

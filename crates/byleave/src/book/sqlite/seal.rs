@@ -1,16 +1,13 @@
 //! Sealing: what was written since the last segment goes into a new one, chained to the last, signed and anchored.
 //!
-//! A segment names every row in its place, with the link it ends in. So a row that is changed, moved, removed or cut off
-//! after it was sealed shows. The sealer must never seal a book that is older than its anchor: that would hide it.
+//! The sealer must never seal a book that is older than its anchor: that would hide it.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::{File, TryLockError};
+use std::path::PathBuf;
 
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
-use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
 use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 
@@ -20,118 +17,19 @@ use super::row::{signed, unsigned};
 use super::work::{Segment, Work};
 use super::writer::Writer;
 use crate::book::Anchor;
+use crate::book::anchor_file::AnchorFile;
+use crate::book::segment::{OLDER, ROWS_MAX, Seal, SealedRow, digest_of, hex};
 use crate::ledger::{AppendFault, LedgerFault};
-
-/// At most so many rows in one segment.
-const ROWS_MAX: i64 = 16_384;
-const LAYOUT: u8 = 1;
-const ROW_BYTES: usize = 16 + 4 + 4 + 32;
-
-/// What the body of a segment says.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Seal {
-    pub(super) number: u64,
-    /// The digest of the segment before.
-    pub(super) before: Digest,
-    /// The place of the first row.
-    pub(super) first: i64,
-    pub(super) rows: Vec<SealedRow>,
-}
-
-/// One row, as it was when it was sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SealedRow {
-    pub(super) call: CallId,
-    pub(super) seq: u32,
-    pub(super) count: u32,
-    pub(super) head: Digest,
-}
-
-impl SealedRow {
-    /// From `call, seq, count, head`.
-    pub(super) fn read(row: &rusqlite::Row<'_>) -> Result<Self, rusqlite::Error> {
-        Ok(Self {
-            call: CallId::new(Uuid::from_bytes(row.get(0)?)),
-            seq: row.get(1)?,
-            count: row.get(2)?,
-            head: Digest::from_bytes(row.get(3)?),
-        })
-    }
-}
-
-impl Seal {
-    /// The place after the last row.
-    pub(super) fn end(&self) -> i64 {
-        self.first.saturating_add(i64::try_from(self.rows.len()).unwrap_or(i64::MAX))
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(49 + self.rows.len() * ROW_BYTES);
-        body.push(LAYOUT);
-        body.extend_from_slice(&self.number.to_le_bytes());
-        body.extend_from_slice(self.before.as_bytes());
-        body.extend_from_slice(&self.first.to_le_bytes());
-        for row in &self.rows {
-            body.extend_from_slice(row.call.as_bytes());
-            body.extend_from_slice(&row.seq.to_le_bytes());
-            body.extend_from_slice(&row.count.to_le_bytes());
-            body.extend_from_slice(row.head.as_bytes());
-        }
-        body
-    }
-
-    /// Reads a body back, if it is laid out as one.
-    pub(super) fn parse(body: &[u8]) -> Option<Self> {
-        let rest = body.strip_prefix(&[LAYOUT])?;
-        let (number, rest) = rest.split_first_chunk::<8>()?;
-        let (before, rest) = rest.split_first_chunk::<32>()?;
-        let (first, rest) = rest.split_first_chunk::<8>()?;
-        let (rows, over) = rest.as_chunks::<ROW_BYTES>();
-        if !over.is_empty() {
-            return None;
-        }
-        Some(Self {
-            number: u64::from_le_bytes(*number),
-            before: Digest::from_bytes(*before),
-            first: i64::from_le_bytes(*first),
-            rows: rows.iter().map(|row| sealed_row(row)).collect::<Option<_>>()?,
-        })
-    }
-}
-
-fn sealed_row(bytes: &[u8]) -> Option<SealedRow> {
-    let (call, rest) = bytes.split_first_chunk::<16>()?;
-    let (seq, rest) = rest.split_first_chunk::<4>()?;
-    let (count, rest) = rest.split_first_chunk::<4>()?;
-    let (head, _) = rest.split_first_chunk::<32>()?;
-    Some(SealedRow {
-        call: CallId::new(Uuid::from_bytes(*call)),
-        seq: u32::from_le_bytes(*seq),
-        count: u32::from_le_bytes(*count),
-        head: Digest::from_bytes(*head),
-    })
-}
-
-/// The digest of a segment: what the next one is chained to, and what is signed.
-pub(super) fn digest_of(body: &[u8]) -> Digest {
-    Digest::of_parts("byleave.segment", &[body])
-}
-
-/// Whether a segment bears this key's signature.
-pub(super) fn is_signed(key: &VerifyingKey, body: &[u8], signature: &[u8]) -> bool {
-    Signature::from_slice(signature)
-        .is_ok_and(|signature| key.verify_strict(digest_of(body).as_bytes(), &signature).is_ok())
-}
 
 /// Seals, one process at a time.
 pub(super) struct Sealer {
     key: SigningKey,
     lock: PathBuf,
-    anchor: PathBuf,
+    anchor: AnchorFile,
 }
 
 impl Sealer {
-    pub(super) const fn new(key: SigningKey, lock: PathBuf, anchor: PathBuf) -> Self {
+    pub(super) const fn new(key: SigningKey, lock: PathBuf, anchor: AnchorFile) -> Self {
         Self { key, lock, anchor }
     }
 
@@ -141,14 +39,7 @@ impl Sealer {
 
     /// The anchor as it was last written.
     pub(super) fn anchor(&self) -> Result<Option<Anchor>, LedgerFault> {
-        let what = || format!("cannot read the anchor `{}`", self.anchor.display());
-        match fs::read(&self.anchor) {
-            Ok(text) => {
-                serde_json::from_slice(&text).map(Some).map_err(|error| LedgerFault::new(what(), error))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(LedgerFault::new(what(), error)),
-        }
+        self.anchor.read()
     }
 
     /// Seals everything there is. Waits while another process is at it.
@@ -226,35 +117,7 @@ impl Sealer {
     }
 
     fn write_anchor(&self, number: u64, digest: Digest) -> Result<(), LedgerFault> {
-        let key = hex(self.public_key().as_bytes());
-        let text = serde_json::to_vec(&Anchor { number, digest, key })
-            .map_err(|error| LedgerFault::new("cannot write the anchor", error))?;
-        replace(&self.anchor, &text).map_err(|error| {
-            LedgerFault::new(format!("cannot write the anchor `{}`", self.anchor.display()), error)
-        })
-    }
-}
-
-/// What an old copy put back is called.
-pub(super) const OLDER: &str =
-    "the book is older than its anchor: an old copy was put back, or its end was cut off";
-
-/// Bytes in hexadecimal.
-pub(super) fn hex(bytes: &[u8; 32]) -> String {
-    Digest::from_bytes(*bytes).to_string()
-}
-
-/// Puts a file in the place of another at once: whoever reads sees the old one or the new one.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => File::open(dir)?.sync_all(),
-        _ => Ok(()),
+        self.anchor.write(&Anchor { number, digest, key: hex(self.public_key().as_bytes()) })
     }
 }
 
@@ -292,7 +155,17 @@ fn rows_from(connection: &Connection, first: i64) -> Result<Vec<SealedRow>, rusq
             break;
         }
         expected = expected.saturating_add(1);
-        sealed.push(SealedRow::read(row)?);
+        sealed.push(sealed_row(row)?);
     }
     Ok(sealed)
+}
+
+/// A row as it would be sealed, from `call, seq, count, head`.
+pub(super) fn sealed_row(row: &rusqlite::Row<'_>) -> Result<SealedRow, rusqlite::Error> {
+    Ok(SealedRow {
+        call: CallId::new(Uuid::from_bytes(row.get(0)?)),
+        seq: row.get(1)?,
+        count: row.get(2)?,
+        head: Digest::from_bytes(row.get(3)?),
+    })
 }

@@ -6,10 +6,11 @@ use byleave_core::id::{ActId, CallId, TenantId};
 use byleave_core::record::Record;
 use uuid::Uuid;
 
-use super::projections::listing_of;
 use super::row::{lines_of, rows_of};
 use super::work::Work;
-use super::{SqliteBook, Store, acts, queries, schema, vault, verify};
+use super::{SqliteBook, Store, acts, queries, schema, verify};
+use crate::book::marks::listing_of;
+use crate::book::vault;
 use crate::book::{
     Anchor, Book, CallFilter, CallItem, Cursor, Forgetting, Kept, LeaveItem, Page, QuestionFilter,
     QuestionItem, Verification, Written,

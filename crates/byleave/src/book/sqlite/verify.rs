@@ -15,9 +15,10 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use super::acts;
 use super::row::{LINE_COLUMNS, LineRow, lines_of, unsigned};
 use super::schema::{ACT, RECORD};
-use super::seal::{self, OLDER, Seal, SealedRow};
-use super::tally::{self, Move, Tally};
-use super::vault::{self, Vault};
+use super::seal;
+use crate::book::segment::{OLDER, Seal, digest_of, hex, is_signed};
+use crate::book::tally::{self, Move, Tally};
+use crate::book::vault::{self, Vault};
 use crate::book::{Anchor, Flaw, Place, Verification};
 
 /// Checks the whole book as one connection sees it at one moment.
@@ -191,7 +192,8 @@ impl Check<'_> {
     /// A use of a leave that cannot be found could be had again, and a giving that cannot be found could be renewed.
     fn leaves(&mut self, record: &Record, rows: &[LineRow]) -> Result<(), rusqlite::Error> {
         let call = record.call();
-        self.tally.take(record, rows);
+        self.tally
+            .take(record, |seq| rows.iter().rfind(|row| row.seq <= seq).map_or(i64::MAX, |row| row.pos));
         for (seq, moved) in tally::moves(record) {
             let (what, id, sql, third) = match moved {
                 Move::Given(leave) => {
@@ -225,8 +227,8 @@ impl Check<'_> {
                 number = segment.number;
             }
             let here = Place::Segment { number };
-            let digest = seal::digest_of(&segment.body);
-            let signed = seal::is_signed(self.key, &segment.body, &segment.signature);
+            let digest = digest_of(&segment.body);
+            let signed = is_signed(self.key, &segment.body, &segment.signature);
             match Seal::parse(&segment.body).filter(|_| signed) {
                 None => self.flaw(place, here, "its signature does not fit"),
                 Some(seal) if (seal.number, seal.before, seal.first) != (number, before, place) => {
@@ -248,7 +250,7 @@ impl Check<'_> {
         let sql = "SELECT call, seq, count, head FROM line WHERE pos = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         for (pos, sealed) in (seal.first..).zip(&seal.rows) {
-            let found = statement.query_row([pos], SealedRow::read).optional()?;
+            let found = statement.query_row([pos], seal::sealed_row).optional()?;
             if found.as_ref() == Some(sealed) {
                 continue;
             }
@@ -282,12 +284,12 @@ impl Check<'_> {
     }
 
     fn anchor(&mut self, anchor: &Anchor) -> Result<(), rusqlite::Error> {
-        if anchor.key != seal::hex(self.key.as_bytes()) {
+        if anchor.key != hex(self.key.as_bytes()) {
             self.flaw(LAST, Place::Anchor, "it names another signing key");
         }
         match seal::segment_at(self.connection, anchor.number)? {
             None => self.flaw(LAST, Place::Anchor, OLDER),
-            Some(segment) if seal::digest_of(&segment.body) != anchor.digest => {
+            Some(segment) if digest_of(&segment.body) != anchor.digest => {
                 let why = format!("segment {} is not the one that was anchored", anchor.number);
                 self.flaw(LAST, Place::Anchor, why);
             }

@@ -15,7 +15,7 @@ use super::leaves::{self, Leaves};
 use super::projections::{self, Change};
 use super::row::{id_at, signed};
 use super::schema::{ACT, RECORD};
-use super::vault::{self, Vault, WRAPPED_BYTES};
+use crate::book::vault::{self, Vault, WRAPPED_BYTES};
 use crate::ledger::floor::{self, Standing};
 use crate::ledger::{AppendFault, Begins, Hindrance, LedgerFault};
 

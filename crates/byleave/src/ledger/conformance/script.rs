@@ -24,30 +24,30 @@ use super::Flaw;
 use crate::ledger::{Batch, Begins, Content, Ledger, Listing, Waits};
 
 /// When the scripts play.
-pub(crate) const NOW: Millis = 1_700_000_000_000;
+pub const NOW: Millis = 1_700_000_000_000;
 /// How long their questions stay open, from [`NOW`] on.
-pub(crate) const QUESTION_MS: Millis = 1_000_000;
+pub const QUESTION_MS: Millis = 1_000_000;
 
 /// What kind of call a script plays.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting {
-    pub(crate) tenant: &'static str,
-    pub(crate) session: &'static str,
-    pub(crate) tool: &'static str,
+pub struct Setting {
+    pub tenant: &'static str,
+    pub session: &'static str,
+    pub tool: &'static str,
     /// Who asks, as lists name them.
-    pub(crate) agent: &'static str,
-    pub(crate) summary: &'static str,
+    pub agent: &'static str,
+    pub summary: &'static str,
     /// It runs alone in its session.
-    pub(crate) exclusive: bool,
+    pub exclusive: bool,
     /// It may be begun again.
-    pub(crate) repeatable: bool,
+    pub repeatable: bool,
     /// It is a checkpoint.
-    pub(crate) checkpoint: bool,
-    pub(crate) verdict: Verdict,
+    pub checkpoint: bool,
+    pub verdict: Verdict,
     /// The leave that answered beforehand, with the limit that the gate knows of.
-    pub(crate) leave: Option<(LeaveId, Option<u32>)>,
-    pub(crate) effects: Vec<Effect>,
-    pub(crate) received_at: Millis,
+    pub leave: Option<(LeaveId, Option<u32>)>,
+    pub effects: Vec<Effect>,
+    pub received_at: Millis,
 }
 
 impl Default for Setting {
@@ -71,22 +71,22 @@ impl Default for Setting {
 
 impl Setting {
     /// A call that a person is asked about.
-    pub(crate) fn asking() -> Self {
+    pub fn asking() -> Self {
         Self { verdict: Verdict::Ask, ..Self::default() }
     }
 
     /// A call that runs beside others, on a leave.
-    pub(crate) fn on_leave(leave: &Leave) -> Self {
+    pub fn on_leave(leave: &Leave) -> Self {
         Self { exclusive: false, leave: Some((leave.id, leave.uses_max)), ..Self::default() }
     }
 }
 
 /// One call, played entry by entry. Clones are writers that know the same of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Script {
-    pub(crate) setting: Setting,
-    pub(crate) record: Record,
-    pub(crate) key: RecordKey,
+pub struct Script {
+    pub setting: Setting,
+    pub record: Record,
+    pub key: RecordKey,
     listing: Listing,
     at: Millis,
     from: (u32, Digest),
@@ -99,7 +99,7 @@ pub(crate) struct Script {
 
 impl Script {
     /// A call of which nothing is written yet.
-    pub(crate) fn new(setting: Setting) -> Result<Self, Flaw> {
+    pub fn new(setting: Setting) -> Result<Self, Flaw> {
         let record = Record::new(CallId::new(Uuid::now_v7()));
         let listing = Listing {
             tenant: TenantId::new(setting.tenant)?,
@@ -125,48 +125,48 @@ impl Script {
     }
 
     /// A call that came as far as it can without asking or beginning.
-    pub(crate) fn ready(setting: Setting) -> Result<Self, Flaw> {
+    pub fn ready(setting: Setting) -> Result<Self, Flaw> {
         let mut script = Self::new(setting)?;
         while script.step()? {}
         Ok(script)
     }
 
     /// A call that is about to begin, for this owner.
-    pub(crate) fn beginning(setting: Setting, owner: OwnerId) -> Result<Self, Flaw> {
+    pub fn beginning(setting: Setting, owner: OwnerId) -> Result<Self, Flaw> {
         let mut script = Self::ready(setting)?;
         script.begin(owner)?;
         Ok(script)
     }
 
     /// A call that is about to wait for a person.
-    pub(crate) fn waiting(setting: Setting) -> Result<Self, Flaw> {
+    pub fn waiting(setting: Setting) -> Result<Self, Flaw> {
         let mut script = Self::ready(setting)?;
         script.ask()?;
         Ok(script)
     }
 
-    pub(crate) fn call(&self) -> CallId {
+    pub fn call(&self) -> CallId {
         self.record.call()
     }
 
-    pub(crate) fn tenant(&self) -> &TenantId {
+    pub fn tenant(&self) -> &TenantId {
         &self.listing.tenant
     }
 
-    pub(crate) fn session(&self) -> &SessionId {
+    pub fn session(&self) -> &SessionId {
         &self.listing.session
     }
 
-    pub(crate) const fn listing(&self) -> &Listing {
+    pub const fn listing(&self) -> &Listing {
         &self.listing
     }
 
-    pub(crate) fn plan(&self) -> Plan {
+    pub fn plan(&self) -> Plan {
         Plan { effects: self.setting.effects.clone(), ..Plan::default() }
     }
 
     /// The lines since the last batch, as a batch.
-    pub(crate) fn batch(&mut self) -> Batch {
+    pub fn batch(&mut self) -> Batch {
         let (at_len, before) = self.from;
         self.from = (self.record.len(), self.record.head());
         Batch {
@@ -185,7 +185,7 @@ impl Script {
     }
 
     /// Writes a fact down, a millisecond after the last.
-    pub(crate) fn push(&mut self, fact: Fact) -> Result<(), Flaw> {
+    pub fn push(&mut self, fact: Fact) -> Result<(), Flaw> {
         let entry = Entry { at: self.at, fact };
         self.lines.push(self.record.push(entry.clone())?);
         self.entries.push(entry);
@@ -194,19 +194,19 @@ impl Script {
     }
 
     /// Lets time pass.
-    pub(crate) fn later(&mut self, at: Millis) {
+    pub fn later(&mut self, at: Millis) {
         self.at = at;
     }
 
     /// Has a content kept with the next batch.
-    pub(crate) fn hold(&mut self, bytes: &[u8]) -> Held {
+    pub fn hold(&mut self, bytes: &[u8]) -> Held {
         let held = self.key.hold(bytes);
         self.contents.push(Content { held, bytes: bytes.to_vec() });
         held
     }
 
     /// Writes down the next thing, up to the question or the beginning. Says whether there was one.
-    pub(crate) fn step(&mut self) -> Result<bool, Flaw> {
+    pub fn step(&mut self) -> Result<bool, Flaw> {
         if self.record.is_empty() {
             let heading = self.heading()?;
             self.push(Fact::Received(heading))?;
@@ -229,7 +229,7 @@ impl Script {
     }
 
     /// Asks a person.
-    pub(crate) fn ask(&mut self) -> Result<Question, Flaw> {
+    pub fn ask(&mut self) -> Result<Question, Flaw> {
         let Next::Do(Task::Ask(asking)) = next(&self.record) else { return Err(self.lost("ask")) };
         let question = Question {
             id: QuestionId::new(Uuid::now_v7()),
@@ -247,7 +247,7 @@ impl Script {
     }
 
     /// The person answers.
-    pub(crate) fn answer(&mut self, answer: Answer) -> Result<(), Flaw> {
+    pub fn answer(&mut self, answer: Answer) -> Result<(), Flaw> {
         let Next::Wait(question) = next(&self.record) else { return Err(self.lost("answer")) };
         self.waits = None;
         self.push(Fact::Answered(Answered {
@@ -259,21 +259,21 @@ impl Script {
     }
 
     /// Nobody answered in time.
-    pub(crate) fn expire(&mut self) -> Result<(), Flaw> {
+    pub fn expire(&mut self) -> Result<(), Flaw> {
         let Next::Wait(question) = next(&self.record) else { return Err(self.lost("expire")) };
         self.later(question.expires_at);
         self.push(Fact::Expired { question: question.id })
     }
 
     /// Whoever should have asked broke.
-    pub(crate) fn unask(&mut self) -> Result<(), Flaw> {
+    pub fn unask(&mut self) -> Result<(), Flaw> {
         let Next::Wait(question) = next(&self.record) else { return Err(self.lost("unask")) };
         let refusal = Refusal::new(Code::ApproverFailed, "it broke");
         self.push(Fact::Unasked { question: question.id, refusal })
     }
 
     /// Claims an attempt.
-    pub(crate) fn begin(&mut self, owner: OwnerId) -> Result<AttemptId, Flaw> {
+    pub fn begin(&mut self, owner: OwnerId) -> Result<AttemptId, Flaw> {
         let Next::Do(Task::Begin(grant)) = next(&self.record) else { return Err(self.lost("begin")) };
         let attempt = AttemptId::new(Uuid::now_v7());
         self.push(Fact::Begun(Ok(grant.claim(attempt, owner))))?;
@@ -283,7 +283,7 @@ impl Script {
     }
 
     /// The attempt ends.
-    pub(crate) fn end(&mut self) -> Result<Held, Flaw> {
+    pub fn end(&mut self) -> Result<Held, Flaw> {
         let Next::Do(Task::Execute { attempt, .. }) = next(&self.record) else {
             return Err(self.lost("end"));
         };
@@ -295,7 +295,7 @@ impl Script {
     }
 
     /// The call settles, as whatever it must.
-    pub(crate) fn settle(&mut self) -> Result<(), Flaw> {
+    pub fn settle(&mut self) -> Result<(), Flaw> {
         if matches!(next(&self.record), Next::Do(Task::ReviewOutput)) {
             self.push(Fact::OutputReviewed(Ok(Review::default())))?;
         }
@@ -304,7 +304,7 @@ impl Script {
     }
 
     /// Goes on from what the ledger has.
-    pub(crate) async fn reload(&mut self, ledger: &dyn Ledger) -> Result<(), Flaw> {
+    pub async fn reload(&mut self, ledger: &dyn Ledger) -> Result<(), Flaw> {
         self.record = loaded(ledger, self.call()).await?;
         self.from = (self.record.len(), self.record.head());
         self.lines.clear();
@@ -367,7 +367,7 @@ impl Script {
 }
 
 /// The record that a ledger has of a call.
-pub(crate) async fn loaded(ledger: &dyn Ledger, call: CallId) -> Result<Record, Flaw> {
+pub async fn loaded(ledger: &dyn Ledger, call: CallId) -> Result<Record, Flaw> {
     let loaded = ledger.load(call).await?;
     let record = loaded.ok_or_else(|| Flaw::new("the record is not there"))?.record;
     match record.damage() {
@@ -377,7 +377,7 @@ pub(crate) async fn loaded(ledger: &dyn Ledger, call: CallId) -> Result<Record, 
 }
 
 /// A leave for the tool of the default setting, with nothing to limit it.
-pub(crate) fn leave() -> Leave {
+pub fn leave() -> Leave {
     Leave {
         id: LeaveId::new(Uuid::now_v7()),
         tool: Setting::default().tool.into(),
@@ -389,7 +389,7 @@ pub(crate) fn leave() -> Leave {
 }
 
 /// A person gives a leave, in answer to a call of this setting.
-pub(crate) async fn give(ledger: &dyn Ledger, setting: Setting, leave: &Leave) -> Result<(), Flaw> {
+pub async fn give(ledger: &dyn Ledger, setting: Setting, leave: &Leave) -> Result<(), Flaw> {
     let mut script = Script::waiting(Setting { verdict: Verdict::Ask, ..setting })?;
     ledger.append(script.batch()).await?;
     script.answer(Answer::Leave(leave.clone()))?;
@@ -398,7 +398,7 @@ pub(crate) async fn give(ledger: &dyn Ledger, setting: Setting, leave: &Leave) -
 }
 
 /// An administrator does something.
-pub(crate) async fn act(ledger: &dyn Ledger, tenant: &str, deed: Deed) -> Result<(), Flaw> {
+pub async fn act(ledger: &dyn Ledger, tenant: &str, deed: Deed) -> Result<(), Flaw> {
     let id = ActId::new(Uuid::now_v7());
     ledger.act(Act { id, at: NOW, tenant: TenantId::new(tenant)?, by: "ada".into(), deed }).await?;
     Ok(())
@@ -416,7 +416,7 @@ fn fresh_key() -> RecordKey {
 type Closing = fn(&mut Script) -> Result<(), Flaw>;
 
 /// Every way in which a question about a plan is closed.
-pub(crate) const CLOSINGS: &[(&str, Closing)] = &[
+pub const CLOSINGS: &[(&str, Closing)] = &[
     ("a yes", |script| script.answer(Answer::Yes { note: None })),
     ("a no", |script| script.answer(Answer::No { feedback: None })),
     ("a leave", |script| script.answer(Answer::Leave(leave()))),

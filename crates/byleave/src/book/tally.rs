@@ -5,24 +5,27 @@
 
 use std::collections::HashMap;
 
+use byleave_core::call::Millis;
 use byleave_core::entry::Fact;
 use byleave_core::grant::GrantedBy;
 use byleave_core::id::{AttemptId, LeaveId, TenantId};
 use byleave_core::leave::Leave;
-use byleave_core::question::Answer;
+use byleave_core::question::{Answer, Answered};
 use byleave_core::record::Record;
 
-use super::row::LineRow;
 use crate::book::Place;
 
 /// What a line of a record did with a leave.
-pub(super) enum Move<'a> {
+#[derive(Debug)]
+pub enum Move<'a> {
+    /// It gave one.
     Given(&'a Leave),
+    /// It used one, for an attempt.
     Used(LeaveId, AttemptId),
 }
 
 /// What a record did with leaves, each with the number of its line.
-pub(super) fn moves(record: &Record) -> impl Iterator<Item = (u32, Move<'_>)> {
+pub fn moves(record: &Record) -> impl Iterator<Item = (u32, Move<'_>)> {
     (0_u32..).zip(record.entries()).filter_map(|(seq, entry)| match &entry.fact {
         Fact::Answered(answered) => match &answered.answer {
             Answer::Leave(leave) => Some((seq, Move::Given(leave))),
@@ -36,14 +39,46 @@ pub(super) fn moves(record: &Record) -> impl Iterator<Item = (u32, Move<'_>)> {
     })
 }
 
+/// Where a leave was given.
+#[derive(Clone, Copy, Debug)]
+pub struct Gift<'a> {
+    /// The number of the line.
+    pub seq: u32,
+    /// When.
+    pub at: Millis,
+    /// The answer that gave it.
+    pub answered: &'a Answered,
+    /// The leave.
+    pub leave: &'a Leave,
+}
+
+/// Where a sound record of this tenant gave a leave.
+pub fn gift<'a>(record: &'a Record, tenant: &TenantId, id: LeaveId) -> Option<Gift<'a>> {
+    if record.damage().is_some() || record.heading()?.tenant != *tenant {
+        return None;
+    }
+    (0_u32..).zip(record.entries()).find_map(|(seq, entry)| match &entry.fact {
+        Fact::Answered(answered) => match &answered.answer {
+            Answer::Leave(leave) if leave.id == id => Some(Gift { seq, at: entry.at, answered, leave }),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// Whether a record used a leave for an attempt.
+pub fn was_used(record: &Record, leave: LeaveId, attempt: AttemptId) -> bool {
+    moves(record).any(|(_, moved)| matches!(moved, Move::Used(used, by) if used == leave && by == attempt))
+}
+
 /// All leaves of a book.
-#[derive(Default)]
-pub(super) struct Tally {
+#[derive(Debug, Default)]
+pub struct Tally {
     accounts: HashMap<(TenantId, LeaveId), Account>,
 }
 
 /// One leave of one tenant.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Account {
     /// By tool: where it was first given, and for how many uses.
     given: HashMap<String, (i64, Option<u32>)>,
@@ -60,11 +95,11 @@ impl Account {
 }
 
 impl Tally {
-    /// Takes in what a record did.
-    pub(super) fn take(&mut self, record: &Record, rows: &[LineRow]) {
+    /// Takes in what a record did; `place_of` says where in the book a line of it stands.
+    pub fn take(&mut self, record: &Record, place_of: impl Fn(u32) -> i64) {
         let Some(tenant) = record.heading().map(|heading| &heading.tenant) else { return };
         for (seq, moved) in moves(record) {
-            let pos = rows.iter().rfind(|row| row.seq <= seq).map_or(i64::MAX, |row| row.pos);
+            let pos = place_of(seq);
             let id = match &moved {
                 Move::Given(leave) => leave.id,
                 Move::Used(leave, _) => *leave,
@@ -89,7 +124,7 @@ impl Tally {
     }
 
     /// The first leave that was used more often than it may be, by the newest use of it.
-    pub(super) fn overdrawn(&self) -> Option<(Place, String)> {
+    pub fn overdrawn(&self) -> Option<(Place, String)> {
         let overdrawn = self.accounts.iter().filter_map(|((_, leave), account)| {
             let max = account.uses_max().filter(|max| account.uses > *max)?;
             let (pos, place) = account.newest_use?;

@@ -1,6 +1,7 @@
 //! The vault: contents encrypted under their record's key, and record keys wrapped by the book's master key.
 //!
-//! Destroying the wrapped key forgets the contents. Nothing here may write a key or a content in the clear.
+//! Destroying the wrapped key forgets the contents. Nothing here may write a key or a content in the clear. Every book that
+//! keeps contents seals them like this, so that one can be read into another.
 
 use byleave_core::digest::{Digest, RecordKey};
 use byleave_core::id::CallId;
@@ -11,35 +12,39 @@ use zeroize::Zeroizing;
 use crate::ledger::{Content, ContentFault};
 
 /// How many bytes a wrapped key has: key, tag, nonce.
-pub(super) const WRAPPED_BYTES: usize = 32 + TAG_BYTES + NONCE_BYTES;
+pub const WRAPPED_BYTES: usize = 32 + TAG_BYTES + NONCE_BYTES;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 
 /// Wraps and unwraps the keys of records.
-pub(super) struct Vault {
+pub struct Vault {
     master: Zeroizing<[u8; 32]>,
 }
 
 /// Something could not be encrypted: there are no random numbers, or it is too large.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum VaultFault {
+pub enum VaultFault {
+    /// There are no random numbers.
     #[error("no random numbers: {0}")]
     Random(#[from] getrandom::Error),
+    /// It is too large.
     #[error("too large to encrypt")]
     TooLarge,
 }
 
 impl Vault {
-    pub(super) const fn new(master: Zeroizing<[u8; 32]>) -> Self {
+    /// A vault under a master key.
+    pub const fn new(master: Zeroizing<[u8; 32]>) -> Self {
         Self { master }
     }
 
     /// A value that tells whether a book belongs to this vault, and nothing more.
-    pub(super) fn mark(&self) -> [u8; 32] {
+    pub fn mark(&self) -> [u8; 32] {
         blake3::keyed_hash(&self.master, b"byleave.book").into()
     }
 
-    pub(super) fn wrap(&self, call: CallId, key: &RecordKey) -> Result<Vec<u8>, VaultFault> {
+    /// Wraps the key of a record.
+    pub fn wrap(&self, call: CallId, key: &RecordKey) -> Result<Vec<u8>, VaultFault> {
         let mut wrapped = Vec::with_capacity(WRAPPED_BYTES);
         wrapped.extend_from_slice(key.expose());
         seal(&self.master, &key_name(call), &mut wrapped)?;
@@ -47,19 +52,19 @@ impl Vault {
     }
 
     /// The key, if these bytes are what [`Vault::wrap`] made for this call.
-    pub(super) fn unwrap(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey> {
+    pub fn unwrap(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey> {
         let bytes = Zeroizing::new(open(&self.master, &key_name(call), wrapped)?);
         <[u8; 32]>::try_from(bytes.as_slice()).ok().map(RecordKey::from_bytes)
     }
 }
 
 /// Whether this is what stands in place of a key that was destroyed.
-pub(super) fn is_destroyed(wrapped: &[u8]) -> bool {
+pub fn is_destroyed(wrapped: &[u8]) -> bool {
     wrapped.iter().all(|byte| *byte == 0)
 }
 
 /// Encrypts the contents of one batch, with a note beside them, as one: beginning a message costs more than most contents.
-pub(super) fn pack(
+pub fn pack(
     key: &RecordKey,
     call: CallId,
     seq: u32,
@@ -86,18 +91,15 @@ fn put(packed: &mut Vec<u8>, bytes: &[u8]) -> Result<(), VaultFault> {
 
 /// What was packed together.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unpacked {
-    pub(super) note: String,
-    pub(super) contents: Vec<Content>,
+pub struct Unpacked {
+    /// The note beside them.
+    pub note: String,
+    /// The contents.
+    pub contents: Vec<Content>,
 }
 
 /// Decrypts what was packed for this place, and holds each content against its digest.
-pub(super) fn unpack(
-    key: &RecordKey,
-    call: CallId,
-    seq: u32,
-    packed: &[u8],
-) -> Result<Unpacked, ContentFault> {
+pub fn unpack(key: &RecordKey, call: CallId, seq: u32, packed: &[u8]) -> Result<Unpacked, ContentFault> {
     let plain = open(&content_key(key), &batch_name(call, seq), packed).ok_or(ContentFault::Changed)?;
     let mut rest = plain.as_slice();
     let note = take(&mut rest).and_then(|note| String::from_utf8(note.to_vec()).ok());

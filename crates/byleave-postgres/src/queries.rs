@@ -1,0 +1,221 @@
+//! Queries: lists of calls and questions, by the projections.
+
+use std::collections::{HashMap, HashSet};
+
+use byleave::book::marks::{kind_from, kind_number, state_from};
+use byleave::book::{CallFilter, CallItem, CallState, Cursor, Page, QuestionFilter, QuestionItem, Written};
+use byleave::ledger::Listing;
+use byleave_core::id::{CallId, QuestionId};
+use sqlx_core::Error;
+use sqlx_core::query::query;
+use sqlx_core::query_builder::QueryBuilder;
+use sqlx_core::query_scalar::query_scalar;
+use sqlx_core::row::Row as _;
+use sqlx_postgres::{PgConnection, PgPool, PgRow, Postgres};
+
+use crate::batch::{session, tenant};
+use crate::listed::{At, Leaf, state_of};
+use crate::rows::{signed_long, unsigned_long};
+use crate::schema::{RECORD, shard_of};
+use crate::taking::storable;
+
+const LISTING: &str = "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
+
+/// Lists calls, the newest first: month by month, as later calls are in later months.
+pub(crate) async fn calls(pool: &PgPool, filter: CallFilter, page: Page) -> Result<Vec<CallItem>, Error> {
+    let sql = "SELECT month FROM month WHERE first < $1 ORDER BY first DESC";
+    let before = page.after.map_or(i64::MAX, |after| after.0);
+    let months = query_scalar::<_, i32>(sql).bind(before).fetch_all(pool).await?;
+    let mut listed = Vec::new();
+    for month in months {
+        let left = page.limit.saturating_sub(listed.len());
+        if left == 0 {
+            break;
+        }
+        listed.extend(calls_of(pool, &filter, Page { limit: left, ..page }, month).await?);
+    }
+    Ok(listed)
+}
+
+async fn calls_of(
+    pool: &PgPool,
+    filter: &CallFilter,
+    page: Page,
+    month: i32,
+) -> Result<Vec<CallItem>, Error> {
+    let mut sql = QueryBuilder::<Postgres>::new(format!(
+        "SELECT {LISTING}, call.id, call.pos, call.state, call.outcome, call.code, call.opened_at, call.changed_at FROM "
+    ));
+    // Few are unsettled, and they have a list of their own. The month is written out, so that no other is planned for.
+    let (table, place) = if matches!(filter.state, Some(CallState::Open | CallState::Waiting)) {
+        sql.push(format!(
+            "unsettled JOIN call ON call.shard = unsettled.shard AND call.pos = unsettled.first
+             WHERE unsettled.month = {month} AND call.month = {month}"
+        ));
+        ("unsettled", "unsettled.first")
+    } else {
+        sql.push(format!("call WHERE call.month = {month}"));
+        ("call", "call.pos")
+    };
+    if let Some(tenant) = &filter.tenant {
+        sql.push(format!(" AND {table}.shard = ")).push_bind(shard_of(tenant));
+        sql.push(format!(" AND {table}.tenant = ")).push_bind(tenant.as_str().to_owned());
+    }
+    if let Some(session) = &filter.session {
+        sql.push(format!(" AND {table}.session = ")).push_bind(session.as_str().to_owned());
+    }
+    if let Some(tool) = filter.tool.clone() {
+        sql.push(" AND call.tool = ").push_bind(storable(tool));
+    }
+    if let Some(agent) = filter.agent.clone().map(storable) {
+        sql.push(" AND (call.agent = ").push_bind(agent.clone());
+        sql.push(" OR starts_with(call.agent, ").push_bind(format!("sub-agent `{agent}` of ")).push("))");
+    }
+    if let Some(state) = filter.state {
+        sql.push(" AND call.state = ").push_bind(state_of(state));
+    }
+    if let Some(outcome) = filter.outcome.clone() {
+        sql.push(" AND call.outcome = ").push_bind(storable(outcome));
+    }
+    if let Some(code) = filter.code.clone() {
+        sql.push(" AND call.code = ").push_bind(storable(code));
+    }
+    if let Some(text) = filter.text.clone() {
+        // In this collation `lower` knows ASCII and nothing else.
+        sql.push(" AND position(").push_bind(storable(text).to_ascii_lowercase());
+        sql.push(" IN lower(call.summary COLLATE \"C\")) > 0");
+    }
+    if filter.asked {
+        sql.push(" AND call.asked");
+    }
+    if let Some(since) = filter.since {
+        sql.push(" AND call.opened_at >= ").push_bind(signed_long(since));
+    }
+    if let Some(until) = filter.until {
+        sql.push(" AND call.opened_at < ").push_bind(signed_long(until));
+    }
+    if let Some(after) = page.after {
+        sql.push(format!(" AND {place} < ")).push_bind(after.0);
+    }
+    sql.push(format!(" ORDER BY {place} DESC LIMIT ")).push_bind(limit_of(page.limit));
+    let rows = sql.build().fetch_all(pool).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(CallItem {
+                call: CallId::new(row.try_get(6)?),
+                cursor: Cursor(row.try_get(7)?),
+                listing: listing_at(row)?,
+                state: state_from(row.try_get::<i16, _>(8)?.into()),
+                outcome: row.try_get(9)?,
+                code: row.try_get(10)?,
+                opened_at: unsigned_long(row.try_get(11)?),
+                changed_at: unsigned_long(row.try_get(12)?),
+            })
+        })
+        .collect()
+}
+
+/// Lists open questions, the newest first: the page of them, and then what their calls are, each from where it lies.
+pub(crate) async fn questions(
+    pool: &PgPool,
+    filter: QuestionFilter,
+    page: Page,
+) -> Result<Vec<QuestionItem>, Error> {
+    let mut open = QueryBuilder::<Postgres>::new(
+        "SELECT shard, month, first, asked, question, kind, asked_at, expires_at, call
+         FROM unsettled WHERE asked IS NOT NULL",
+    );
+    if let Some(tenant) = filter.tenant {
+        open.push(" AND shard = ").push_bind(shard_of(&tenant));
+        open.push(" AND tenant = ").push_bind(String::from(tenant));
+    }
+    if let Some(session) = filter.session {
+        open.push(" AND session = ").push_bind(String::from(session));
+    }
+    if let Some(kind) = filter.kind {
+        // Written out: only then is it known that the index has it.
+        open.push(format!(" AND kind = {}", kind_number(kind)));
+    }
+    if let Some(after) = page.after {
+        open.push(" AND asked < ").push_bind(after.0);
+    }
+    open.push(" ORDER BY asked DESC LIMIT ").push_bind(limit_of(page.limit));
+    let mut connection = pool.acquire().await?;
+    let rows = open.build().fetch_all(&mut *connection).await?;
+    let mut firsts: HashMap<Leaf, Vec<i64>> = HashMap::new();
+    for row in &rows {
+        let at = At { shard: row.try_get(0)?, month: row.try_get(1)?, first: row.try_get(2)? };
+        firsts.entry(at.leaf()).or_default().push(at.first);
+    }
+    let mut listings: HashMap<i64, Listing> = HashMap::new();
+    for (leaf, firsts) in firsts {
+        let sql = format!(
+            "SELECT {LISTING}, call.pos FROM {} AS call WHERE call.pos = ANY($1)",
+            leaf.table("call")
+        );
+        for row in query(&sql).bind(firsts).fetch_all(&mut *connection).await? {
+            listings.insert(row.try_get(6)?, listing_at(&row)?);
+        }
+    }
+    let mut items = Vec::with_capacity(rows.len());
+    for row in &rows {
+        // What is not listed as a call has no question: `rebuild` says what is right.
+        let Some(listing) = listings.remove(&row.try_get(2)?) else { continue };
+        items.push(QuestionItem {
+            question: QuestionId::new(row.try_get(4)?),
+            cursor: Cursor(row.try_get(3)?),
+            kind: kind_from(row.try_get::<i16, _>(5)?.into()),
+            call: CallId::new(row.try_get(8)?),
+            listing,
+            asked_at: unsigned_long(row.try_get(6)?),
+            expires_at: unsigned_long(row.try_get(7)?),
+        });
+    }
+    Ok(items)
+}
+
+/// Which calls were written on after a place; see [`byleave::book::Book::written`].
+///
+/// Places are handed out under a lock that is held until the commit: whoever has seen one has seen all before it.
+pub(crate) async fn written(pool: &PgPool, after: Option<Cursor>, limit: usize) -> Result<Written, Error> {
+    let Some(after) = after else {
+        let upto = query_scalar::<_, i64>("SELECT pos FROM book_end").fetch_one(pool).await?;
+        return Ok(Written { upto: Cursor(upto), calls: Vec::new() });
+    };
+    let sql = "SELECT pos, kind, call FROM line WHERE pos > $1 ORDER BY pos LIMIT $2";
+    let rows = query(sql).bind(after.0).bind(limit_of(limit)).fetch_all(pool).await?;
+    let (mut upto, mut calls, mut seen) = (after, Vec::new(), HashSet::new());
+    for row in rows {
+        upto = Cursor(row.try_get(0)?);
+        let call = CallId::new(row.try_get(2)?);
+        if row.try_get::<i16, _>(1)? == RECORD && seen.insert(call) {
+            calls.push(call);
+        }
+    }
+    Ok(Written { upto, calls })
+}
+
+/// What a list shows of one call.
+pub(crate) async fn listing(connection: &mut PgConnection, call: CallId) -> Result<Option<Listing>, Error> {
+    let sql = format!(
+        "SELECT {LISTING} FROM record JOIN call
+         ON call.shard = record.shard AND call.month = record.month AND call.pos = record.first
+         WHERE record.call = $1"
+    );
+    query(&sql).bind(call.uuid()).fetch_optional(connection).await?.as_ref().map(listing_at).transpose()
+}
+
+fn listing_at(row: &PgRow) -> Result<Listing, Error> {
+    Ok(Listing {
+        tenant: tenant(row, 0)?,
+        session: session(row, 1)?,
+        agent: row.try_get(2)?,
+        tool: row.try_get(3)?,
+        operation: row.try_get(4)?,
+        summary: row.try_get(5)?,
+    })
+}
+
+fn limit_of(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

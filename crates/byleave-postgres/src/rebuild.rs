@@ -1,0 +1,159 @@
+//! Rebuilding: all projections thrown away and made again from the lines, while nobody writes.
+
+use byleave::book::marks::{Note, listing_of};
+use byleave::book::{CallState, deeds};
+use byleave_core::act::Deed;
+use byleave_core::id::CallId;
+use byleave_core::record::Record;
+use sqlx_core::Error;
+use sqlx_core::connection::Connection as _;
+use sqlx_core::query::query;
+use sqlx_core::row::Row as _;
+use sqlx_postgres::PgConnection;
+
+use crate::listed::{At, Changes, Listed, Moved, Step};
+use crate::rows::{LINE_COLUMNS, LINES_ALONE, LineRow, lines_of};
+use crate::schema::{ACT, RECORD, over_everything};
+use crate::taking::storable;
+use crate::unsealer::Unsealer;
+
+/// So many calls are written at once.
+const TOGETHER: usize = 500;
+/// So many rows are read at once.
+pub(crate) const ROWS: usize = 200;
+
+/// A record as it is read to be listed again.
+struct Old {
+    rows: Vec<LineRow>,
+    at: At,
+    key: Option<Vec<u8>>,
+    forgotten: bool,
+}
+
+pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unsealer) -> Result<(), Error> {
+    let mut transaction = connection.begin().await?;
+    over_everything(&mut transaction).await?;
+    query("SELECT pos FROM book_end FOR UPDATE").execute(&mut *transaction).await?;
+    // Where records lie is made right first: their keys are found by it.
+    let sql = "INSERT INTO record(call, shard, month, first, key, forgotten)
+        SELECT call, shard, month, pos, NULL, false FROM line WHERE seq = 0
+        ON CONFLICT (call) DO UPDATE SET shard = excluded.shard, month = excluded.month, first = excluded.first
+        WHERE (record.shard, record.month, record.first) <> (excluded.shard, excluded.month, excluded.first)";
+    query(sql).execute(&mut *transaction).await?;
+    query("DELETE FROM month").execute(&mut *transaction).await?;
+    query("INSERT INTO month(month, first) SELECT month, min(first) FROM record GROUP BY month")
+        .execute(&mut *transaction)
+        .await?;
+    // Not truncated: whoever reads goes on seeing the old ones until the new ones are there.
+    for table in ["call", "unsettled", "leave", "leave_use"] {
+        query(&format!("DELETE FROM {table}")).execute(&mut *transaction).await?;
+    }
+    forgotten(&mut transaction).await?;
+    let sql = format!(
+        "DECLARE rebuilt NO SCROLL CURSOR FOR
+         SELECT {LINE_COLUMNS}, line.shard, line.month, record.first, record.key, record.forgotten
+         FROM line JOIN record ON record.call = line.call AND record.shard = line.shard AND record.month = line.month
+         WHERE line.kind = {RECORD} ORDER BY line.shard, line.month, line.call, line.seq"
+    );
+    query(&sql).execute(&mut *transaction).await?;
+    let (mut old, mut listed): (Option<Old>, Vec<(Listed, Vec<Moved>)>) = (None, Vec::new());
+    loop {
+        let rows = query(&format!("FETCH {ROWS} FROM rebuilt")).fetch_all(&mut *transaction).await?;
+        if rows.is_empty() {
+            break;
+        }
+        for row in &rows {
+            let line = LineRow::read(row)?;
+            match &mut old {
+                Some(old) if old.rows.first().is_some_and(|first| first.call == line.call) => {
+                    old.rows.push(line);
+                }
+                _ => {
+                    let at = At { shard: row.try_get(8)?, month: row.try_get(9)?, first: row.try_get(10)? };
+                    let (key, forgotten) = (row.try_get(11)?, row.try_get(12)?);
+                    let before = old.replace(Old { rows: vec![line], at, key, forgotten });
+                    listed.extend(before.and_then(|old| list(&old, unsealer)));
+                }
+            }
+        }
+        if listed.len() >= TOGETHER {
+            write(&mut transaction, &listed).await?;
+            listed.clear();
+        }
+    }
+    listed.extend(old.and_then(|old| list(&old, unsealer)));
+    write(&mut transaction, &listed).await?;
+    transaction.commit().await
+}
+
+/// Notes again which calls were forgotten, by the acts.
+async fn forgotten(connection: &mut PgConnection) -> Result<(), Error> {
+    let sql = format!("SELECT {LINES_ALONE} FROM line WHERE line.kind = {ACT} ORDER BY line.pos");
+    for row in query(&sql).fetch_all(&mut *connection).await? {
+        let row = LineRow::read(&row)?;
+        // One that is damaged is for `verify` to name.
+        let Ok(act) = deeds::read(row.call, row.framed()) else { continue };
+        if let Deed::Forget { call } = act.deed {
+            query("INSERT INTO forgotten(call, tenant) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+                .bind(call.uuid())
+                .bind(act.tenant.as_str())
+                .execute(&mut *connection)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+async fn write(connection: &mut PgConnection, listed: &[(Listed, Vec<Moved>)]) -> Result<(), Error> {
+    let mut changes = Changes::default();
+    for (listed, moved) in listed {
+        changes.call(listed, None);
+        for moved in moved {
+            changes.leaves(listed, moved);
+        }
+    }
+    changes.write(connection).await
+}
+
+/// How a call is listed by its lines; `None` where they do not say whose it is.
+fn list(old: &Old, unsealer: &dyn Unsealer) -> Option<(Listed, Vec<Moved>)> {
+    let call: CallId = old.rows.first()?.call;
+    let key = old.key.as_deref().and_then(|wrapped| unsealer.key(call, wrapped));
+    let lines = lines_of(&old.rows);
+    let record = Record::read(call, &lines);
+    let (mut written, mut noted): (usize, Option<Note>) = (0, None);
+    let (mut listed, mut moved): (Option<Listed>, Vec<Moved>) = (None, Vec::new());
+    for row in &old.rows {
+        let upto = written.saturating_add(usize::try_from(row.count).unwrap_or(usize::MAX));
+        let note = key.as_ref().and_then(|key| unsealer.contents(key, call, row.seq, &row.contents).ok());
+        noted = note.and_then(|unpacked| Note::read(&unpacked.note)).or(noted);
+        let so_far = Record::read(call, lines.get(..upto).unwrap_or(&lines));
+        let mut listing = listing_of(&so_far, noted.as_ref())?;
+        listing.agent = storable(listing.agent);
+        listing.tool = storable(listing.tool);
+        listing.operation = storable(listing.operation);
+        listing.summary = storable(listing.summary);
+        let entries = record.entries();
+        let step = Step {
+            pos: row.pos,
+            length: row.seq.saturating_add(row.count),
+            head: row.head,
+            entries: entries.get(written..upto.min(entries.len())).unwrap_or_default(),
+            listing,
+        };
+        match &mut listed {
+            Some(listed) => moved.push(listed.goes_on(step)),
+            none => {
+                let (opened, first) = Listed::opened(call, old.at, old.forgotten, step);
+                *none = Some(opened);
+                moved.push(first);
+            }
+        }
+        written = upto;
+    }
+    let mut listed = listed?;
+    if record.damage().is_some() {
+        (listed.state, listed.question) = (CallState::Damaged, None);
+    }
+    Some((listed, moved))
+}

@@ -1,0 +1,323 @@
+//! Sealing: what was written to a shard since its last segment goes into a new one, chained to the last, signed and anchored.
+//!
+//! Who seals holds a lease: a row with an end, and a number that grows with every holder. Not a lock on a connection: such a
+//! lock dies with the connection only once the server has noticed, which behind a broken network takes hours, and a pooler
+//! in between gives the connection to others. Each segment is written in a transaction that holds the row and has the number
+//! right, so that whoever slept through its lease writes nothing. The sealer must never seal a book that is older than its
+//! anchor: that would hide it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use byleave::book::Anchor;
+use byleave::book::anchor_file::AnchorFile;
+use byleave::book::segment::{OLDER, ROWS_MAX, Seal, SealedRow, digest_of, hex};
+use byleave::ledger::LedgerFault;
+use byleave::pending::Pending;
+use byleave_core::digest::Digest;
+use byleave_core::id::CallId;
+use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
+use sqlx_core::Error;
+use sqlx_core::query::query;
+use sqlx_core::query_scalar::query_scalar;
+use sqlx_core::row::Row as _;
+use sqlx_postgres::{PgConnection, PgPool, PgRow};
+use uuid::Uuid;
+
+use crate::Store;
+use crate::rows::{digest, signed_long, unsigned, unsigned_long};
+use crate::schema::SHARDS;
+
+/// How often someone who waits for the lease looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Where the anchor is kept, outside of the book.
+pub trait Anchors: Send + Sync + 'static {
+    /// The anchor as it was last written.
+    fn read(&self) -> Pending<'_, Result<Option<Anchor>, LedgerFault>>;
+
+    /// Writes it. It is durable when this returns.
+    fn write(&self, anchor: Anchor) -> Pending<'_, Result<(), LedgerFault>>;
+}
+
+/// In a file that everyone who seals can reach.
+impl Anchors for AnchorFile {
+    fn read(&self) -> Pending<'_, Result<Option<Anchor>, LedgerFault>> {
+        Box::pin(async move { self.read() })
+    }
+
+    fn write(&self, anchor: Anchor) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async move { self.write(&anchor) })
+    }
+}
+
+/// A signed segment, as it is stored.
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) shard: i16,
+    /// The place in the book of its last row. Says where to look, and nothing else.
+    upto: i64,
+    pub(crate) body: Vec<u8>,
+    pub(crate) signature: Vec<u8>,
+}
+
+/// The columns that [`Segment::read`] reads, in order.
+pub(crate) const SEGMENT_COLUMNS: &str = "number, shard, upto, body, signature";
+
+impl Segment {
+    pub(crate) fn read(row: &PgRow) -> Result<Self, Error> {
+        Ok(Self {
+            number: unsigned_long(row.try_get(0)?),
+            shard: row.try_get(1)?,
+            upto: row.try_get(2)?,
+            body: row.try_get(3)?,
+            signature: row.try_get(4)?,
+        })
+    }
+}
+
+/// Seals, one process at a time.
+pub(crate) struct Sealer {
+    pool: PgPool,
+    key: SigningKey,
+    anchors: Arc<dyn Anchors>,
+    lease: Duration,
+    holder: Uuid,
+}
+
+/// The lease, by its number.
+#[derive(Clone, Copy)]
+struct Lease(i64);
+
+impl Sealer {
+    pub(crate) fn new(pool: PgPool, key: SigningKey, anchors: Arc<dyn Anchors>, lease: Duration) -> Self {
+        Self { pool, key, anchors, lease, holder: Uuid::now_v7() }
+    }
+
+    pub(crate) fn public_key(&self) -> VerifyingKey {
+        self.key.verifying_key()
+    }
+
+    /// The anchor as it was last written.
+    pub(crate) async fn anchor(&self) -> Result<Option<Anchor>, LedgerFault> {
+        self.anchors.read().await
+    }
+
+    /// Seals everything there is. Waits while another process is at it.
+    pub(crate) async fn seal(&self) -> Result<u64, LedgerFault> {
+        loop {
+            if let Some(lease) = self.acquire().await.map_err(cannot)? {
+                return self.seal_and_release(lease).await;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// The same, but leaves it to another process that is at it.
+    pub(crate) async fn seal_if_free(&self) -> Result<u64, LedgerFault> {
+        match self.acquire().await.map_err(cannot)? {
+            Some(lease) => self.seal_and_release(lease).await,
+            None => Ok(0),
+        }
+    }
+
+    async fn seal_and_release(&self, lease: Lease) -> Result<u64, LedgerFault> {
+        let sealed = self.seal_under(lease).await;
+        let sql = "UPDATE sealer SET until = '-infinity' WHERE fence = $1";
+        let released = query(sql).bind(lease.0).execute(&self.pool).await;
+        if let Err(error) = released {
+            // It ends by itself.
+            tracing::warn!(%error, "the lease of the sealer could not be given back");
+        }
+        sealed
+    }
+
+    async fn acquire(&self) -> Result<Option<Lease>, Error> {
+        let sql = "UPDATE sealer SET fence = fence + 1, holder = $1,
+                until = clock_timestamp() + $2 * interval '1 millisecond'
+            WHERE until <= clock_timestamp() RETURNING fence";
+        let fence = query_scalar::<_, i64>(sql)
+            .bind(self.holder)
+            .bind(self.lease_ms())
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(fence.map(Lease))
+    }
+
+    fn lease_ms(&self) -> i64 {
+        i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    async fn seal_under(&self, lease: Lease) -> Result<u64, LedgerFault> {
+        let mut connection = self.pool.acquire().await.map_err(cannot)?;
+        self.check_anchor(&mut connection).await?;
+        let newest = newest(&mut connection).await.map_err(cannot)?;
+        let (mut number, mut before) = newest.map_or((1, Digest::from_bytes([0; 32])), |segment| {
+            (segment.number.saturating_add(1), digest_of(&segment.body))
+        });
+        let mut sealed = 0;
+        for shard in 0..SHARDS {
+            let (mut upto, mut first) = end_of(&mut connection, shard).await?;
+            loop {
+                let (rows, last) = rows_from(&mut connection, shard, upto, first).await.map_err(cannot)?;
+                if rows.is_empty() {
+                    break;
+                }
+                let full = rows.len() >= usize::try_from(ROWS_MAX).unwrap_or(usize::MAX);
+                let seal = Seal { number, before, first, rows };
+                let body = seal.bytes();
+                let digest = digest_of(&body);
+                let signature = self.key.sign(digest.as_bytes()).to_bytes().to_vec();
+                let segment = Segment { number, shard, upto: last, body, signature };
+                self.write(&mut connection, lease, &segment).await?;
+                self.write_anchor(number, digest).await?;
+                (number, before, first, upto) = (number.saturating_add(1), digest, seal.end(), last);
+                sealed += 1;
+                if !full {
+                    break;
+                }
+            }
+        }
+        Ok(sealed)
+    }
+
+    /// Writes a segment if the lease is still ours, and makes the lease last.
+    async fn write(
+        &self,
+        connection: &mut PgConnection,
+        lease: Lease,
+        segment: &Segment,
+    ) -> Result<(), LedgerFault> {
+        use sqlx_core::connection::Connection as _;
+
+        let mut transaction = connection.begin().await.map_err(cannot)?;
+        let sql = "UPDATE sealer SET until = clock_timestamp() + $2 * interval '1 millisecond'
+            WHERE fence = $1 AND until > clock_timestamp()";
+        let held = query(sql).bind(lease.0).bind(self.lease_ms()).execute(&mut *transaction).await;
+        if held.map_err(cannot)?.rows_affected() == 0 {
+            return Err(LedgerFault::new("cannot seal the book", "it took too long, and another took over"));
+        }
+        query("INSERT INTO segment(number, shard, upto, body, signature) VALUES ($1, $2, $3, $4, $5)")
+            .bind(signed_long(segment.number))
+            .bind(segment.shard)
+            .bind(segment.upto)
+            .bind(&segment.body)
+            .bind(&segment.signature)
+            .execute(&mut *transaction)
+            .await
+            .map_err(cannot)?;
+        transaction.commit().await.map_err(cannot)
+    }
+
+    /// Refuses to go on over a book that is not the one that was anchored.
+    async fn check_anchor(&self, connection: &mut PgConnection) -> Result<(), LedgerFault> {
+        let Some(anchor) = self.anchor().await? else { return Ok(()) };
+        match segment_at(connection, anchor.number).await.map_err(cannot)? {
+            None => Err(LedgerFault::new("cannot seal the book", OLDER)),
+            Some(segment) if digest_of(&segment.body) != anchor.digest => {
+                Err(LedgerFault::new("cannot seal the book", "the anchored segment was changed"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    async fn write_anchor(&self, number: u64, digest: Digest) -> Result<(), LedgerFault> {
+        // Who slept between the commit and this must not put the anchor back.
+        if self.anchor().await?.is_some_and(|anchor| anchor.number > number) {
+            return Ok(());
+        }
+        let key = hex(self.public_key().as_bytes());
+        self.anchors.write(Anchor { number, digest, key }).await
+    }
+}
+
+/// Seals what is new for as long as the book is open.
+pub(crate) async fn keep(store: Weak<Store>, every: Duration) {
+    let mut last_fault = String::new();
+    loop {
+        tokio::time::sleep(every).await;
+        let Some(store) = store.upgrade() else { return };
+        match store.sealer.seal_if_free().await {
+            Ok(_) => last_fault.clear(),
+            Err(fault) => {
+                let fault = fault.to_string();
+                if fault != last_fault {
+                    tracing::error!(%fault, "the book could not be sealed");
+                    last_fault = fault;
+                }
+            }
+        }
+    }
+}
+
+/// How many rows are not sealed.
+pub(crate) async fn unsealed(connection: &mut PgConnection) -> Result<u64, LedgerFault> {
+    let places = query_scalar::<_, Vec<i64>>("SELECT places FROM book_end").fetch_one(&mut *connection).await;
+    let mut unsealed = 0;
+    for (shard, place) in (0..SHARDS).zip(places.map_err(cannot)?) {
+        let (_, next) = end_of(connection, shard).await?;
+        unsealed += unsigned_long(place.saturating_add(1).saturating_sub(next));
+    }
+    Ok(unsealed)
+}
+
+/// Where the sealed part of a shard ends: the place in the book of its last row, and the next place in the shard.
+async fn end_of(connection: &mut PgConnection, shard: i16) -> Result<(i64, i64), LedgerFault> {
+    let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment WHERE shard = $1 ORDER BY number DESC LIMIT 1");
+    let row = query(&sql).bind(shard).fetch_optional(connection).await.map_err(cannot)?;
+    let Some(segment) = row.as_ref().map(Segment::read).transpose().map_err(cannot)? else {
+        return Ok((0, 1));
+    };
+    let seal = Seal::parse(&segment.body).ok_or_else(|| {
+        LedgerFault::new("cannot seal the book", format!("segment {} is damaged", segment.number))
+    })?;
+    Ok((segment.upto, seal.end()))
+}
+
+async fn newest(connection: &mut PgConnection) -> Result<Option<Segment>, Error> {
+    let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment ORDER BY number DESC LIMIT 1");
+    query(&sql).fetch_optional(connection).await?.as_ref().map(Segment::read).transpose()
+}
+
+/// The segment of a number.
+pub(crate) async fn segment_at(connection: &mut PgConnection, number: u64) -> Result<Option<Segment>, Error> {
+    let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment WHERE number = $1");
+    let row = query(&sql).bind(signed_long(number)).fetch_optional(connection).await?;
+    row.as_ref().map(Segment::read).transpose()
+}
+
+/// The next rows of a shard, and the place in the book of the last of them.
+async fn rows_from(
+    connection: &mut PgConnection,
+    shard: i16,
+    after: i64,
+    first: i64,
+) -> Result<(Vec<SealedRow>, i64), Error> {
+    let sql = "SELECT call, seq, count, head, place, pos FROM line WHERE shard = $1 AND pos > $2 ORDER BY pos LIMIT $3";
+    let rows = query(sql).bind(shard).bind(after).bind(ROWS_MAX).fetch_all(connection).await?;
+    let (mut sealed, mut expected, mut last) = (Vec::new(), first, after);
+    for row in &rows {
+        // Over a hole nothing is sealed: `verify` must go on finding it.
+        if row.try_get::<i64, _>(4)? != expected {
+            break;
+        }
+        expected = expected.saturating_add(1);
+        last = row.try_get(5)?;
+        sealed.push(sealed_row(row)?);
+    }
+    Ok((sealed, last))
+}
+
+/// A row as it would be sealed, from `call, seq, count, head`.
+pub(crate) fn sealed_row(row: &PgRow) -> Result<SealedRow, Error> {
+    Ok(SealedRow {
+        call: CallId::new(row.try_get(0)?),
+        seq: unsigned(row.try_get(1)?),
+        count: unsigned(row.try_get(2)?),
+        head: digest(row.try_get(3)?),
+    })
+}
+
+fn cannot(error: Error) -> LedgerFault {
+    LedgerFault::new("cannot seal the book", error)
+}

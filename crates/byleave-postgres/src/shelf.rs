@@ -1,0 +1,214 @@
+//! The book's side: lists, records, forgetting.
+
+use byleave::book::marks::listing_of;
+use byleave::book::{
+    Anchor, Book, CallFilter, CallItem, Cursor, Forgetting, Kept, LeaveItem, Page, QuestionFilter,
+    QuestionItem, Verification, Written,
+};
+use byleave::ledger::{Content, LedgerFault};
+use byleave::pending::Pending;
+use byleave_core::act::{Act, Deed};
+use byleave_core::call::Millis;
+use byleave_core::id::{ActId, CallId, TenantId};
+use byleave_core::record::Record;
+use sqlx_core::Error;
+use sqlx_core::pool::PoolConnection;
+use sqlx_core::query::query;
+use sqlx_core::row::Row as _;
+use sqlx_postgres::{PgConnection, Postgres};
+use uuid::Uuid;
+
+use crate::rows::{LINE_COLUMNS, LINES_ALONE, LineRow, lines_of, rows_of, unsigned_long};
+use crate::schema::RECORD;
+use crate::taking::TakeFault;
+use crate::{Lag, PgBook, Store, leaves, queries, rebuild, seal, verify};
+
+impl Book for PgBook {
+    fn calls(&self, filter: CallFilter, page: Page) -> Pending<'_, Result<Vec<CallItem>, LedgerFault>> {
+        Box::pin(async move {
+            let listed = queries::calls(&self.store.readers, filter, page).await;
+            listed.map_err(|error| LedgerFault::new("cannot list the calls", error))
+        })
+    }
+
+    fn written(&self, after: Option<Cursor>, limit: usize) -> Pending<'_, Result<Written, LedgerFault>> {
+        Box::pin(async move {
+            let written = queries::written(&self.store.readers, after, limit).await;
+            written.map_err(|error| LedgerFault::new("cannot see what is new", error))
+        })
+    }
+
+    fn questions(
+        &self,
+        filter: QuestionFilter,
+        page: Page,
+    ) -> Pending<'_, Result<Vec<QuestionItem>, LedgerFault>> {
+        Box::pin(async move {
+            let listed = queries::questions(&self.store.readers, filter, page).await;
+            listed.map_err(|error| LedgerFault::new("cannot list the questions", error))
+        })
+    }
+
+    fn record(&self, call: CallId) -> Pending<'_, Result<Option<Kept>, LedgerFault>> {
+        Box::pin(self.store.kept(call))
+    }
+
+    fn contents(&self, call: CallId) -> Pending<'_, Result<Vec<Content>, LedgerFault>> {
+        Box::pin(self.store.contents(call))
+    }
+
+    fn leaves_given(
+        &self,
+        tenant: &TenantId,
+        now: Millis,
+    ) -> Pending<'_, Result<Vec<LeaveItem>, LedgerFault>> {
+        let tenant = tenant.clone();
+        Box::pin(async move { leaves::all(&mut *self.store.reader().await?, &tenant, now).await })
+    }
+
+    fn acts(&self) -> Pending<'_, Result<Vec<Act>, LedgerFault>> {
+        Box::pin(async move { leaves::acts(&mut *self.store.reader().await?, None).await })
+    }
+
+    fn verify(&self) -> Pending<'_, Result<Verification, LedgerFault>> {
+        Box::pin(async move {
+            // Read before the book: what is sealed meanwhile must not look like an anchor that is ahead.
+            let anchor = self.store.sealer.anchor().await?;
+            let mut reader = self.store.reader().await?;
+            let (unsealer, key) = (&*self.store.unsealer, self.store.sealer.public_key());
+            let verified = verify::verify(&mut reader, unsealer, &key, anchor).await;
+            verified.map_err(|error| LedgerFault::new("cannot verify the book", error))
+        })
+    }
+
+    fn forget(
+        &self,
+        call: CallId,
+        by: String,
+        at: Millis,
+    ) -> Pending<'_, Result<Option<Forgetting>, LedgerFault>> {
+        Box::pin(self.store.forget(call, by, at))
+    }
+
+    fn rebuild(&self) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async move {
+            let rebuilt = rebuild::rebuild(&mut *self.store.reader().await?, &*self.store.unsealer).await;
+            rebuilt.map_err(|error| LedgerFault::new("cannot rebuild the projections", error))
+        })
+    }
+
+    fn seal(&self) -> Pending<'_, Result<u64, LedgerFault>> {
+        Box::pin(self.store.sealer.seal())
+    }
+
+    fn anchor(&self) -> Pending<'_, Result<Option<Anchor>, LedgerFault>> {
+        Box::pin(self.store.sealer.anchor())
+    }
+}
+
+impl Store {
+    async fn reader(&self) -> Result<PoolConnection<Postgres>, LedgerFault> {
+        self.readers.acquire().await.map_err(|error| LedgerFault::new("cannot reach the book", error))
+    }
+
+    async fn kept(&self, call: CallId) -> Result<Option<Kept>, LedgerFault> {
+        let mut reader = self.reader().await?;
+        let read = async |connection: &mut PgConnection| -> Result<_, Error> {
+            let rows = record_rows(connection, call, LINES_ALONE).await?;
+            Ok((rows, key_of(connection, call).await?, queries::listing(connection, call).await?))
+        };
+        let (rows, key, listed) =
+            read(&mut reader).await.map_err(|error| LedgerFault::new("cannot read a record", error))?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let lines = lines_of(&rows);
+        let record = Record::read(call, &lines);
+        let listing = listed.or_else(|| listing_of(&record, None));
+        Ok(Some(Kept { record, lines, listing, forgotten: key.is_some_and(|(_, forgotten)| forgotten) }))
+    }
+
+    async fn contents(&self, call: CallId) -> Result<Vec<Content>, LedgerFault> {
+        let mut reader = self.reader().await?;
+        let cannot = |error: Error| LedgerFault::new("cannot read contents", error);
+        let wrapped = key_of(&mut reader, call).await.map_err(cannot)?.and_then(|(key, _)| key);
+        let Some(key) = wrapped.and_then(|wrapped| self.unsealer.key(call, &wrapped)) else {
+            return Ok(Vec::new());
+        };
+        let rows = record_rows(&mut reader, call, LINE_COLUMNS).await.map_err(cannot)?;
+        let mut contents = Vec::new();
+        for row in rows.iter().filter(|row| !row.contents.is_empty()) {
+            let unpacked = self
+                .unsealer
+                .contents(&key, call, row.seq, &row.contents)
+                .map_err(|fault| LedgerFault::new("cannot read contents", fault))?;
+            contents.extend(unpacked.contents);
+        }
+        Ok(contents)
+    }
+
+    async fn forget(&self, call: CallId, by: String, at: Millis) -> Result<Option<Forgetting>, LedgerFault> {
+        let Some(kept) = self.kept(call).await? else { return Ok(None) };
+        let tenant = match (kept.record.heading(), kept.listing) {
+            (Some(heading), _) => heading.tenant.clone(),
+            (None, Some(listing)) => listing.tenant,
+            (None, None) => {
+                return Err(LedgerFault::new("cannot forget a call", "nobody can say whose it is"));
+            }
+        };
+        let act = Act { id: ActId::new(Uuid::now_v7()), at, tenant, by, deed: Deed::Forget { call } };
+        // The ledger first: it could bring what the book has forgotten once more.
+        if let Some(ledger) = &self.ledger {
+            ledger.act(act.clone()).await?;
+        }
+        match self.take_act(act.clone()).await {
+            Ok(()) => {}
+            Err(TakeFault::Fault(fault)) => return Err(fault),
+            Err(other) => return Err(LedgerFault::new("cannot forget a call", other)),
+        }
+        // Old versions of a row stay in the files until they are vacuumed, and in the log and in backups for longer. The
+        // wrapped key is of no use without the master key, but it would be wrong to say that it is nowhere.
+        Ok(Some(Forgetting { act, scrubbed: false }))
+    }
+
+    pub(crate) async fn lag(&self) -> Result<Lag, LedgerFault> {
+        let mut reader = self.reader().await?;
+        let sql = "SELECT count(*),
+                coalesce((extract(epoch FROM clock_timestamp() - min(taken_at)) * 1000)::bigint, 0) FROM early";
+        let read = async |connection: &mut PgConnection| -> Result<(i64, i64), Error> {
+            let row = query(sql).fetch_one(connection).await?;
+            Ok((row.try_get(0)?, row.try_get(1)?))
+        };
+        let (early, early_ms) = read(&mut reader)
+            .await
+            .map_err(|error| LedgerFault::new("cannot tell how far the book is behind", error))?;
+        Ok(Lag {
+            queued: self.writer.queued(),
+            early: unsigned_long(early),
+            early_ms: unsigned_long(early_ms),
+            unsealed: seal::unsealed(&mut reader).await?,
+        })
+    }
+}
+
+async fn record_rows(
+    connection: &mut PgConnection,
+    call: CallId,
+    columns: &str,
+) -> Result<Vec<LineRow>, Error> {
+    let mut rows = rows_of(connection, &[call], columns).await?;
+    rows.retain(|row| row.kind == RECORD);
+    Ok(rows)
+}
+
+/// The wrapped key of a record, and whether it was forgotten; `None` where there is no such record.
+async fn key_of(
+    connection: &mut PgConnection,
+    call: CallId,
+) -> Result<Option<(Option<Vec<u8>>, bool)>, Error> {
+    let row = query("SELECT key, forgotten FROM record WHERE call = $1")
+        .bind(call.uuid())
+        .fetch_optional(connection)
+        .await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}

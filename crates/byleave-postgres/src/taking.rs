@@ -1,0 +1,176 @@
+//! A taking: what one append brought, and what can be checked of it before anything is looked up.
+
+use byleave::book::deeds;
+use byleave::book::framing::frame;
+use byleave::book::marks::Note;
+use byleave::book::vault::{self, Vault};
+use byleave::ledger::{Batch, LedgerFault, Listing};
+use byleave_core::act::Act;
+use byleave_core::chain::{GENESIS, Line};
+use byleave_core::digest::{Digest, RecordKey};
+use byleave_core::entry::{Entry, Fact};
+use byleave_core::id::CallId;
+
+/// One taking may not be larger than that. The limit of Postgres lies above it.
+const BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What one append has brought. Nothing in it is in the clear that should not be.
+#[derive(Clone, Debug)]
+pub struct Taking {
+    /// Whose record.
+    pub call: CallId,
+    /// The link of the line before the first.
+    pub before: Digest,
+    /// The lines, each with its place.
+    pub lines: Vec<Line>,
+    /// The wrapped key, with the first lines of a record.
+    pub key: Option<Vec<u8>>,
+    /// The sealed contents that came with the lines; empty where there are none.
+    pub contents: Vec<u8>,
+    /// What a list shows of the call.
+    pub listing: Listing,
+}
+
+/// Why something was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeFault {
+    /// It is not what is there, or does not continue it. To try again is of no use: someone must look.
+    #[error("record {call}, line {seq}: {why}")]
+    Contradicts {
+        /// Whose record.
+        call: CallId,
+        /// The first of the lines.
+        seq: u32,
+        /// What is wrong.
+        why: String,
+    },
+    /// The book broke. It may have been taken; try again.
+    #[error(transparent)]
+    Fault(#[from] LedgerFault),
+}
+
+impl Taking {
+    /// Seals what a batch brings under the key of its record; without a key its contents are forgotten.
+    pub fn seal(batch: &Batch, vault: &Vault, key: Option<&RecordKey>) -> Result<Self, LedgerFault> {
+        let cannot = |fault: vault::VaultFault| LedgerFault::new("cannot seal a batch for the book", fault);
+        let note = Note::text(&batch.listing);
+        let packed = key.map(|key| vault::pack(key, batch.call, batch.at_len, &note, &batch.contents));
+        let wrapped = key.filter(|_| batch.at_len == 0).map(|key| vault.wrap(batch.call, key));
+        Ok(Self {
+            call: batch.call,
+            before: batch.before,
+            lines: batch.lines.clone(),
+            key: wrapped.transpose().map_err(cannot)?,
+            contents: packed.transpose().map_err(cannot)?.unwrap_or_default(),
+            listing: batch.listing.clone(),
+        })
+    }
+}
+
+/// A taking whose lines follow from each other and are entries.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) call: CallId,
+    pub(crate) seq: u32,
+    /// The place after the last line.
+    pub(crate) end: u32,
+    pub(crate) before: Digest,
+    pub(crate) head: Digest,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) contents: Vec<u8>,
+    pub(crate) listing: Listing,
+}
+
+impl Checked {
+    pub(crate) fn new(taking: Taking) -> Result<Self, TakeFault> {
+        let Taking { call, before, lines, key, contents, listing } = taking;
+        let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
+            return Err(TakeFault::Contradicts { call, seq: 0, why: "there are no lines".into() });
+        };
+        let (seq, head) = (first.seq(), last.link());
+        let wrong = |why: &str| TakeFault::Contradicts { call, seq, why: why.into() };
+        let mut link = before;
+        for (place, line) in (u64::from(seq)..).zip(&lines) {
+            if u64::from(line.seq()) != place || !line.follows(call, &link) {
+                return Err(wrong("its lines do not follow from each other"));
+            }
+            link = line.link();
+        }
+        let end = seq.checked_add(u32::try_from(lines.len()).map_err(|_| wrong("there are too many lines"))?);
+        // Postgres counts with a sign.
+        let end = end.filter(|end| i32::try_from(*end).is_ok()).ok_or_else(|| wrong("it is too far on"))?;
+        let entries = lines.iter().map(|line| serde_json::from_str(line.body())).collect::<Result<_, _>>();
+        let entries: Vec<Entry> = entries.map_err(|error| wrong(&format!("a line is no entry: {error}")))?;
+        check_opening(&entries, seq, before, &listing).map_err(wrong)?;
+        if seq > 0 && key.is_some() {
+            return Err(wrong("a key comes with the first lines"));
+        }
+        let body = frame(&lines).ok_or_else(|| wrong("a line is too long"))?;
+        if body.len().saturating_add(contents.len()) > BYTES_MAX {
+            return Err(wrong("it is too large"));
+        }
+        let listing = Listing {
+            agent: storable(listing.agent),
+            tool: storable(listing.tool),
+            operation: storable(listing.operation),
+            summary: storable(listing.summary),
+            ..listing
+        };
+        Ok(Self { call, seq, end, before, head, lines, entries, body, key, contents, listing })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len().saturating_add(self.contents.len())
+    }
+
+    pub(crate) fn contradicts(&self, why: impl Into<String>) -> TakeFault {
+        TakeFault::Contradicts { call: self.call, seq: self.seq, why: why.into() }
+    }
+}
+
+/// A record begins with a call that was received, once, for the tenant and the session that it is listed under.
+fn check_opening(entries: &[Entry], seq: u32, before: Digest, listing: &Listing) -> Result<(), &'static str> {
+    if (seq == 0) != (before == GENESIS) {
+        return Err("only the first line has nothing before it");
+    }
+    for (place, entry) in (u64::from(seq)..).zip(entries) {
+        match (&entry.fact, place) {
+            (Fact::Received(heading), 0)
+                if heading.tenant != listing.tenant || heading.session != listing.session =>
+            {
+                return Err("it is listed under another tenant or session than it was received for");
+            }
+            (Fact::Received(_), 0) => {}
+            (Fact::Received(_), _) => return Err("a record begins only once"),
+            (_, 0) => return Err("a record begins with `received`"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Postgres has no NUL in text; lists show the sign for it.
+pub(crate) fn storable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{2400}") } else { text }
+}
+
+/// An act, ready to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct NewAct {
+    pub(crate) act: Act,
+    pub(crate) place: CallId,
+    pub(crate) head: Digest,
+    pub(crate) body: Vec<u8>,
+}
+
+impl NewAct {
+    pub(crate) fn new(act: Act) -> Result<Self, TakeFault> {
+        let line = deeds::line_of(&act)?;
+        let body = frame(std::slice::from_ref(&line))
+            .ok_or_else(|| LedgerFault::new("cannot write an act", "it is too long"))?;
+        Ok(Self { place: deeds::place_of(act.id), head: line.link(), body, act })
+    }
+}

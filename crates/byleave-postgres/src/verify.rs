@@ -1,0 +1,442 @@
+//! Verifying: every line, every content that can still be read, every segment, the anchor.
+//!
+//! Goes by the lines themselves, as they are at one moment, and believes no projection.
+
+use std::collections::{HashMap, HashSet};
+
+use byleave::book::segment::{OLDER, Seal, SealedRow, digest_of, hex, is_signed};
+use byleave::book::tally::{self, Move, Tally};
+use byleave::book::{Anchor, Flaw, Place, Verification, deeds};
+use byleave_core::act::Deed;
+use byleave_core::digest::{Digest, RecordKey};
+use byleave_core::id::{ActId, CallId, TenantId};
+use byleave_core::record::Record;
+use ed25519_dalek::VerifyingKey;
+use sqlx_core::Error;
+use sqlx_core::connection::Connection as _;
+use sqlx_core::query::query;
+use sqlx_core::query_scalar::query_scalar;
+use sqlx_core::row::Row as _;
+use sqlx_postgres::{PgConnection, PgRow};
+use uuid::Uuid;
+
+use crate::rebuild::ROWS;
+use crate::rows::{LINE_COLUMNS, LINES_ALONE, LineRow, lines_of, place_of, unsigned_long};
+use crate::schema::{ACT, RECORD, SHARDS, over_everything, shard_of};
+use crate::seal::{SEGMENT_COLUMNS, Segment, sealed_row, segment_at};
+use crate::unsealer::Unsealer;
+
+/// Checks the whole book as it is at one moment.
+pub(crate) async fn verify(
+    connection: &mut PgConnection,
+    unsealer: &dyn Unsealer,
+    key: &VerifyingKey,
+    anchor: Option<Anchor>,
+) -> Result<Verification, Error> {
+    let mut moment = connection.begin().await?;
+    query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *moment).await?;
+    over_everything(&mut moment).await?;
+    let mut check = Check {
+        connection: &mut moment,
+        unsealer,
+        key,
+        found: Verification::default(),
+        tally: Tally::default(),
+        moves: Vec::new(),
+        first: None,
+    };
+    check.everything(anchor.as_ref()).await?;
+    let Check { mut found, first, .. } = check;
+    moment.commit().await?;
+    found.anchor = anchor;
+    found.flaw = first.map(|(_, flaw)| flaw);
+    Ok(found)
+}
+
+/// Named only where nothing in the book itself is.
+const LAST: i64 = i64::MAX;
+
+/// What a record did with a leave, to be looked for in the projections.
+struct Moving {
+    call: CallId,
+    seq: u32,
+    tenant: TenantId,
+    leave: Uuid,
+    /// The tool of a leave that was given, or the attempt that used it.
+    what: Result<String, Uuid>,
+}
+
+/// The first row of a record, with what is kept beside it.
+struct Opening {
+    shard: i16,
+    is_found: bool,
+    key: Option<Vec<u8>>,
+    forgotten: bool,
+}
+
+struct Check<'a> {
+    connection: &'a mut PgConnection,
+    unsealer: &'a dyn Unsealer,
+    key: &'a VerifyingKey,
+    found: Verification,
+    tally: Tally,
+    moves: Vec<Moving>,
+    /// The first flaw by its place in the book.
+    first: Option<(i64, Flaw)>,
+}
+
+impl Check<'_> {
+    async fn everything(&mut self, anchor: Option<&Anchor>) -> Result<(), Error> {
+        let forgotten = self.acts().await?;
+        self.records(&forgotten).await?;
+        if let Some((place, why)) = self.tally.overdrawn() {
+            self.flaw(LAST, place, why);
+        }
+        self.moves().await?;
+        self.segments().await?;
+        let places = query_scalar::<_, Vec<i64>>("SELECT places FROM book_end");
+        let places = places.fetch_one(&mut *self.connection).await?;
+        for shard in 0..SHARDS {
+            let end = usize::try_from(shard).ok().and_then(|shard| places.get(shard)).copied();
+            self.shard(shard, end.unwrap_or_default()).await?;
+        }
+        if let Some(anchor) = anchor {
+            self.anchor(anchor).await?;
+        }
+        Ok(())
+    }
+
+    fn flaw(&mut self, pos: i64, place: Place, why: impl Into<String>) {
+        if self.first.as_ref().is_none_or(|(first, _)| pos < *first) {
+            self.first = Some((pos, Flaw { place, why: why.into() }));
+        }
+    }
+
+    /// Checks the acts, and returns the calls that were forgotten, each with by whom.
+    async fn acts(&mut self) -> Result<HashSet<(CallId, TenantId)>, Error> {
+        let sql =
+            format!("SELECT {LINES_ALONE}, line.shard FROM line WHERE line.kind = {ACT} ORDER BY line.pos");
+        let rows = query(&sql).fetch_all(&mut *self.connection).await?;
+        let mut forgotten = HashSet::new();
+        for found in &rows {
+            let row = LineRow::read(found)?;
+            let shard: i16 = found.try_get(8)?;
+            self.found.acts += 1;
+            let place = Place::Act { act: ActId::new(row.call.uuid()) };
+            match deeds::read(row.call, row.framed()) {
+                Ok(act) => {
+                    if shard_of(&act.tenant) != shard {
+                        self.flaw(row.pos, place, "it lies where another tenant's acts lie");
+                    }
+                    if let Deed::Forget { call } = act.deed {
+                        forgotten.insert((call, act.tenant));
+                    }
+                }
+                Err(why) => self.flaw(row.pos, place, why),
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// Checks every record: its lines from the first to the last, its key, its contents.
+    async fn records(&mut self, forgotten: &HashSet<(CallId, TenantId)>) -> Result<(), Error> {
+        let sql = format!(
+            "DECLARE verified NO SCROLL CURSOR FOR
+             SELECT {LINE_COLUMNS}, line.shard, line.month, record.first IS NOT NULL, record.key,
+                coalesce(record.forgotten, false)
+             FROM line LEFT JOIN record
+             ON record.call = line.call AND record.shard = line.shard AND record.month = line.month
+             WHERE line.kind <> {ACT} ORDER BY line.shard, line.month, line.call, line.seq"
+        );
+        query(&sql).execute(&mut *self.connection).await?;
+        let mut current: Option<(Opening, i32, Vec<LineRow>)> = None;
+        loop {
+            let sql = format!("FETCH {ROWS} FROM verified");
+            let rows = query(&sql).fetch_all(&mut *self.connection).await?;
+            if rows.is_empty() {
+                break;
+            }
+            for row in &rows {
+                let line = LineRow::read(row)?;
+                let (shard, month) = (row.try_get::<i16, _>(8)?, row.try_get::<i32, _>(9)?);
+                match &mut current {
+                    Some((opening, of, lines))
+                        if (opening.shard, *of) == (shard, month)
+                            && lines.first().is_some_and(|first| first.call == line.call) =>
+                    {
+                        lines.push(line);
+                    }
+                    _ => {
+                        let opening = Opening {
+                            shard,
+                            is_found: row.try_get(10)?,
+                            key: row.try_get(11)?,
+                            forgotten: row.try_get(12)?,
+                        };
+                        if let Some((opening, _, lines)) = current.replace((opening, month, vec![line])) {
+                            self.record(&opening, &lines, forgotten);
+                        }
+                    }
+                }
+            }
+        }
+        if let Some((opening, _, lines)) = current {
+            self.record(&opening, &lines, forgotten);
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, opening: &Opening, rows: &[LineRow], forgotten: &HashSet<(CallId, TenantId)>) {
+        let Some(first) = rows.first() else { return };
+        let call = first.call;
+        let lines = lines_of(rows);
+        self.found.records += 1;
+        self.found.lines += lines.len() as u64;
+        if let Some(row) = rows.iter().find(|row| row.kind != RECORD) {
+            self.flaw(row.pos, Place::Line { call, seq: row.seq }, "it is neither of a record nor an act");
+        }
+        let record = Record::read(call, &lines);
+        if let Some(damage) = record.damage() {
+            let seq = damage.seq();
+            let row = rows.iter().rev().find(|row| row.seq <= seq).unwrap_or(first);
+            self.flaw(row.pos, Place::Line { call, seq }, damage.to_string());
+        }
+        let whose = record.heading().map(|heading| heading.tenant.clone());
+        if whose.as_ref().is_some_and(|tenant| shard_of(tenant) != opening.shard) {
+            let why = "it lies where another tenant's records lie";
+            self.flaw(first.pos, Place::Line { call, seq: first.seq }, why);
+        }
+        let is_forgotten = whose.is_some_and(|tenant| forgotten.contains(&(call, tenant)));
+        let key = self.record_key(first, opening, is_forgotten);
+        self.contents(rows, key.as_ref(), opening);
+        self.leaves(&record, rows);
+    }
+
+    fn record_key(&mut self, first: &LineRow, opening: &Opening, is_forgotten: bool) -> Option<RecordKey> {
+        let call = first.call;
+        let place = Place::Key { call };
+        if !opening.is_found {
+            self.flaw(first.pos, place, "the record cannot be found by its id");
+            return None;
+        }
+        let Some(wrapped) = &opening.key else {
+            if opening.forgotten && !is_forgotten {
+                // The act that said so may be what is missing or damaged: then that comes first.
+                self.flaw(LAST, place, "it was destroyed, but no act says so");
+            }
+            return None;
+        };
+        if is_forgotten || opening.forgotten {
+            self.flaw(first.pos, place, "the call was forgotten, but it is still there");
+        }
+        let key = self.unsealer.key(call, wrapped);
+        if key.is_none() {
+            self.flaw(first.pos, place, "it is not what was written");
+        }
+        key
+    }
+
+    fn contents(&mut self, rows: &[LineRow], key: Option<&RecordKey>, opening: &Opening) {
+        for row in rows {
+            let place = Place::Content { call: row.call, seq: row.seq };
+            match key {
+                // Of a key that is destroyed or damaged was spoken already.
+                None if opening.key.is_some() || opening.forgotten || row.contents.is_empty() => {}
+                None => self.flaw(row.pos, place, "their key is missing"),
+                Some(_) if row.contents.is_empty() => {
+                    self.flaw(row.pos, place, "they are missing");
+                }
+                Some(key) if self.unsealer.contents(key, row.call, row.seq, &row.contents).is_ok() => {}
+                Some(_) => self.flaw(row.pos, place, "they are not what was written"),
+            }
+        }
+    }
+
+    /// A use of a leave that cannot be found could be had again, and a giving that cannot be found could be renewed.
+    fn leaves(&mut self, record: &Record, rows: &[LineRow]) {
+        self.tally.take(record, |seq| place_of(rows, seq));
+        let Some(heading) = record.heading() else { return };
+        let moves = tally::moves(record).map(|(seq, moved)| {
+            let (leave, what) = match moved {
+                Move::Given(leave) => (leave.id, Ok(leave.tool.clone())),
+                Move::Used(leave, attempt) => (leave, Err(attempt.uuid())),
+            };
+            Moving { call: record.call(), seq, tenant: heading.tenant.clone(), leave: leave.uuid(), what }
+        });
+        self.moves.extend(moves);
+    }
+
+    async fn moves(&mut self) -> Result<(), Error> {
+        for Moving { call, seq, tenant, leave, what } in std::mem::take(&mut self.moves) {
+            let (word, listed) = match what {
+                Ok(tool) => {
+                    let sql = "SELECT EXISTS(SELECT FROM leave WHERE tenant = $1 AND id = $2 AND call = $3 AND tool = $4)";
+                    let query =
+                        query_scalar::<_, bool>(sql).bind(tenant.as_str()).bind(leave).bind(call.uuid());
+                    ("giving", query.bind(tool).fetch_one(&mut *self.connection).await?)
+                }
+                Err(attempt) => {
+                    let sql = "SELECT EXISTS(SELECT FROM leave_use
+                        WHERE tenant = $1 AND leave = $2 AND call = $3 AND attempt = $4)";
+                    let query =
+                        query_scalar::<_, bool>(sql).bind(tenant.as_str()).bind(leave).bind(call.uuid());
+                    ("use", query.bind(attempt).fetch_one(&mut *self.connection).await?)
+                }
+            };
+            if !listed {
+                let why = format!("its {word} of leave {leave} is not listed; rebuild the projections");
+                self.flaw(LAST, Place::Line { call, seq }, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the segments: that each is signed, and follows the one before it in the book and in its shard.
+    async fn segments(&mut self) -> Result<(), Error> {
+        let sql = format!(
+            "DECLARE segments NO SCROLL CURSOR FOR SELECT {SEGMENT_COLUMNS} FROM segment ORDER BY number"
+        );
+        query(&sql).execute(&mut *self.connection).await?;
+        let (mut number, mut before) = (1_u64, Digest::from_bytes([0; 32]));
+        let mut places: HashMap<i16, i64> = HashMap::new();
+        loop {
+            let rows = query("FETCH 16 FROM segments").fetch_all(&mut *self.connection).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            for row in &rows {
+                let segment = Segment::read(row)?;
+                self.found.segments += 1;
+                if segment.number != number {
+                    self.flaw(0, Place::Segment { number }, "it is missing");
+                    number = segment.number;
+                }
+                let here = Place::Segment { number };
+                let place = places.entry(segment.shard).or_insert(1);
+                let signed = is_signed(self.key, &segment.body, &segment.signature);
+                let why = match Seal::parse(&segment.body).filter(|_| signed) {
+                    None => Some("its signature does not fit"),
+                    Some(seal) => {
+                        let follows = (seal.number, seal.before, seal.first) == (number, before, *place);
+                        *place = seal.end();
+                        (!follows).then_some("it does not follow the one before it")
+                    }
+                };
+                if let Some(why) = why {
+                    self.flaw(0, here, why);
+                }
+                before = digest_of(&segment.body);
+                number = number.saturating_add(1);
+            }
+        }
+    }
+
+    /// Checks the rows of a shard against what was sealed of them, and looks for holes in the rest.
+    async fn shard(&mut self, shard: i16, end: i64) -> Result<(), Error> {
+        let sql = format!(
+            "DECLARE rows_{shard} NO SCROLL CURSOR FOR SELECT call, seq, count, head, place, pos FROM line
+             WHERE shard = {shard} ORDER BY place, pos"
+        );
+        query(&sql).execute(&mut *self.connection).await?;
+        let mut rows = Rows { name: format!("rows_{shard}"), read: Vec::new().into_iter(), last: 0 };
+        let (mut number, mut place) = (0_i64, 1_i64);
+        let sql = format!(
+            "SELECT {SEGMENT_COLUMNS} FROM segment WHERE shard = $1 AND number > $2 ORDER BY number LIMIT 1"
+        );
+        let mut found = rows.next(self.connection).await?;
+        loop {
+            let next = query(&sql).bind(shard).bind(number).fetch_optional(&mut *self.connection).await?;
+            let Some(segment) = next.as_ref().map(Segment::read).transpose()? else { break };
+            number = i64::try_from(segment.number).unwrap_or(i64::MAX);
+            // Of one that cannot be read was spoken already.
+            let Some(seal) = Seal::parse(&segment.body) else { continue };
+            for (at, sealed) in (seal.first..).zip(&seal.rows) {
+                // What stands before this place, or in it twice, is of nobody.
+                while let Some(row) = found.filter(|row| row.place < at) {
+                    self.foreign(row);
+                    found = rows.next(self.connection).await?;
+                }
+                let why = match found.filter(|row| row.place == at) {
+                    Some(row) if row.row == *sealed => None,
+                    Some(row) => Some((row.pos, "is not the one")),
+                    None => Some((rows.last.saturating_add(1), "is missing")),
+                };
+                if let Some((pos, how)) = why {
+                    let why = format!("it {how} that segment {} sealed", seal.number);
+                    self.flaw(pos, Place::Line { call: sealed.call, seq: sealed.seq }, why);
+                }
+                if found.is_some_and(|row| row.place == at) {
+                    found = rows.next(self.connection).await?;
+                }
+            }
+            place = seal.end();
+        }
+        while let Some(row) = found {
+            self.found.unsealed += u64::from(row.row.count);
+            if row.place == place {
+                place = place.saturating_add(1);
+            } else if row.place < place {
+                self.foreign(row);
+            } else {
+                let here = Place::Line { call: row.row.call, seq: row.row.seq };
+                self.flaw(row.pos, here, "what stood before it is missing");
+                place = row.place.saturating_add(1);
+            }
+            found = rows.next(self.connection).await?;
+        }
+        if place != end.saturating_add(1) {
+            let why = format!("shard {shard} has {} rows, and {end} were written", unsigned_long(place - 1));
+            self.flaw(LAST, Place::File, why);
+        }
+        Ok(())
+    }
+
+    fn foreign(&mut self, row: Found) {
+        let here = Place::Line { call: row.row.call, seq: row.row.seq };
+        self.flaw(row.pos, here, "another row stands in its place");
+    }
+
+    async fn anchor(&mut self, anchor: &Anchor) -> Result<(), Error> {
+        if anchor.key != hex(self.key.as_bytes()) {
+            self.flaw(LAST, Place::Anchor, "it names another signing key");
+        }
+        match segment_at(self.connection, anchor.number).await? {
+            None => self.flaw(LAST, Place::Anchor, OLDER),
+            Some(segment) if digest_of(&segment.body) != anchor.digest => {
+                let why = format!("segment {} is not the one that was anchored", anchor.number);
+                self.flaw(LAST, Place::Anchor, why);
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// A row as it was found.
+#[derive(Clone, Copy)]
+struct Found {
+    row: SealedRow,
+    place: i64,
+    pos: i64,
+}
+
+/// The rows of a shard, one after the other.
+struct Rows {
+    name: String,
+    read: std::vec::IntoIter<PgRow>,
+    /// The place in the book of the one that was read last.
+    last: i64,
+}
+
+impl Rows {
+    async fn next(&mut self, connection: &mut PgConnection) -> Result<Option<Found>, Error> {
+        if self.read.len() == 0 {
+            let sql = format!("FETCH 2000 FROM {}", self.name);
+            self.read = query(&sql).fetch_all(connection).await?.into_iter();
+        }
+        let Some(row) = self.read.next() else { return Ok(None) };
+        let found = Found { row: sealed_row(&row)?, place: row.try_get(4)?, pos: row.try_get(5)? };
+        self.last = found.pos;
+        Ok(Some(found))
+    }
+}

@@ -1,0 +1,119 @@
+//! Forgetting, and what Postgres gets to see.
+
+use std::sync::Arc;
+
+use byleave::book::vault::Vault;
+use byleave::book::{Book as _, CallFilter, Page};
+use byleave::core::act::{Act, Deed};
+use byleave::core::id::{ActId, TenantId};
+use byleave::ledger::conformance::script::{NOW, Setting};
+use byleave_postgres::PgBook;
+use sqlx_core::query_scalar::query_scalar;
+use uuid::Uuid;
+
+use crate::server::{Ground, options};
+use crate::story::{asked, taking, waiting};
+
+fn forget(call: byleave::core::id::CallId, tenant: &str) -> Act {
+    let (id, tenant) = (ActId::new(Uuid::now_v7()), TenantId::new(tenant).unwrap());
+    Act { id, at: NOW, tenant, by: "eve".into(), deed: Deed::Forget { call } }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_forgotten_before_it_comes_stays_forgotten() {
+    let ground = Ground::new().await;
+    let book = ground.open().await;
+    let (script, takings) = asked(Setting::default());
+    let (stranger, strange) = asked(Setting { session: "r", ..Setting::default() });
+    book.take(takings[2].clone()).await.unwrap();
+    book.take_act(forget(script.call(), "local")).await.unwrap();
+    // Nobody forgets for others.
+    book.take_act(forget(stranger.call(), "other")).await.unwrap();
+    for taking in takings.into_iter().chain(strange) {
+        book.take(taking).await.unwrap();
+    }
+    for rebuilt in [false, true] {
+        if rebuilt {
+            book.rebuild().await.unwrap();
+        }
+        let kept = book.record(script.call()).await.unwrap().unwrap();
+        assert!(kept.forgotten);
+        assert_eq!(kept.record, script.record);
+        assert_eq!(kept.listing.unwrap().summary, "");
+        assert!(book.contents(script.call()).await.unwrap().is_empty());
+        assert!(!book.contents(stranger.call()).await.unwrap().is_empty());
+        let listed = book.calls(CallFilter::default(), Page::first(9)).await.unwrap();
+        let summary = |call| listed.iter().find(|item| item.call == call).unwrap().listing.summary.as_str();
+        assert_eq!((summary(script.call()), summary(stranger.call())), ("", "does something"));
+        let verified = book.verify().await.unwrap();
+        assert!(verified.is_sound(), "{:?}", verified.flaw);
+    }
+    let mut connection = ground.connection().await;
+    let keys: Vec<Uuid> = query_scalar("SELECT call FROM record WHERE key IS NOT NULL")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(keys, vec![stranger.call().uuid()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_act_is_taken_once_and_never_changed() {
+    let ground = Ground::new().await;
+    let book = ground.open().await;
+    let (script, _) = waiting(Setting::default());
+    let act = forget(script.call(), "local");
+    for _ in 0..2 {
+        let (one, two) = tokio::join!(book.take_act(act.clone()), book.take_act(act.clone()));
+        one.unwrap();
+        two.unwrap();
+    }
+    let changed = Act { by: "mallory".into(), ..act.clone() };
+    assert!(book.take_act(changed).await.is_err());
+    assert_eq!(book.acts().await.unwrap(), vec![act]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_and_keys_are_nowhere_in_the_clear() {
+    let ground = Ground::new().await;
+    let book = ground.open().await;
+    let (mut script, first) = waiting(Setting::default());
+    script.hold(b"a secret that nobody else may read");
+    script.answer(byleave::core::question::Answer::Yes { note: None }).unwrap();
+    let second = taking(&mut script);
+    for taking in [second, first] {
+        book.take(taking).await.unwrap();
+    }
+    let mut connection = ground.connection().await;
+    let tables: Vec<String> =
+        query_scalar("SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema()")
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+    assert!(tables.len() > 40, "{tables:?}");
+    for table in tables {
+        for secret in [b"a secret that nobody".as_slice(), script.key.expose(), &[7; 32], &[5; 32]] {
+            // A row as text has its bytes in hexadecimal.
+            let sql = format!(
+                "SELECT count(*) FROM {table} AS row
+                 WHERE strpos(row::text, encode($1, 'hex')) > 0 OR strpos(row::text, encode($1, 'escape')) > 0"
+            );
+            let found: i64 = query_scalar(&sql).bind(secret).fetch_one(&mut connection).await.unwrap();
+            assert_eq!(found, 0, "{table}");
+        }
+    }
+    let contents = book.contents(script.call()).await.unwrap();
+    assert!(contents.iter().any(|content| content.bytes.starts_with(b"a secret")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_book_opens_only_with_the_keys_that_it_was_made_with() {
+    let ground = Ground::new().await;
+    drop(ground.open().await);
+    let mut other = options(&ground.schema, ground.dir.path(), None);
+    other.unsealer = Arc::new(Vault::new([8; 32].into()));
+    let refused = PgBook::open(other).await.err().expect("another master key");
+    assert!(refused.to_string().contains("not the one it was made with"), "{refused}");
+    let mut other = options(&ground.schema, ground.dir.path(), None);
+    other.sign = [6; 32].into();
+    assert!(PgBook::open(other).await.is_err(), "another signing key");
+}

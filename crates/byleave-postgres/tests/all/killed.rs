@@ -1,0 +1,134 @@
+//! Whoever writes dies: by SIGKILL, and by losing its connection. Nothing that was acknowledged is lost.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use byleave::book::{Book as _, CallFilter, Page};
+use byleave::core::id::CallId;
+use byleave::ledger::conformance::script::Setting;
+use byleave_postgres::{PgBook, TakeFault};
+use futures::future::join_all;
+use sqlx_core::query_scalar::query_scalar;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+
+use crate::server::{Ground, options};
+use crate::story::asked;
+
+const SCHEMA: &str = "BYLEAVE_TEST_WRITER_SCHEMA";
+const DIR: &str = "BYLEAVE_TEST_WRITER_DIR";
+
+/// The writer: this test binary, started again. It takes until it is killed, and says what was acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writer() {
+    let (Ok(schema), Ok(dir)) = (std::env::var(SCHEMA), std::env::var(DIR)) else { return };
+    let book = PgBook::open(options(&schema, dir.as_ref(), None)).await.unwrap();
+    let write = async || {
+        loop {
+            let (script, takings) = asked(Setting::default());
+            for taking in takings {
+                let end = taking.lines.last().unwrap().seq() + 1;
+                book.take(taking).await.unwrap();
+                let mut out = std::io::stdout().lock();
+                // Behind a word of ours: the harness writes there too.
+                out.write_all(format!("\nacknowledged {} {end}\n", script.call()).as_bytes()).unwrap();
+                out.flush().unwrap();
+            }
+        }
+    };
+    join_all((0..16).map(|_| write())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_writer_loses_nothing_that_was_acknowledged() {
+    let ground = Ground::new().await;
+    let book = ground.open().await;
+    let mut acknowledged: HashMap<CallId, usize> = HashMap::new();
+    for round in 1..=6_usize {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["killed::writer", "--exact", "--nocapture"])
+            .env(SCHEMA, &ground.schema)
+            .env(DIR, ground.dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        // Killed in the middle, at another moment each time; what it still said until then counts.
+        let mut seen = 0;
+        while let Some(line) = said.next_line().await.unwrap() {
+            let Some(line) = line.strip_prefix("acknowledged ") else { continue };
+            let (call, end) = line.split_once(' ').unwrap();
+            acknowledged.insert(call.parse().unwrap(), end.parse().unwrap());
+            seen += 1;
+            if seen == 40 * round + 3 {
+                child.start_kill().unwrap();
+            }
+        }
+        assert!(seen > 40 * round, "it ended by itself after {seen}");
+        child.wait().await.unwrap();
+    }
+    // A transaction that was on its way when its process died is taken back, or committed, before anyone sees either.
+    let verified = book.verify().await.unwrap();
+    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    for (call, end) in &acknowledged {
+        let kept = book.record(*call).await.unwrap().expect("an acknowledged record");
+        assert!(
+            kept.lines.len() >= *end,
+            "{call} has {} lines, and {end} were acknowledged",
+            kept.lines.len()
+        );
+        assert_eq!(kept.record.damage(), None);
+    }
+    let listed = book.calls(CallFilter::default(), Page::first(100_000)).await.unwrap();
+    assert_eq!(listed.len() as u64, verified.records);
+    book.rebuild().await.unwrap();
+    let again = book.calls(CallFilter::default(), Page::first(100_000)).await.unwrap();
+    assert!(again == listed, "lists and lines have come apart");
+    println!("{} calls, {} of them acknowledged, 6 kills", listed.len(), acknowledged.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_connection_is_a_fault_and_the_next_try_goes_on() {
+    let ground = Ground::new().await;
+    let book = ground.open().await;
+    let cut = async {
+        let mut connection = ground.connection().await;
+        for _ in 0..10 {
+            // Of this book only: its schema stands in what the connection was opened with.
+            let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                WHERE pid IN (SELECT pid FROM pg_locks WHERE relation = 'book_end'::regclass AND mode = 'RowShareLock')";
+            let cut: i64 = query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+            if cut == 0 {
+                tokio::task::yield_now().await;
+            }
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    };
+    let write = async || {
+        let mut faults = 0;
+        for _ in 0..12 {
+            let (script, takings) = asked(Setting::default());
+            for taking in takings {
+                // What is not acknowledged is tried again, as whoever projects does.
+                loop {
+                    match book.take(taking.clone()).await {
+                        Ok(()) => break,
+                        Err(TakeFault::Fault(_)) => faults += 1,
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+            assert_eq!(book.record(script.call()).await.unwrap().unwrap().record, script.record);
+        }
+        faults
+    };
+    let (faults, ()) = tokio::join!(join_all((0..8).map(|_| write())), cut);
+    println!("{} faults", faults.iter().sum::<u32>());
+    let verified = book.verify().await.unwrap();
+    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    assert_eq!(verified.records, 96);
+}

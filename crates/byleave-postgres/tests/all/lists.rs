@@ -1,0 +1,99 @@
+//! Lists over many open questions.
+
+use std::time::{Duration, Instant};
+
+use byleave::book::{Book as _, CallFilter, CallState, Cursor, Page, QuestionFilter};
+use byleave::core::id::{SessionId, TenantId};
+use byleave::core::question::QuestionKind;
+use byleave_postgres::{PgBook, shard_of};
+
+use crate::server::Ground;
+
+const QUESTIONS: i64 = 100_000;
+const TENANTS: i64 = 20;
+/// With that many, going through the table above all partitions takes longer than a page may.
+const MONTHS: u64 = 12;
+const PAGE_MAX: Duration = Duration::from_millis(50);
+
+/// Open questions, as they would be listed; without their records, which no list looks at.
+async fn fill(ground: &Ground) {
+    ground
+        .execute(&format!(
+            "SELECT prepare_month(this_month() - n) FROM generate_series(0, {MONTHS} - 1) AS n"
+        ))
+        .await;
+    let month = format!("this_month() - {MONTHS} + 1 + ((n - 1) * {MONTHS} / {QUESTIONS})::integer");
+    let sql = format!(
+        "INSERT INTO month SELECT {month}, min(n) FROM generate_series(1::bigint, {QUESTIONS}) AS n GROUP BY 1"
+    );
+    assert_eq!(ground.execute(&sql).await, MONTHS);
+    for tenant in 0..TENANTS {
+        let shard = shard_of(&TenantId::new(format!("t{tenant}")).unwrap());
+        ground
+            .execute(&format!(
+                "INSERT INTO call SELECT {shard}, {month}, n, gen_random_uuid(), 't{tenant}', 's' || n % 100, 'agent',
+                    'tool', 'op', 'does something with number ' || n, n, n, 1, NULL, NULL, true, 6, ''::bytea
+                 FROM generate_series({tenant} + 1::bigint, {QUESTIONS}, {TENANTS}) AS n"
+            ))
+            .await;
+        ground
+            .execute(&format!(
+                "INSERT INTO unsettled SELECT {shard}, {month}, n, gen_random_uuid(), 't{tenant}', 's' || n % 100, n,
+                    gen_random_uuid(), CASE WHEN n % 1000 = 7 THEN 2 ELSE 0 END, n, n + 1000
+                 FROM generate_series({tenant} + 1::bigint, {QUESTIONS}, {TENANTS}) AS n"
+            ))
+            .await;
+    }
+}
+
+/// How long a page takes, most of the time.
+async fn page(book: &PgBook, filter: &QuestionFilter, after: Option<i64>) -> Duration {
+    let mut took = Vec::new();
+    for _ in 0..9 {
+        let begun = Instant::now();
+        let page = Page { limit: 50, after: after.map(Cursor) };
+        let listed = book.questions(filter.clone(), page).await.unwrap();
+        took.push(begun.elapsed());
+        assert_eq!(listed.len(), 50);
+        assert!(listed.is_sorted_by(|one, next| one.cursor > next.cursor));
+        assert!(after.is_none_or(|after| listed[0].cursor.0 < after));
+    }
+    took.sort();
+    took[took.len() / 2]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_100_000_open_questions_takes_no_time() {
+    let ground = Ground::new().await;
+    let book = ground.open().await;
+    fill(&ground).await;
+    let any = QuestionFilter::default;
+    let filters = [
+        ("any", any()),
+        ("of a tenant", QuestionFilter { tenant: Some(TenantId::new("t3").unwrap()), ..any() }),
+        ("of a session", QuestionFilter { session: Some(SessionId::new("s7").unwrap()), ..any() }),
+        ("of a rare kind", QuestionFilter { kind: Some(QuestionKind::Release), ..any() }),
+        ("of the usual kind", QuestionFilter { kind: Some(QuestionKind::Approval), ..any() }),
+    ];
+    // With what the server knows of its tables, and without.
+    for analyzed in [false, true] {
+        if analyzed {
+            ground.execute("ANALYZE").await;
+        }
+        for (what, filter) in &filters {
+            for after in [None, Some(QUESTIONS * 6 / 10)] {
+                let took = page(&book, filter, after).await;
+                println!("a page {what}, after {after:?}, analyzed {analyzed}: {took:?}");
+                assert!(took < PAGE_MAX, "a page {what} after {after:?} took {took:?}");
+            }
+        }
+        let waiting = CallFilter { state: Some(CallState::Waiting), ..CallFilter::default() };
+        for (what, filter) in [("waiting calls", waiting), ("calls", CallFilter::default())] {
+            let begun = Instant::now();
+            assert_eq!(book.calls(filter, Page::first(50)).await.unwrap().len(), 50);
+            let took = begun.elapsed();
+            println!("a page of {what}, analyzed {analyzed}: {took:?}");
+            assert!(took < PAGE_MAX, "a page of {what} took {took:?}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What the book in Postgres shows from outside, on a real server, in one binary.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod book;
+mod forgetting;
+mod killed;
+mod lists;
+mod measure;
+mod sealing;
+mod server;
+mod story;
+mod taking;
+mod tampering;

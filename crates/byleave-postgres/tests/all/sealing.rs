@@ -1,0 +1,128 @@
+//! Sealing: one at a time, by a lease.
+
+use std::time::Duration;
+
+use byleave::book::Book as _;
+use byleave::ledger::conformance::script::Setting;
+use byleave_postgres::PgBook;
+use futures::future::join_all;
+use sqlx_core::query_scalar::query_scalar;
+
+use crate::server::{Ground, options};
+use crate::story::{asked, waiting};
+
+const TENANTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+async fn fill(book: &PgBook, times: usize) {
+    let takings = (0..times).map(|n| waiting(Setting { tenant: TENANTS[n % 6], ..Setting::default() }).1);
+    for taken in join_all(takings.map(|taking| book.take(taking))).await {
+        taken.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_sealers_one_seals() {
+    let ground = Ground::new().await;
+    let (one, two) = (ground.open().await, ground.open().await);
+    let mut sealed = 0;
+    for _ in 0..8 {
+        fill(&one, 24).await;
+        let (by_one, by_two) = tokio::join!(one.seal(), two.seal());
+        let (by_one, by_two) = (by_one.unwrap(), by_two.unwrap());
+        assert!(by_one == 0 || by_two == 0, "both have sealed: {by_one} and {by_two}");
+        assert!(by_one + by_two > 0, "nobody has sealed");
+        sealed += by_one + by_two;
+        assert_eq!(one.anchor().await.unwrap().unwrap().number, sealed);
+    }
+    let verified = two.verify().await.unwrap();
+    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    assert_eq!((verified.segments, verified.unsealed), (sealed, 0));
+    // One for each shard that something was written to, each time.
+    let mut connection = ground.connection().await;
+    let sql = "SELECT count(DISTINCT shard) FROM line";
+    let shards: i64 = query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+    assert!(shards > 1);
+    assert_eq!(sealed, 8 * u64::try_from(shards).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_written_while_it_is_sealed_is_sealed_later() {
+    let ground = Ground::new().await;
+    let (one, two) = (ground.open().await, ground.open().await);
+    let write = async {
+        for _ in 0..12 {
+            fill(&one, 30).await;
+        }
+    };
+    let seal = async |book: &PgBook| {
+        for _ in 0..20 {
+            book.seal_if_free().await.unwrap();
+        }
+    };
+    tokio::join!(write, seal(&one), seal(&two));
+    two.seal().await.unwrap();
+    let verified = one.verify().await.unwrap();
+    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    assert_eq!((verified.records, verified.unsealed), (360, 0));
+    assert_eq!(verified.anchor.unwrap().number, verified.segments);
+    assert_eq!(one.lag().await.unwrap().unsealed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_respected_until_it_ends() {
+    let ground = Ground::new().await;
+    let book = ground.open().await;
+    fill(&book, 1).await;
+    let hold = "UPDATE sealer SET fence = fence + 1, until = clock_timestamp() + interval";
+    ground.execute(&format!("{hold} '1 hour'")).await;
+    assert_eq!(book.seal_if_free().await.unwrap(), 0);
+    assert_eq!(book.verify().await.unwrap().segments, 0);
+    // Whoever held it is gone: another takes over once it has ended.
+    ground.execute(&format!("{hold} '300 milliseconds'")).await;
+    assert_eq!(book.seal().await.unwrap(), 1);
+    assert!(book.verify().await.unwrap().is_sound());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_slept_through_its_lease_writes_nothing() {
+    let ground = Ground::new().await;
+    let mut options = options(&ground.schema, ground.dir.path(), None);
+    options.lease = Duration::ZERO;
+    let (slow, book) = (PgBook::open(options).await.unwrap(), ground.open().await);
+    fill(&book, 1).await;
+    let refused = slow.seal().await.unwrap_err();
+    assert!(refused.to_string().contains("another took over"), "{refused}");
+    assert_eq!((book.anchor().await.unwrap(), book.verify().await.unwrap().segments), (None, 0));
+    assert_eq!(book.seal().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_book_that_is_older_than_its_anchor_is_not_sealed() {
+    let ground = Ground::new().await;
+    let book = ground.open().await;
+    fill(&book, 1).await;
+    book.seal().await.unwrap();
+    fill(&book, 1).await;
+    ground.execute("DELETE FROM segment").await;
+    let refused = book.seal().await.unwrap_err();
+    assert!(refused.to_string().contains("older than its anchor"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_new_is_sealed_by_itself() {
+    let ground = Ground::new().await;
+    let mut options = options(&ground.schema, ground.dir.path(), None);
+    options.seal_every = Some(Duration::from_millis(10));
+    let book = PgBook::open(options).await.unwrap();
+    for taking in asked(Setting::default()).1 {
+        book.take(taking).await.unwrap();
+    }
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while book.lag().await.unwrap().unsealed > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("it is sealed soon");
+    assert!(book.verify().await.unwrap().is_sound());
+}

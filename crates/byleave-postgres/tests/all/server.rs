@@ -1,0 +1,87 @@
+//! The server that the tests share, and a book of their own on it. `cargo nextest run` starts it with `scripts/postgres tests`.
+
+use std::path::Path;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave::book::anchor_file::AnchorFile;
+use byleave::book::vault::Vault;
+use byleave::ledger::{Ledger, LedgerFault};
+use byleave_postgres::{Options, PgBook, PgConnectOptions};
+use sqlx_core::connection::{ConnectOptions as _, Connection as _};
+use sqlx_core::query::query;
+use sqlx_postgres::PgConnection;
+use tempfile::TempDir;
+
+/// Where the server is, as `scripts/postgres` has written it down in the target directory.
+fn url() -> String {
+    let binary = std::env::current_exe().unwrap();
+    // This binary is target/debug/deps/all-….
+    let said = binary.ancestors().nth(3).expect("a target directory").join("postgres.url");
+    let Ok(url) = std::fs::read_to_string(&said) else {
+        panic!("there is no server (nothing at `{}`); start it: scripts/postgres up", said.display())
+    };
+    url.trim().to_owned()
+}
+
+/// An empty schema on the server that is there, and a directory for what is kept outside of it.
+pub(crate) struct Ground {
+    pub(crate) schema: String,
+    pub(crate) dir: TempDir,
+}
+
+impl Ground {
+    pub(crate) async fn new() -> Self {
+        let schema = format!("t{}", uuid::Uuid::now_v7().simple());
+        let mut connection = PgConnectOptions::from_str(&url()).unwrap().connect().await.unwrap();
+        query(&format!("CREATE SCHEMA {schema}")).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        Self { schema, dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn connect(&self) -> PgConnectOptions {
+        connect(&self.schema)
+    }
+
+    /// A connection of its own, for whoever does what the book does not.
+    pub(crate) async fn connection(&self) -> PgConnection {
+        self.connect().connect().await.unwrap()
+    }
+
+    /// Does something that the book does not do.
+    pub(crate) async fn execute(&self, sql: &str) -> u64 {
+        query(sql).execute(&mut self.connection().await).await.unwrap().rows_affected()
+    }
+
+    pub(crate) async fn open(&self) -> PgBook {
+        PgBook::open(options(&self.schema, self.dir.path(), None)).await.unwrap()
+    }
+
+    pub(crate) async fn open_with(&self, ledger: Arc<dyn Ledger>) -> Result<PgBook, LedgerFault> {
+        PgBook::open(options(&self.schema, self.dir.path(), Some(ledger))).await
+    }
+}
+
+fn connect(schema: &str) -> PgConnectOptions {
+    PgConnectOptions::from_str(&url()).unwrap().options([("search_path", schema)])
+}
+
+/// How every book in the tests is opened.
+pub(crate) fn options(schema: &str, dir: &Path, ledger: Option<Arc<dyn Ledger>>) -> Options {
+    Options {
+        connect: connect(schema),
+        unsealer: Arc::new(vault()),
+        sign: [5; 32].into(),
+        anchors: Arc::new(AnchorFile::at(dir.join("anchor.json"))),
+        ledger,
+        seal_every: None,
+        lease: Duration::from_secs(10),
+        readers_max: 4,
+    }
+}
+
+/// The vault that whoever writes and whoever reads have.
+pub(crate) fn vault() -> Vault {
+    Vault::new([7; 32].into())
+}

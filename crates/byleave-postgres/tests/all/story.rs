@@ -1,0 +1,36 @@
+//! Stories: legal records, cut into what their appends brought.
+
+use byleave::core::id::OwnerId;
+use byleave::core::question::Answer;
+use byleave::ledger::conformance::script::{Script, Setting};
+use byleave_postgres::Taking;
+use uuid::Uuid;
+
+use crate::server::vault;
+
+/// What the script has played since the last time, sealed.
+pub(crate) fn taking(script: &mut Script) -> Taking {
+    let key = script.key.clone();
+    Taking::seal(&script.batch(), &vault(), Some(&key)).unwrap()
+}
+
+/// A call that a person is asked about, agrees to, and that runs to its end: four appends.
+pub(crate) fn asked(setting: Setting) -> (Script, Vec<Taking>) {
+    let mut script = Script::waiting(Setting { verdict: Setting::asking().verdict, ..setting }).unwrap();
+    let mut takings = vec![taking(&mut script)];
+    script.answer(Answer::Yes { note: None }).unwrap();
+    takings.push(taking(&mut script));
+    script.begin(OwnerId::new(Uuid::now_v7())).unwrap();
+    takings.push(taking(&mut script));
+    script.end().unwrap();
+    script.settle().unwrap();
+    takings.push(taking(&mut script));
+    (script, takings)
+}
+
+/// A call that waits for a person: one append.
+pub(crate) fn waiting(setting: Setting) -> (Script, Taking) {
+    let mut script = Script::waiting(Setting { verdict: Setting::asking().verdict, ..setting }).unwrap();
+    let taking = taking(&mut script);
+    (script, taking)
+}
