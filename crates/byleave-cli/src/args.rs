@@ -30,7 +30,9 @@ pub(crate) use self::inbox::{Answer, Inbox, List};
 pub(crate) use self::init::Init;
 pub(crate) use self::mcp::{Access, AddServer, GatewayArgs, LoginArgs, Mcp, ProfileArgs, ServeMcp, Wrap};
 pub(crate) use self::policy::{LayerArg, Policy};
-pub(crate) use self::serve::{AddToken, AddWebhook, ScopeArg, ServeHttp, TokenCommand, WebhookCommand};
+pub(crate) use self::serve::{
+    AddToken, AddWebhook, ScopeArg, ServeHttp, TokenCommand, WebhookCommand, WorkArgs,
+};
 pub(crate) use self::shell::{Completions, Man};
 pub(crate) use self::watching::{Log, Stats, Watch};
 
@@ -178,6 +180,12 @@ pub(crate) enum Command {
     /// Every request carries a token (`byleave token add`). On this machine only, unless there is TLS. What must be asked waits for
     /// an answer over HTTP, or with `byleave inbox`.
     Serve(ServeHttp),
+    /// Drive calls for a server elsewhere, with the tools and files that are here
+    ///
+    /// For a server that was started with `--workers`. The worker opens the connection, so nothing need reach it. It plans, rehearses
+    /// and runs in the directory that it is started in, which must have the same path as the server's; its own rules count. When it is
+    /// told to end it takes nothing new, and ends when what it runs has ended.
+    Worker(WorkArgs),
     /// Make, list and remove the tokens that the server takes
     Token {
         #[command(subcommand)]

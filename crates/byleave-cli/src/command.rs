@@ -27,6 +27,7 @@ mod tools;
 mod undo;
 mod watch;
 mod webhook;
+mod worker;
 
 use anyhow::Result;
 
@@ -74,6 +75,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Sandbox { command } => sandbox::run(command, options, screen).await,
         Command::Mcp { command } => mcp::run(command, options, screen).await,
         Command::Serve(typed) => serve::run(typed, options, screen).await,
+        Command::Worker(typed) => worker::run(typed, options, screen).await,
         Command::Token { command } => token::run(command, options, screen),
         Command::Webhook { command } => webhook::run(command, options, screen).await,
         Command::Book { command } => book::run(command, options, screen).await,

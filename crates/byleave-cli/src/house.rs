@@ -10,6 +10,7 @@ use byleave::book::sqlite::{self, SqliteBook};
 use byleave::core::id::CallId;
 use byleave::core::policy::Policy;
 use byleave::gate::{Gate, GateBuilder};
+use byleave::ledger::Ledger;
 use byleave::settings::Settings;
 use byleave_copy::{Dropped, End, Recovered};
 
@@ -78,41 +79,10 @@ impl House {
         options: &Options,
         workspace: &str,
         ask: Ask,
-        mut settings: Settings,
+        settings: Settings,
     ) -> Result<GateBuilder> {
-        settings.inbox = ask == Ask::Inbox;
-        settings.rest = Some("read_output".into());
-        Ok(Gate::builder()
-            .ledger(Arc::clone(&self.book) as Arc<_>)
-            .catalog(tools::catalog(options, workspace, Some(Arc::clone(&self.book) as Arc<_>))?)
-            .policy(self.policy(options, workspace)?)
-            .settings(settings))
-    }
-
-    /// Ends commits that were interrupted, and makes room where too much is kept; says what came of it.
-    pub(crate) fn mend_copies(&self, options: &Options, screen: &mut Screen) -> Result<()> {
-        let store = workplace(options, &options.cwd).store()?;
-        for Recovered { id, end } in store.recover()? {
-            let what = match end {
-                End::Finished => "was finished".to_owned(),
-                End::TakenBack => "was taken back: nothing of it remains".to_owned(),
-                End::Stuck(paths) => format!("cannot be ended, because others changed {}", paths.join(", ")),
-                End::Lost(why) => format!("cannot be ended: {why}"),
-            };
-            screen.toned(
-                Tone::Careful,
-                "note:",
-                &prose(&format!("call {id}, interrupted while it was made final, {what}")),
-            );
-        }
-        for Dropped { id, why, .. } in store.tidy(SystemTime::now())?.dropped {
-            screen.toned(
-                Tone::Careful,
-                "note:",
-                &prose(&format!("call {id} can no longer be undone: {why}")),
-            );
-        }
-        Ok(())
+        let builder = equipped(options, workspace, ask, settings, Arc::clone(&self.book) as Arc<_>)?;
+        Ok(builder.policy(self.policy(options, workspace)?))
     }
 
     /// The policy for calls in this directory: the built-in rules and all files there are.
@@ -130,6 +100,42 @@ impl House {
         };
         Ok(heading.ok_or_else(unreadable)?.cwd.clone())
     }
+}
+
+/// Ends commits that were interrupted, and makes room where too much is kept; says what came of it.
+pub(crate) fn mend_copies(options: &Options, screen: &mut Screen) -> Result<()> {
+    let store = workplace(options, &options.cwd).store()?;
+    for Recovered { id, end } in store.recover()? {
+        let what = match end {
+            End::Finished => "was finished".to_owned(),
+            End::TakenBack => "was taken back: nothing of it remains".to_owned(),
+            End::Stuck(paths) => format!("cannot be ended, because others changed {}", paths.join(", ")),
+            End::Lost(why) => format!("cannot be ended: {why}"),
+        };
+        screen.toned(
+            Tone::Careful,
+            "note:",
+            &prose(&format!("call {id}, interrupted while it was made final, {what}")),
+        );
+    }
+    for Dropped { id, why, .. } in store.tidy(SystemTime::now())?.dropped {
+        screen.toned(Tone::Careful, "note:", &prose(&format!("call {id} can no longer be undone: {why}")));
+    }
+    Ok(())
+}
+
+/// A gate on a ledger, with the tools of the program; its policy is still to be set.
+pub(crate) fn equipped(
+    options: &Options,
+    workspace: &str,
+    ask: Ask,
+    mut settings: Settings,
+    ledger: Arc<dyn Ledger>,
+) -> Result<GateBuilder> {
+    settings.inbox = ask == Ask::Inbox;
+    settings.rest = Some("read_output".into());
+    let catalog = tools::catalog(options, workspace, Some(Arc::clone(&ledger)))?;
+    Ok(Gate::builder().ledger(ledger).catalog(catalog).settings(settings))
 }
 
 /// A book that is made because a directory was misspelt would be sound, and empty.

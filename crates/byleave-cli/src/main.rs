@@ -20,6 +20,7 @@ mod live;
 mod notify;
 mod options;
 mod person;
+mod private;
 mod replace;
 mod rules;
 mod scope;

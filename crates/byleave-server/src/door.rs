@@ -111,9 +111,19 @@ pub(crate) fn from_no_other_page(app: &App, headers: &HeaderMap) -> Result<(), P
     }
 }
 
+/// Whether who came in with a header would still come in with it as the same.
+pub(crate) fn is_still_known(app: &App, shown: Option<&HeaderValue>, caller: &Caller) -> bool {
+    let holder = shown.and_then(|shown| shown_by(app, shown.to_str().ok()?));
+    holder.is_some_and(|holder| holder.principal == caller.principal)
+}
+
 /// Who shows a token that counts, in a tenancy that there is.
 fn known(app: &App, headers: &HeaderMap) -> Option<Caller> {
-    let (scheme, shown) = only(headers, &header::AUTHORIZATION)?.split_once(' ')?;
+    shown_by(app, only(headers, &header::AUTHORIZATION)?)
+}
+
+fn shown_by(app: &App, header: &str) -> Option<Caller> {
+    let (scheme, shown) = header.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("bearer") {
         return None;
     }

@@ -13,7 +13,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
@@ -23,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::limits::Limits;
 use crate::server::Server;
@@ -103,7 +103,7 @@ pub async fn serve(
     let limits = server.limits().clone();
     let router = server.clone().router(scheme, address.port(), &end);
     let room = Arc::new(Semaphore::new(limits.connections));
-    let connections = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -121,16 +121,18 @@ pub async fn serve(
         };
         // Who comes when there is no room is turned away at once; to let them wait would be room, too.
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-        let connection = Connection { router: router.clone(), from, limits: limits.clone() };
-        let (acceptor, watcher) = (acceptor.clone(), connections.watcher());
-        tokio::spawn(async move {
-            connection.talk(stream, acceptor, watcher).await;
+        let (limits, end) = (limits.clone(), end.clone());
+        let connection = Connection { router: router.clone(), from, limits, end };
+        let acceptor = acceptor.clone();
+        connections.spawn(async move {
+            connection.talk(stream, acceptor).await;
             drop(place);
         });
     }
     drop(listener);
     let all = async {
-        connections.shutdown().await;
+        connections.close();
+        connections.wait().await;
         server.until_idle().await;
     };
     if tokio::time::timeout(grace, all).await.is_err() {
@@ -149,26 +151,28 @@ struct Connection {
     router: Router,
     from: SocketAddr,
     limits: Limits,
+    /// No request is taken up after that.
+    end: CancellationToken,
 }
 
 impl Connection {
-    async fn talk(self, stream: TcpStream, acceptor: Option<TlsAcceptor>, watcher: Watcher) {
+    async fn talk(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
         // With Nagle's algorithm on, clients wait for every event of a stream.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection will be slow");
         }
         let stream = Impatient::new(stream, self.limits.unread);
         match acceptor {
-            None => self.speak(stream, watcher).await,
+            None => self.speak(stream).await,
             Some(acceptor) => match tokio::time::timeout(self.limits.head, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => self.speak(stream, watcher).await,
+                Ok(Ok(stream)) => self.speak(stream).await,
                 Ok(Err(error)) => tracing::debug!(%error, "a connection was not made safe"),
                 Err(_) => tracing::debug!("a connection was not made safe in time"),
             },
         }
     }
 
-    async fn speak<S>(self, stream: S, watcher: Watcher)
+    async fn speak<S>(self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -182,8 +186,17 @@ impl Connection {
             .header_read_timeout(self.limits.head)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        if let Err(error) = watcher.watch(connection).await {
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.end.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended badly");
         }
     }

@@ -32,11 +32,13 @@ pub enum Scope {
     Read,
     /// Halt and lift, revoke leaves, cancel anyone's call.
     Administer,
+    /// Drive the calls of the tenant, as a worker. It goes with nothing else: who drives calls is not who makes or answers them.
+    Work,
 }
 
 impl Scope {
     /// Every scope there is.
-    pub const ALL: [Self; 4] = [Self::Submit, Self::Answer, Self::Read, Self::Administer];
+    pub const ALL: [Self; 5] = [Self::Submit, Self::Answer, Self::Read, Self::Administer, Self::Work];
 
     /// The scope in a word.
     pub const fn word(self) -> &'static str {
@@ -45,6 +47,7 @@ impl Scope {
             Self::Answer => "answer",
             Self::Read => "read",
             Self::Administer => "administer",
+            Self::Work => "work",
         }
     }
 }

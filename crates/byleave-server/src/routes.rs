@@ -8,6 +8,7 @@ mod own_tools;
 mod policy;
 mod questions;
 mod service;
+pub(crate) mod workers;
 
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};

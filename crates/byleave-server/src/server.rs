@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::middleware;
+use axum::routing::get;
 use byleave::core::id::TenantId;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -158,6 +159,8 @@ impl Server {
         let (router, document) = routes::all().split_for_parts();
         let app = App { parts: self.0, document: Arc::new(document), scheme, port, end: end.clone() };
         router
+            // No operation of the document: it is spoken by workers of the same version alone.
+            .route("/v1/workers/wire", get(routes::workers::come_in))
             .fallback(|| async { Problem::not_found("path") })
             .method_not_allowed_fallback(|| async {
                 Problem::new(Trouble::MethodNotAllowed, "that cannot be done to this")

@@ -2,10 +2,11 @@
 //!
 //! A call that came in is driven by a task of ours, not by the request that brought it: a client that goes away stops nothing.
 //! A call that waits for a person has no task. What was answered, has expired or was left by a process that died is found again
-//! by looking at the book. Only calls that came in here are driven: a book may also have calls that are for others to begin.
+//! by looking at the book. Where there is a crew, our tasks only have calls driven by workers. Only calls that came in here are driven: a book may also have calls that are for others to begin.
 
 mod attend;
 mod check;
+mod crew;
 mod drive;
 mod own;
 
@@ -22,6 +23,7 @@ use byleave::gate::Gate;
 use byleave::ledger::{Ledger, LedgerFault};
 use byleave::policy_files::LoadFault;
 use byleave::result::Standing;
+use byleave_worker::Roster;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -53,6 +55,8 @@ pub struct Tenancy {
     pub(crate) seats: Seats,
     /// What runs in agents' own processes, where the gate was built for it.
     pub(crate) own: Option<OwnTools>,
+    /// Who drives calls, where it is not us.
+    pub(crate) crew: Option<Roster>,
     /// How other rules are tried on past calls, where they can be.
     pub(crate) tried: Option<Tried>,
     /// Checking a whole book is costly: one at a time.
@@ -97,6 +101,7 @@ impl Tenancy {
             mode,
             seats: Seats::new(limits.streams, limits.streams_each),
             own: None,
+            crew: None,
             tried: None,
             verifying: Arc::new(Semaphore::new(1)),
             checked: Mutex::default(),
@@ -113,6 +118,12 @@ impl Tenancy {
     #[must_use]
     pub fn own_tools(self, own: OwnTools) -> Self {
         Self { own: Some(own), ..self }
+    }
+
+    /// The same with calls driven by workers: here they only come in, are answered and are looked at.
+    #[must_use]
+    pub fn crewed(self, crew: Roster) -> Self {
+        Self { crew: Some(crew), ..self }
     }
 
     /// The same with other rules that can be tried on past calls.

@@ -99,6 +99,11 @@ pub enum TokenFault {
     /// Agents do not administer.
     #[error("an agent cannot administer: that is for people")]
     AgentAdministers,
+    /// Who drives calls does nothing else.
+    #[error(
+        "`work` goes with no other scope and is not for people: who drives calls is not who makes or answers them"
+    )]
+    WorkAlone,
     /// Agents do not sign in.
     #[error("an agent shows a token: only people sign in")]
     AgentSignsIn,
@@ -211,6 +216,9 @@ impl Tokens {
         }
         if wanted.kind == Kind::Agent && wanted.scopes.contains(&Scope::Administer) {
             return Err(TokenFault::AgentAdministers);
+        }
+        if wanted.scopes.contains(&Scope::Work) && (wanted.scopes.len() > 1 || wanted.kind == Kind::Person) {
+            return Err(TokenFault::WorkAlone);
         }
         let token = Token {
             id,

@@ -24,8 +24,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::link::{Answered, Dial, Link};
+use crate::crew::Skills;
+use crate::link::{Answered, Dial, Hire, Link};
 use crate::wire::{Arrived, Ask, Blob, Interrupted, Read, Trouble};
+use crate::work::Offers;
 
 /// Where a worker lives.
 #[derive(Clone, Debug)]
@@ -47,6 +49,20 @@ pub struct RemoteLedger {
 impl RemoteLedger {
     /// Becomes an owner, and begins to dial. Wants a runtime.
     pub fn open(options: &Options, dial: impl Dial) -> Result<Self, LedgerFault> {
+        Self::with(options, dial, None)
+    }
+
+    /// The same for a worker that wants calls: they come as offers.
+    pub fn open_to_work(
+        options: &Options,
+        skills: Skills,
+        dial: impl Dial,
+    ) -> Result<(Self, Offers), LedgerFault> {
+        let (hire, offers) = Offers::new(skills);
+        Ok((Self::with(options, dial, Some(hire))?, offers))
+    }
+
+    fn with(options: &Options, dial: impl Dial, hire: Option<Hire>) -> Result<Self, LedgerFault> {
         let dir = &options.dir;
         let cannot = |error| LedgerFault::new(format!("cannot use `{}`", dir.display()), error);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(cannot)?;
@@ -55,7 +71,7 @@ impl RemoteLedger {
             .map_err(cannot)?
             .ok_or_else(|| LedgerFault::new("cannot become an owner", "the id is taken"))?;
         let starts = Starts::open(dir, owner).map_err(cannot)?;
-        Ok(Self { link: Link::open(dial, owner, options.patience), owner, starts, _lock: lock })
+        Ok(Self { link: Link::open(dial, owner, options.patience, hire), owner, starts, _lock: lock })
     }
 
     /// Asks what only a broken ledger does not answer.
@@ -149,7 +165,15 @@ impl Ledger for RemoteLedger {
 
     fn starting(&self, _call: CallId, attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {
         let starts = self.starts.clone();
-        Box::pin(async move { starts.mark_aside(attempt).await })
+        Box::pin(async move {
+            starts.mark_aside(attempt).await?;
+            // The last moment: whoever was held up until now may hold a claim no more.
+            if self.link.may_be_given_up() {
+                let why = "the office was not heard for longer than a lease, and may have given the call up";
+                return Err(LedgerFault::new("cannot start an attempt", why));
+            }
+            Ok(())
+        })
     }
 
     fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {

@@ -9,16 +9,23 @@
 //! ran meanwhile it says when it comes back. A wire that breaks loses nothing: whatever was not answered is said again, and
 //! everything here can be said twice.
 
+mod crew;
 mod ledger;
 mod link;
 pub mod office;
 mod rights;
 mod roster;
 pub mod socket;
+mod sqlite;
 mod wire;
+mod work;
 
+pub use self::crew::{CAPACITY_MAX, Drove, Job, Skills, Worker};
 pub use self::ledger::{Options, RemoteLedger};
 pub use self::link::{Dial, Undialled};
 pub use self::rights::Rights;
-pub use self::roster::{Deputy, IsAlive, Roster};
+pub use self::roster::{Deputy, Roster};
+pub use self::sqlite::SqliteDeputy;
 pub use self::wire::Wire;
+pub use self::work::Offers;
+pub use byleave::ledger::owners::IsAlive;

@@ -1,23 +1,28 @@
 //! The link: one wire to the office, opened again whenever it breaks. What was not answered is said again.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use byleave::ledger::LedgerFault;
 use byleave::pending::Pending;
-use byleave_core::id::OwnerId;
+use byleave_core::id::{CallId, OwnerId};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use uuid::Uuid;
 
+use crate::crew::Skills;
 use crate::wire::{Ask, Frame, Gone, Hello, PROTOCOL, Trouble, Wire};
 
 /// How long the office may take to say its first word.
 const WELCOME: Duration = Duration::from_secs(10);
 /// How long the office may say nothing at all.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How often we say that we are alive.
-const BEAT: Duration = Duration::from_secs(10);
+/// However short our lease is.
+const SILENCE_MIN: Duration = Duration::from_secs(2);
+/// How often in that time we say that we are alive.
+const BEATS: u32 = 3;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How many questions wait at most to be taken up by the link.
@@ -37,8 +42,8 @@ pub struct Undialled(pub String);
 struct Question {
     ask: Ask,
     reply: oneshot::Sender<Answered>,
-    /// How often it was said.
-    said: u32,
+    /// To which office it was said first.
+    said_to: Option<Uuid>,
     /// Nobody waits for the answer any longer than until then.
     until: Instant,
 }
@@ -46,7 +51,7 @@ struct Question {
 /// What came of a question.
 pub(crate) struct Answered {
     pub(crate) told: Result<Value, Trouble>,
-    /// It was said more than once, so that an earlier time may have had its effect already.
+    /// It was said to another office before, where it may have had its effect already.
     pub(crate) again: bool,
 }
 
@@ -54,13 +59,58 @@ pub(crate) struct Answered {
 pub(crate) struct Link {
     questions: mpsc::Sender<Question>,
     patience: Duration,
+    heard: Arc<Mutex<Heard>>,
+}
+
+/// When the office was last heard, and how long one may be away from it.
+#[derive(Clone, Copy)]
+struct Heard {
+    at: Instant,
+    lease: Duration,
+}
+
+/// What a worker wants calls for, and what comes of it.
+pub(crate) struct Hire {
+    pub(crate) skills: Skills,
+    /// Calls that are offered.
+    pub(crate) offers: mpsc::Sender<CallId>,
+    /// What the worker says of itself.
+    pub(crate) says: mpsc::Receiver<Say>,
+}
+
+/// What a worker says without being asked. What is not heard need not be said again: the office asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Say {
+    /// A call that was offered stands, behind another or not.
+    Stood { call: CallId, held_up_by: Option<CallId> },
+    /// Nothing new is taken.
+    Leaving,
 }
 
 impl Link {
-    pub(crate) fn open(dial: impl Dial, owner: OwnerId, patience: Duration) -> Self {
+    pub(crate) fn open(dial: impl Dial, owner: OwnerId, patience: Duration, hire: Option<Hire>) -> Self {
         let (questions, asked) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(Line { dial: Box::new(dial), owner, asked, open: BTreeMap::new(), next: 0 }.keep());
-        Self { questions, patience }
+        let heard = Arc::new(Mutex::new(Heard { at: Instant::now(), lease: Duration::ZERO }));
+        let line = Line {
+            dial: Box::new(dial),
+            owner,
+            asked,
+            open: BTreeMap::new(),
+            next: 0,
+            hire,
+            is_leaving: false,
+            office: None,
+            heard: Arc::clone(&heard),
+        };
+        tokio::spawn(line.keep());
+        Self { questions, patience, heard }
+    }
+
+    /// Whether the office may have given us up, because it has not heard of us for too long.
+    pub(crate) fn may_be_given_up(&self) -> bool {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        // Zero: an office that waits for nobody, and does not offer.
+        !heard.lease.is_zero() && heard.at.elapsed() >= heard.lease
     }
 
     /// Asks the office, for as long as our patience lasts.
@@ -68,7 +118,7 @@ impl Link {
         let away = |why: &str| LedgerFault::new("cannot ask the office", why);
         let (reply, answered) = oneshot::channel();
         let until = Instant::now() + self.patience;
-        let question = Question { ask, reply, said: 0, until };
+        let question = Question { ask, reply, said_to: None, until };
         self.questions.send(question).await.map_err(|_| away("the link has ended"))?;
         match tokio::time::timeout_at(until, answered).await {
             Ok(Ok(answered)) => Ok(answered),
@@ -86,6 +136,11 @@ struct Line {
     /// Not answered yet, by their ids.
     open: BTreeMap<u64, Question>,
     next: u64,
+    hire: Option<Hire>,
+    is_leaving: bool,
+    /// Whom we speak to, or spoke to last.
+    office: Option<Uuid>,
+    heard: Arc<Mutex<Heard>>,
 }
 
 /// Why a conversation ended.
@@ -101,9 +156,10 @@ impl Line {
         let mut pause = PAUSE_MIN;
         loop {
             match self.connect().await {
-                Ok(wire) => {
+                Ok((wire, lease, office)) => {
                     pause = PAUSE_MIN;
-                    if matches!(self.converse(wire).await, Ended::Over) {
+                    self.office = Some(office);
+                    if matches!(self.converse(wire, lease).await, Ended::Over) {
                         return;
                     }
                 }
@@ -119,8 +175,14 @@ impl Line {
 
     /// Takes questions while there is no wire; comes back when nobody asks any more.
     async fn questions_over(&mut self) {
-        while let Some(question) = self.asked.recv().await {
-            self.take(question);
+        loop {
+            tokio::select! {
+                asked = self.asked.recv() => match asked {
+                    Some(question) => drop(self.take(question)),
+                    None => return,
+                },
+                say = next_word(&mut self.hire) => self.is_leaving |= say == Say::Leaving,
+            }
         }
     }
 
@@ -131,16 +193,18 @@ impl Line {
         id
     }
 
-    async fn connect(&self) -> Result<Wire, String> {
+    async fn connect(&self) -> Result<(Wire, Duration, Uuid), String> {
         let mut wire = self.dial.dial().await.map_err(|Undialled(why)| why)?;
-        let hello = Frame::Hello(Hello { protocol: PROTOCOL, owner: self.owner });
+        let skills = self.hire.as_ref().map(|hire| hire.skills.clone());
+        let is_leaving = self.is_leaving;
+        let hello = Frame::Hello(Hello { protocol: PROTOCOL, owner: self.owner, skills, is_leaving });
         wire.say(&hello).await.map_err(|Gone| "the wire broke at once".to_owned())?;
         let heard = tokio::time::timeout(WELCOME, wire.hear.recv()).await;
         let heard = heard.ok().flatten().ok_or("the office said nothing")?;
         match serde_json::from_str(&heard) {
-            Ok(Frame::Welcome { lease_ms }) => {
-                tracing::debug!(lease_ms, "the office is there");
-                Ok(wire)
+            Ok(Frame::Welcome { lease_ms, office }) => {
+                tracing::info!(lease_ms, "the office is there");
+                Ok((wire, Duration::from_millis(lease_ms), office))
             }
             Ok(Frame::Unwelcome { why }) => {
                 tracing::warn!(why, "the office turned us away");
@@ -150,8 +214,9 @@ impl Line {
         }
     }
 
-    async fn converse(&mut self, mut wire: Wire) -> Ended {
+    async fn converse(&mut self, mut wire: Wire, lease: Duration) -> Ended {
         let now = Instant::now();
+        let patience = SILENCE.min(lease.max(SILENCE_MIN));
         self.open.retain(|_, question| question.until > now && !question.reply.is_closed());
         let unanswered: Vec<u64> = self.open.keys().copied().collect();
         for id in unanswered {
@@ -159,9 +224,10 @@ impl Line {
                 return Ended::Broke;
             }
         }
-        let mut beat = tokio::time::interval(BEAT);
+        let mut beat = tokio::time::interval(patience / BEATS);
         let mut heard_at = Instant::now();
         loop {
+            *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Heard { at: heard_at, lease };
             let broke = tokio::select! {
                 heard = wire.hear.recv() => match heard {
                     Some(text) => {
@@ -171,7 +237,15 @@ impl Line {
                     None => Err(Gone),
                 },
                 // Since it was last heard, whatever we said meanwhile.
-                () = tokio::time::sleep_until(heard_at + SILENCE) => Err(Gone),
+                () = tokio::time::sleep_until(heard_at + patience) => Err(Gone),
+                say = next_word(&mut self.hire) => {
+                    self.is_leaving |= say == Say::Leaving;
+                    let frame = match say {
+                        Say::Stood { call, held_up_by } => Frame::Stood { call, held_up_by },
+                        Say::Leaving => Frame::Leaving,
+                    };
+                    wire.say(&frame).await
+                }
                 asked = self.asked.recv() => match asked {
                     Some(question) => {
                         let id = self.take(question);
@@ -189,7 +263,7 @@ impl Line {
 
     async fn say(&mut self, wire: &Wire, id: u64) -> Result<(), Gone> {
         let Some(question) = self.open.get_mut(&id) else { return Ok(()) };
-        question.said = question.said.saturating_add(1);
+        question.said_to = question.said_to.or(self.office);
         wire.say(&Frame::Ask { id, ask: question.ask.clone() }).await
     }
 
@@ -197,12 +271,17 @@ impl Line {
         match serde_json::from_str(text) {
             Ok(Frame::Told { id, told }) => {
                 if let Some(question) = self.open.remove(&id) {
-                    let answered = Answered { told, again: question.said > 1 };
+                    let answered = Answered { told, again: question.said_to != self.office };
                     // Who asked may have given up.
                     drop(question.reply.send(answered));
                 }
                 Ok(())
             }
+            Ok(Frame::Offer { call }) => match &self.hire {
+                // More than we said that we could do, and then some.
+                Some(hire) => hire.offers.try_send(call).map_err(|_| Gone),
+                None => Err(Gone),
+            },
             Ok(Frame::Beat) => Ok(()),
             Ok(_) | Err(_) => {
                 tracing::warn!("the office says what offices do not say");
@@ -210,4 +289,14 @@ impl Line {
             }
         }
     }
+}
+
+/// What the worker says next; never anything where nobody wants calls.
+async fn next_word(hire: &mut Option<Hire>) -> Say {
+    if let Some(hire) = hire
+        && let Some(say) = hire.says.recv().await
+    {
+        return say;
+    }
+    std::future::pending().await
 }

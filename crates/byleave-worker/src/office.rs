@@ -1,5 +1,6 @@
 //! The office: answers what comes over the wire of one worker, on the store that it stands on.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,9 +11,10 @@ use byleave_core::id::CallId;
 use lru::LruCache;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::crew::Offer;
 use crate::rights::Rights;
 use crate::roster::{Present, Roster};
 use crate::wire::{Append, Arrived, Ask, Frame, Gone, Hello, Interrupted, PROTOCOL, Read, Trouble, Wire};
@@ -21,8 +23,10 @@ use crate::wire::{Append, Arrived, Ask, Frame, Gone, Hello, Interrupted, PROTOCO
 const HELLO: Duration = Duration::from_secs(10);
 /// How long a worker may say nothing at all.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How often we say that we are alive.
-const BEAT: Duration = Duration::from_secs(10);
+/// However short its lease is.
+const SILENCE_MIN: Duration = Duration::from_secs(2);
+/// How often in that time we say that we are alive.
+const BEATS: u32 = 3;
 /// How many questions of one worker are worked on at once; the others wait in the wire.
 const AT_ONCE: usize = 64;
 /// How many calls are remembered as ones that the worker may see.
@@ -32,7 +36,7 @@ const SEEN_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 pub async fn attend(roster: &Roster, rights: Rights, mut wire: Wire) {
     let hello = tokio::time::timeout(HELLO, wire.hear.recv()).await;
     let said = hello.ok().flatten().and_then(|text| serde_json::from_str(&text).ok());
-    let Some(Frame::Hello(Hello { protocol, owner })) = said else {
+    let Some(Frame::Hello(Hello { protocol, owner, skills, is_leaving })) = said else {
         return turn_away(&wire, "a worker says first who it is").await;
     };
     if protocol != PROTOCOL {
@@ -41,16 +45,20 @@ pub async fn attend(roster: &Roster, rights: Rights, mut wire: Wire) {
         );
         return turn_away(&wire, &why).await;
     }
-    let present = match roster.enter(owner, &rights) {
-        Ok(present) => present,
+    let (present, offers) = match roster.enter((owner, skills), &rights) {
+        Ok(entered) => entered,
         Err(fault) => return turn_away(&wire, &fault.to_string()).await,
     };
+    if is_leaving {
+        present.leaves();
+    }
     let lease_ms = u64::try_from(roster.lease().as_millis()).unwrap_or(u64::MAX);
-    if wire.say(&Frame::Welcome { lease_ms }).await.is_err() {
+    if wire.say(&Frame::Welcome { lease_ms, office: roster.id() }).await.is_err() {
         return;
     }
     let desk = Arc::new(Desk { present, rights, seen: Mutex::new(LruCache::new(SEEN_MAX)) });
-    if let Err(Gone) = converse(&desk, wire).await {
+    let patience = SILENCE.min(roster.lease().max(SILENCE_MIN));
+    if let Err(Gone) = converse(&desk, wire, offers, patience).await {
         tracing::debug!(%owner, "the wire of a worker broke");
     }
 }
@@ -61,15 +69,27 @@ async fn turn_away(wire: &Wire, why: &str) {
     wire.say(&Frame::Unwelcome { why: why.to_owned() }).await.unwrap_or_default();
 }
 
-async fn converse(desk: &Arc<Desk>, mut wire: Wire) -> Result<(), Gone> {
+async fn converse(
+    desk: &Arc<Desk>,
+    mut wire: Wire,
+    mut offers: mpsc::Receiver<Offer>,
+    patience: Duration,
+) -> Result<(), Gone> {
     let room = Arc::new(Semaphore::new(AT_ONCE));
-    let mut beat = tokio::time::interval(BEAT);
+    let mut beat = tokio::time::interval(patience / BEATS);
+    // What was offered over this wire; let go of with it.
+    let mut offered: HashMap<CallId, oneshot::Sender<Option<CallId>>> = HashMap::new();
     let mut heard_at = Instant::now();
     loop {
         let text = tokio::select! {
             text = wire.hear.recv() => text.ok_or(Gone)?,
             // Since it was last heard, whatever we said meanwhile.
-            () = tokio::time::sleep_until(heard_at + SILENCE) => return Err(Gone),
+            () = tokio::time::sleep_until(heard_at + patience) => return Err(Gone),
+            Some(Offer { call, stood }) = offers.recv() => {
+                offered.insert(call, stood);
+                wire.say(&Frame::Offer { call }).await?;
+                continue;
+            }
             _ = beat.tick() => {
                 wire.say(&Frame::Beat).await?;
                 continue;
@@ -91,6 +111,13 @@ async fn converse(desk: &Arc<Desk>, mut wire: Wire) -> Result<(), Gone> {
                     drop(place);
                 });
             }
+            Ok(Frame::Stood { call, held_up_by }) => {
+                if let Some(stood) = offered.remove(&call) {
+                    // Nobody may wait any more.
+                    stood.send(held_up_by).unwrap_or_default();
+                }
+            }
+            Ok(Frame::Leaving) => desk.present.leaves(),
             Ok(Frame::Beat) => {}
             Ok(_) | Err(_) => {
                 tracing::warn!("a worker says what workers do not say");
@@ -144,11 +171,13 @@ impl Desk {
             }
             Ask::Interrupt { call, attempt, at } => {
                 self.may_see(call).await?;
-                said(&Interrupted::from(ledger.interrupt(call, attempt, at).await?))
+                let interrupted = ledger.interrupt(call, attempt, at).await?;
+                self.present.has_written(call);
+                said(&Interrupted::from(interrupted))
             }
             Ask::Act(act) => {
-                self.rights.may_act()?;
-                said(&ledger.act(*act).await?)
+                let act = self.rights.admit(*act)?;
+                said(&ledger.act(act).await?)
             }
             Ask::Halted { tenant } => {
                 self.rights.may_see(&tenant)?;
@@ -191,6 +220,7 @@ impl Desk {
         match self.ledger().append(batch).await {
             Ok(()) => {
                 self.remember(call);
+                self.present.has_written(call);
                 said(&())
             }
             Err(AppendFault::Stale) => Err(Trouble::Stale),

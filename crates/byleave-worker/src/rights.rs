@@ -1,6 +1,7 @@
 //! What who is at the other end of a wire may ask.
 
 use byleave::ledger::{Batch, LedgerFault};
+use byleave_core::act::{Act, Deed};
 use byleave_core::entry::Fact;
 use byleave_core::id::TenantId;
 
@@ -13,19 +14,24 @@ pub enum Rights {
     ///
     /// A worker is believed about what its calls would do and did, for that happens where it is. It is not believed to be anyone
     /// else: it answers no question, makes no call, does nothing that is for administrators, and sees nothing of others.
-    Worker(TenantId),
+    Worker {
+        /// Whose calls.
+        tenant: TenantId,
+        /// Whom it was named by who let it in. Nobody comes in as another's owner.
+        name: String,
+    },
 }
 
 impl Rights {
     pub(crate) fn may_see(&self, tenant: &TenantId) -> Result<(), LedgerFault> {
         match self {
-            Self::Worker(own) if own != tenant => Err(not("to see what is another tenant's")),
+            Self::Worker { tenant: own, .. } if own != tenant => Err(not("to see what is another tenant's")),
             _ => Ok(()),
         }
     }
 
     pub(crate) fn may_append(&self, batch: &Batch) -> Result<(), LedgerFault> {
-        let Self::Worker(own) = self else { return Ok(()) };
+        let Self::Worker { tenant: own, .. } = self else { return Ok(()) };
         if batch.at_len == 0 {
             return Err(not("to make calls"));
         }
@@ -38,8 +44,15 @@ impl Rights {
         Ok(())
     }
 
-    pub(crate) fn may_act(&self) -> Result<(), LedgerFault> {
-        if *self == Self::All { Ok(()) } else { Err(not("to do what is for administrators")) }
+    /// The act as it is written. What a worker does without is for it to say, of itself and under its own name.
+    pub(crate) fn admit(&self, act: Act) -> Result<Act, LedgerFault> {
+        match (self, &act.deed) {
+            (Self::All, _) => Ok(act),
+            (Self::Worker { tenant, name }, Deed::Waive { .. }) => {
+                Ok(Act { tenant: tenant.clone(), by: name.clone(), ..act })
+            }
+            (Self::Worker { .. }, _) => Err(not("to do what is for administrators")),
+        }
     }
 
     pub(crate) fn may_list(&self) -> Result<(), LedgerFault> {
@@ -49,4 +62,29 @@ impl Rights {
 
 fn not(what: &str) -> LedgerFault {
     LedgerFault::new("cannot be done for a worker", format!("it is not for workers {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use byleave_core::id::ActId;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_waives_for_itself_under_its_own_name_and_does_nothing_else() {
+        let tenant = |name: &str| TenantId::new(name).unwrap();
+        let rights = Rights::Worker { tenant: tenant("acme"), name: "w".into() };
+        let act = |deed| Act {
+            id: ActId::new(uuid::Uuid::nil()),
+            at: 1,
+            tenant: tenant("other"),
+            by: "ann".into(),
+            deed,
+        };
+        let waive = Deed::Waive { guarantees: vec!["memory-limited".into()], why: "x".into() };
+        let admitted = rights.admit(act(waive)).unwrap();
+        assert_eq!((admitted.tenant, admitted.by), (tenant("acme"), "w".to_owned()));
+        assert!(rights.admit(act(Deed::Lift)).is_err());
+        assert!(Rights::All.admit(act(Deed::Lift)).is_ok());
+    }
 }

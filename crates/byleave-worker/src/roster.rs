@@ -6,21 +6,24 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use byleave::ledger::owners::IsAlive;
 use byleave::ledger::{Ledger, LedgerFault};
-use byleave_core::id::OwnerId;
+use byleave_core::id::{CallId, OwnerId};
 use lru::LruCache;
 use serde_json::Value;
-use tokio::sync::OnceCell;
+use tokio::sync::{Notify, OnceCell, broadcast, mpsc, oneshot};
 use tokio::time::Instant;
+use uuid::Uuid;
 
+use crate::crew::{Drove, Hand, Job, Offer, Skills, Worker, choose};
 use crate::rights::Rights;
 use crate::wire::Trouble;
 
 /// How many answers of each owner are remembered: more than it has questions under way.
 const ANSWERS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
 
-/// Says whether an owner lives.
-pub type IsAlive = Arc<dyn Fn(OwnerId) -> bool + Send + Sync>;
+/// How many calls are told of that nobody has heard of yet; then that they were too many.
+const WRITTEN_MAX: usize = 1_024;
 
 /// A store that writes for owners who are elsewhere.
 pub trait Deputy: Send + Sync + 'static {
@@ -36,10 +39,13 @@ pub trait Deputy: Send + Sync + 'static {
 pub struct Roster(Arc<Inner>);
 
 struct Inner {
+    id: Uuid,
     deputy: Box<dyn Deputy>,
     lease: Duration,
     began: Instant,
     owners: Mutex<HashMap<OwnerId, Known>>,
+    written: broadcast::Sender<CallId>,
+    came: Notify,
 }
 
 struct Known {
@@ -47,6 +53,8 @@ struct Known {
     answers: Arc<Answers>,
     /// What it may do who came in as this owner first: nobody else comes in as the same.
     rights: Rights,
+    /// Where it wants calls.
+    hand: Option<Hand>,
     wires: u32,
     /// When the last wire broke; counts only while there is none.
     left: Instant,
@@ -55,13 +63,24 @@ struct Known {
 impl Roster {
     /// An empty roster. Who is away for longer than the lease is gone.
     pub fn new(deputy: impl Deputy, lease: Duration) -> Self {
-        let inner =
-            Inner { deputy: Box::new(deputy), lease, began: Instant::now(), owners: Mutex::default() };
+        let inner = Inner {
+            id: Uuid::now_v7(),
+            deputy: Box::new(deputy),
+            lease,
+            began: Instant::now(),
+            owners: Mutex::default(),
+            written: broadcast::channel(WRITTEN_MAX).0,
+            came: Notify::new(),
+        };
         let roster = Self(Arc::new(inner));
         let watched = Arc::downgrade(&roster.0);
         let is_alive = move |owner| watched.upgrade().is_some_and(|inner| Self(inner).is_alive(owner));
         roster.0.deputy.watch(Arc::new(is_alive));
         roster
+    }
+
+    pub(crate) fn id(&self) -> Uuid {
+        self.0.id
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -84,24 +103,102 @@ impl Roster {
         self.owners().retain(|_, known| known.wires > 0 || known.left.elapsed() < lease);
     }
 
-    /// An owner comes in. Who it is, it says itself; that it is not another tenant's, is looked at.
-    pub(crate) fn enter(&self, owner: OwnerId, rights: &Rights) -> Result<Present, LedgerFault> {
+    /// Hears of every call that a worker has written on.
+    pub fn subscribe(&self) -> broadcast::Receiver<CallId> {
+        self.0.written.subscribe()
+    }
+
+    /// Waits until somebody comes in, or has room again, who may drive what nobody could.
+    pub async fn until_someone_comes(&self) {
+        self.0.came.notified().await;
+    }
+
+    /// Who is here, and who may come back.
+    pub fn workers(&self) -> Vec<Worker> {
+        let owners = self.owners();
+        let mut workers: Vec<Worker> = owners
+            .iter()
+            .filter_map(|(owner, known)| {
+                let hand = known.hand.as_ref()?;
+                Some(Worker {
+                    name: hand.name.clone(),
+                    owner: *owner,
+                    is_here: known.wires > 0,
+                    is_leaving: hand.is_leaving,
+                    busy: hand.busy(),
+                    skills: hand.skills.clone(),
+                })
+            })
+            .collect();
+        workers.sort_by(|one, other| one.name.cmp(&other.name).then(one.owner.cmp(&other.owner)));
+        workers
+    }
+
+    /// Has a call driven by the worker whose it is, to where it stands.
+    ///
+    /// A worker has room for so many; the others wait here. Whoever stops waiting stops nothing.
+    pub async fn drive(&self, job: Job<'_>) -> Drove {
+        self.sweep();
+        let (room, line) = {
+            let owners = self.owners();
+            let hands = owners.values().filter_map(|known| known.hand.as_ref());
+            let Some(hand) = choose(hands, &job) else { return Drove::Nobody };
+            match &hand.line {
+                Some(line) if !hand.is_leaving => (Arc::clone(&hand.room), line.clone()),
+                _ => return Drove::Away,
+            }
+        };
+        let place = tokio::select! {
+            place = room.acquire_owned() => place,
+            () = line.closed() => return Drove::Away,
+        };
+        let Ok(_place) = place else { return Drove::Away };
+        let (stood, standing) = oneshot::channel();
+        if line.send(Offer { call: job.call, stood }).await.is_err() {
+            return Drove::Away;
+        }
+        standing.await.map_or(Drove::Away, |held_up_by| Drove::Stood { held_up_by })
+    }
+
+    pub(crate) fn heard(&self, call: CallId) {
+        // Nobody may listen.
+        drop(self.0.written.send(call));
+    }
+
+    /// An owner comes in. Who it is, it says itself; that it is not another's, is looked at.
+    pub(crate) fn enter(
+        &self,
+        (owner, skills): (OwnerId, Option<Skills>),
+        rights: &Rights,
+    ) -> Result<(Present, mpsc::Receiver<Offer>), LedgerFault> {
         self.sweep();
         let mut owners = self.owners();
         let known = match owners.entry(owner) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let (ledger, answers) = (self.0.deputy.ledger_of(owner)?, Arc::new(Answers::default()));
-                let rights = rights.clone();
-                place.insert(Known { ledger, answers, rights, wires: 0, left: Instant::now() })
+                let hand = match (rights, skills) {
+                    (Rights::Worker { tenant, name }, Some(skills)) => {
+                        Some(Hand::new(tenant.clone(), name.clone(), skills))
+                    }
+                    _ => None,
+                };
+                let (rights, left) = (rights.clone(), Instant::now());
+                place.insert(Known { ledger, answers, rights, hand, wires: 0, left })
             }
         };
         if known.rights != *rights {
             return Err(LedgerFault::new("cannot come in", format!("owner {owner} is another's")));
         }
         known.wires = known.wires.saturating_add(1);
+        let (line, offers) = mpsc::channel(1);
+        if let Some(hand) = &mut known.hand {
+            hand.line = Some(line);
+        }
         let (ledger, answers) = (Arc::clone(&known.ledger), Arc::clone(&known.answers));
-        Ok(Present { roster: self.clone(), owner, ledger, answers })
+        drop(owners);
+        self.0.came.notify_waiters();
+        Ok((Present { roster: self.clone(), owner, ledger, answers }, offers))
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<OwnerId, Known>> {
@@ -115,6 +212,19 @@ pub(crate) struct Present {
     owner: OwnerId,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) answers: Arc<Answers>,
+}
+
+impl Present {
+    /// It takes nothing new.
+    pub(crate) fn leaves(&self) {
+        if let Some(hand) = self.roster.owners().get_mut(&self.owner).and_then(|known| known.hand.as_mut()) {
+            hand.is_leaving = true;
+        }
+    }
+
+    pub(crate) fn has_written(&self, call: CallId) {
+        self.roster.heard(call);
+    }
 }
 
 /// What an owner was last told of what has an effect: said again over another wire, it is not done again.
@@ -145,6 +255,12 @@ impl Drop for Present {
         if let Some(known) = owners.get_mut(&self.owner) {
             known.wires = known.wires.saturating_sub(1);
             known.left = Instant::now();
+            // The line of a wire that came later is another's.
+            if let Some(hand) =
+                known.hand.as_mut().filter(|hand| hand.line.as_ref().is_some_and(mpsc::Sender::is_closed))
+            {
+                hand.line = None;
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Wires over WebSockets: one text a frame. Between machines over TLS only.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +9,17 @@ use byleave::pending::Pending;
 use byleave::secret::Secret;
 use futures::{SinkExt as _, StreamExt as _};
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls_platform_verifier::Verifier;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
-use tokio_tungstenite::tungstenite::http::{HeaderValue, Uri};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, Request, Response, Uri};
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Message, client::ClientRequestBuilder};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
@@ -73,6 +77,19 @@ where
     near
 }
 
+/// The answer to a request that wants to become a wire, or what is wrong with it.
+pub fn answer<B>(request: &Request<B>) -> Result<Response<()>, String> {
+    create_response_with_body(request, || ()).map_err(|error| error.to_string())
+}
+
+/// A wire over what such a request has become.
+pub async fn answered<S>(stream: S) -> Wire
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    over(WebSocketStream::from_raw_socket(stream, Role::Server, Some(config())).await)
+}
+
 /// Opens wires to an office by its address.
 #[derive(Clone)]
 pub struct Socket {
@@ -80,6 +97,29 @@ pub struct Socket {
     token: Secret,
     tls: Arc<ClientConfig>,
 }
+
+/// TLS that trusts the certificates of this machine, and those in a PEM file.
+pub fn trusting(more: Option<&Path>) -> Result<Arc<ClientConfig>, BadTrust> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = match more {
+        Some(path) => {
+            let bad = |why: rustls::pki_types::pem::Error| BadTrust(format!("`{}`: {why}", path.display()));
+            let roots = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            roots.map_err(bad)?
+        }
+        None => Vec::new(),
+    };
+    let bad = |error: rustls::Error| BadTrust(error.to_string());
+    let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(&provider)).map_err(bad)?;
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(bad)?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(Arc::new(builder.with_no_client_auth()))
+}
+
+/// Why certificates cannot be trusted.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot trust certificates: {0}")]
+pub struct BadTrust(String);
 
 /// Why an address cannot be dialled.
 #[derive(Debug, thiserror::Error)]

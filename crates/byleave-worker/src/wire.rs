@@ -21,6 +21,9 @@ use byleave_core::session::Opening;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::crew::Skills;
 
 /// Which way of speaking this is. Both ends must have the same.
 pub(crate) const PROTOCOL: u32 = 1;
@@ -63,6 +66,8 @@ pub(crate) enum Frame {
     Welcome {
         /// How long the worker may be away and keep its claims.
         lease_ms: u64,
+        /// Another each time that an office begins: it knows nothing of what was said to the one before.
+        office: Uuid,
     },
     /// The office turns the worker away.
     Unwelcome {
@@ -83,6 +88,20 @@ pub(crate) enum Frame {
         /// What came of it.
         told: Result<Value, Trouble>,
     },
+    /// The office offers a call. It may be offered again while it is driven, and is the same offer.
+    Offer {
+        /// Which.
+        call: CallId,
+    },
+    /// A worker has driven a call that it was offered to where it stands.
+    Stood {
+        /// Which.
+        call: CallId,
+        /// Behind which, where it stands behind another.
+        held_up_by: Option<CallId>,
+    },
+    /// A worker takes nothing new.
+    Leaving,
     /// Either is alive.
     Beat,
 }
@@ -93,6 +112,12 @@ pub(crate) struct Hello {
     pub(crate) protocol: u32,
     /// Who it writes claims as.
     pub(crate) owner: OwnerId,
+    /// What it can do, where it wants calls.
+    #[serde(default)]
+    pub(crate) skills: Option<Skills>,
+    /// It takes nothing new.
+    #[serde(default)]
+    pub(crate) is_leaving: bool,
 }
 
 /// What a ledger is asked.

@@ -26,6 +26,12 @@ pub(crate) struct ServeHttp {
     /// Where people reach its pages, and what links to questions begin with [default: where it listens]
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<PublicUrl>,
+    /// Calls are driven by workers (`byleave worker`), and nothing runs here
+    #[arg(long)]
+    pub(crate) workers: bool,
+    /// How long a worker may be away and keep what it runs: a number and s, m or h
+    #[arg(long, value_name = "SPAN", default_value = "60s", requires = "workers")]
+    pub(crate) worker_lease: String,
     /// A tenant beside `local`, with a book of its own
     #[arg(long = "tenant", value_name = "NAME")]
     pub(crate) tenants: Vec<Name>,
@@ -50,6 +56,25 @@ pub(crate) struct ServeHttp {
     /// How many calls and inboxes of a tenant are followed at once; an eighth of it by each principal
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
     pub(crate) streams: u32,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct WorkArgs {
+    /// The server: https, or http on this machine, as in https://gate.example.org:7411
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: String,
+    /// The file that holds its token (`byleave token add NAME --scope work`); for its owner only
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token: PathBuf,
+    /// Certificates to trust beside those of the system, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// How many calls it drives at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    pub(crate) capacity: u32,
+    /// A word for people to tell it apart by
+    #[arg(long = "label", value_name = "WORD")]
+    pub(crate) labels: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -130,4 +155,6 @@ pub(crate) enum ScopeArg {
     Read,
     /// Halt, revoke, cancel; for people only
     Administer,
+    /// Drive calls, as a worker; with nothing else
+    Work,
 }

@@ -27,7 +27,7 @@ use serde_json::json;
 use crate::args::{self, Ask};
 use crate::ask::{Driven, answered, drive, waive};
 use crate::complaint::Complaint;
-use crate::house::House;
+use crate::house::{House, mend_copies};
 use crate::ids::short;
 use crate::options::{Options, settled};
 use crate::screen::{Screen, Tone, prose};
@@ -41,7 +41,7 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
     let mut settings = options.chosen.gate();
     settings.limits.timeout_ms = typed.timeout_ms;
     let house = House::open_or_make(options)?;
-    house.mend_copies(options, screen)?;
+    mend_copies(options, screen)?;
     let gate = house.gate(options, &options.cwd, Ask::Inbox, settings)?;
     waive(&gate, options).await?;
     let call = call(&typed, options)?;

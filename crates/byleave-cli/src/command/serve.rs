@@ -1,20 +1,17 @@
 //! `byleave serve`: the gate over HTTP, for agents and people in any language.
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use byleave::core::id::TenantId;
-use byleave::secret::Secret;
 use byleave_server::listen::{self, ListenFault};
 use byleave_server::oidc::Oidc;
 use byleave_server::otlp::Otlp;
 use byleave_server::{Limits, OwnTools, PublicUrl, Server, Tenancy, telemetry};
+use byleave_worker::{Roster, SqliteDeputy};
 use tokio::net::TcpListener;
 
 use crate::args::{Ask, ServeHttp};
@@ -24,17 +21,17 @@ use crate::complaint::Complaint;
 use crate::config::Config;
 use crate::house::House;
 use crate::options::{Options, settled};
+use crate::private::read_private;
 use crate::rules::Rules;
 use crate::screen::{Screen, one_line, prose};
 use crate::show;
 use crate::signals;
 use crate::status::Status;
+use crate::time::lasting;
 
 /// Who shows no good token may ask so many times less often.
 const STRANGERS: u32 = 25;
 
-/// No client has a longer secret.
-const SECRET_BYTES_MAX: u64 = 4_096;
 /// How long calls may take to end when everything does.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -59,9 +56,11 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     if let Some(collector) = collector {
         builder = builder.collector(collector);
     }
-    builder = builder.tenancy(tenancy(options, &chosen).await?);
+    let lease = typed.workers.then(|| lasting(&typed.worker_lease)).transpose()?.map(Duration::from_millis);
+    builder = builder.tenancy(tenancy(options, &chosen, lease).await?);
     for name in &typed.tenants {
-        builder = builder.tenancy(tenancy(&options.of_tenant(TenantId::new(name.as_str())?), &chosen).await?);
+        let options = options.of_tenant(TenantId::new(name.as_str())?);
+        builder = builder.tenancy(tenancy(&options, &chosen, lease).await?);
     }
     if let Some((issuer, client)) = typed.oidc_issuer.zip(typed.oidc_client) {
         builder = builder.oidc(provider(&issuer, client, typed.oidc_secret.as_deref())?);
@@ -84,6 +83,12 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     let server = builder.notices(serving_file(options), webhook::webhooks(options)).build();
     screen.say(&format!("listening on {scheme}://{address}/v1"));
     screen.say(&format!("people sign in at {pages}/"));
+    if typed.workers {
+        screen.say(&prose(&format!(
+            "calls are driven by workers in {}: `byleave token add NAME --scope work` makes a token for one, `byleave worker` is one",
+            options.cwd
+        )));
+    }
     if let Some(place) = told {
         screen.say(&format!("a collector is told of calls: {}", one_line(&place)));
     }
@@ -124,18 +129,6 @@ fn provider(issuer: &str, client: String, secret: Option<&Path>) -> Result<Oidc>
     })?)
 }
 
-/// A secret in a file that only its owner can read.
-fn read_private(path: &Path) -> io::Result<Secret> {
-    let mut file = File::open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.mode() & 0o077 != 0 {
-        return Err(io::Error::other("others could read it"));
-    }
-    let mut text = String::new();
-    file.by_ref().take(SECRET_BYTES_MAX).read_to_string(&mut text)?;
-    Ok(Secret::new(text.trim().to_owned()))
-}
-
 /// The file that says that a server runs on the book that is kept here, and where its pages are.
 pub(super) fn serving_file(options: &Options) -> PathBuf {
     options.state.join("serving.json")
@@ -157,15 +150,18 @@ fn usual_url(scheme: &str, address: SocketAddr, host: Option<&String>) -> Result
     })
 }
 
-/// The gate of one tenant, with questions left open for whoever answers them.
-async fn tenancy(options: &Options, chosen: &Config) -> Result<Tenancy> {
+/// The gate of one tenant, with questions left open for whoever answers them; where there is a lease, workers drive its calls.
+async fn tenancy(options: &Options, chosen: &Config, lease: Option<Duration>) -> Result<Tenancy> {
     let house = House::open_or_make(options)?;
     let own = OwnTools::default();
     let builder = house.builder(options, &options.cwd, Ask::Inbox, chosen.gate())?;
     let gate = House::built(own.behind(builder))?;
     waive(&gate, options).await?;
     let shelf = (Arc::clone(&house.book) as Arc<_>, Arc::clone(&house.book) as Arc<_>);
-    let tenancy = Tenancy::new(options.tenant.clone(), gate, shelf, options.cwd.clone(), chosen.mode());
+    let mut tenancy = Tenancy::new(options.tenant.clone(), gate, shelf, options.cwd.clone(), chosen.mode());
+    if let Some(lease) = lease {
+        tenancy = tenancy.crewed(Roster::new(SqliteDeputy(Arc::clone(&house.book)), lease));
+    }
     let (options, state) = (options.clone(), settled(&options.state)?.unwrap_or_default());
     let tried =
         move |text: &str| Rules { options: &options, workspace: &options.cwd, state: &state }.with_own(text);

@@ -42,6 +42,7 @@ pub(super) fn unusable(fault: &TokenFault) -> Complaint {
         TokenFault::Lasting => "say how long with `--for`, as in `--for 30d`",
         TokenFault::Scopeless => "name one with `--scope`",
         TokenFault::AgentAdministers => "leave `administer` out, or say `--person`",
+        TokenFault::WorkAlone => "make a token with `--scope work` alone, and another for whatever else",
         TokenFault::AgentSignsIn => "say `--person`",
         TokenFault::Nobody => "say `--as sub:SUBJECT` or `--as email:ADDRESS`",
         TokenFault::Known => "`byleave token list` lists who may",
@@ -176,5 +177,6 @@ const fn scope(typed: ScopeArg) -> Scope {
         ScopeArg::Answer => Scope::Answer,
         ScopeArg::Read => Scope::Read,
         ScopeArg::Administer => Scope::Administer,
+        ScopeArg::Work => Scope::Work,
     }
 }

@@ -15,7 +15,7 @@ use crate::args;
 use crate::ask::{Driven, answered, drive};
 use crate::command::rehearse::{differences, relative};
 use crate::complaint::Complaint;
-use crate::house::House;
+use crate::house::{House, mend_copies};
 use crate::ids::{self, short};
 use crate::json;
 use crate::options::Options;
@@ -28,7 +28,7 @@ use crate::tools::workplace;
 
 pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Screen) -> Result<Status> {
     let house = House::open_to_write(options)?;
-    house.mend_copies(options, screen)?;
+    mend_copies(options, screen)?;
     let calls = which(&typed, &house, options).await?;
     if calls.is_empty() {
         if screen.json() {

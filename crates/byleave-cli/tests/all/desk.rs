@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::world::World;
@@ -51,6 +51,11 @@ impl Desk {
             command.uid(UID).gid(UID);
         }
         command
+    }
+
+    /// Gives a file to the other user.
+    pub(crate) fn give(&self, path: &Path) {
+        std::os::unix::fs::chown(path, Some(UID), Some(UID)).unwrap();
     }
 
     pub(crate) fn exec(&self, options: &[&str], script: &str, input: &str) -> Output {

@@ -22,8 +22,18 @@ impl Served {
 
     /// The same with these in its environment.
     pub(crate) fn start_with(world: &World, words: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_at(world, "127.0.0.1:0", words, environment)
+    }
+
+    /// The same where it is to listen.
+    pub(crate) fn start_at(
+        world: &World,
+        address: &str,
+        words: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
-        command.args(["serve", "--listen", "127.0.0.1:0"]).args(words).envs(environment.iter().copied());
+        command.args(["serve", "--listen", address]).args(words).envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -45,6 +55,12 @@ impl Served {
         // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+
+    /// It stands still, or goes on.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Ends it as a person would, and waits.

@@ -3,218 +3,37 @@
 //!
 //! `BYLEAVE_KILLS=300` for the long form.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use crate::serve::{Served, request, token};
+use crate::scene::{Dice, People, Scene};
+use crate::serve::Served;
 use crate::world::World;
 
-const AGENTS: usize = 6;
 /// The longest that a server lives, once it listens.
 const LIFE_MS: u64 = 250;
-/// Longer than anything takes that happens at all.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Where the server is, and what clients have heard of it.
-#[derive(Default)]
-struct Scene {
-    address: RwLock<String>,
-    /// No more calls are made.
-    over: AtomicBool,
-    /// Nobody is left who could ask.
-    quiet: AtomicBool,
-    /// Answers that were acknowledged, by question, with their calls.
-    answers: Mutex<BTreeMap<String, String>>,
-    /// Requests that came to nothing: broken off, or made while nobody listened.
-    broken: AtomicUsize,
-}
-
-/// A call as its client has it.
-struct Made {
-    key: String,
-    body: Value,
-    call: String,
-    /// The file that it appends to or creates, where it does anything.
-    file: Option<String>,
-    result: Value,
-}
-
-impl Scene {
-    /// Asks whatever server there is until one answers, with the same key each time.
-    fn ask(&self, token: &str, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let address = self.address.read().unwrap().clone();
-            match request(&address, token, key, method, path, body) {
-                // Not taken in: that is said, and it is asked again.
-                Ok((429 | 503, _)) => {}
-                Ok(heard) => return heard,
-                Err(_) => drop(self.broken.fetch_add(1, Ordering::Relaxed)),
-            }
-            assert!(Instant::now() < end, "nobody answers {method} {path}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Makes a call and follows it to its end. Once it was accepted, it is never unknown again.
-    fn make(&self, bot: &str, key: String, body: Value, wait: u32) -> Made {
-        let (mut status, mut heard) = self.ask(bot, &key, "POST", &format!("/v1/calls?wait={wait}"), &body);
-        assert!(matches!(status, 200 | 202), "{key}: {status} {heard}");
-        let call = heard["call"].as_str().unwrap().to_owned();
-        let end = Instant::now() + PATIENCE;
-        while status == 202 {
-            assert!(Instant::now() < end, "{key} does not come to an end: {heard}");
-            (status, heard) = self.ask(bot, &key, "GET", &format!("/v1/calls/{call}?wait=5"), &Value::Null);
-            assert!(matches!(status, 200 | 202), "{key} was accepted and is lost: {status} {heard}");
-        }
-        let file =
-            body["arguments"]["path"].as_str().filter(|_| body["tool"] != "read_file").map(str::to_owned);
-        let made = Made { key, body, call, file, result: heard["result"].clone() };
-        self.hears_the_same(bot, &made);
-        made
-    }
-
-    /// The same key and the same body are the same call, with the same outcome.
-    fn hears_the_same(&self, bot: &str, made: &Made) {
-        let (status, again) = self.ask(bot, &made.key, "POST", "/v1/calls?wait=60", &made.body);
-        assert_eq!((status, &again["call"]), (200, &json!(made.call)), "{}: {again}", made.key);
-        assert_eq!(again["result"], made.result, "{}", made.key);
-    }
-
-    /// Makes one call after another, of every kind, until it is over.
-    fn agent(&self, bot: &str, agent: usize) -> Vec<Made> {
-        let mut made = Vec::new();
-        while !self.over.load(Ordering::Relaxed) {
-            let number = made.len();
-            let key = format!("{agent}-{number}");
-            let (append, create) = (format!("lines-{agent}.txt"), format!("new-{key}.txt"));
-            let body = match number % 4 {
-                0 => json!({"tool": "append_line", "arguments": {"path": append, "line": key}}),
-                1 => json!({"tool": "write_file", "arguments": {"path": create, "content": key}}),
-                2 => {
-                    json!({"tool": "append_line", "arguments": {"path": append, "line": key}, "mode": "confirm-sensitive"})
-                }
-                _ => json!({"tool": "read_file", "arguments": {"path": "notes.txt"}}),
-            };
-            // Some wait for the end, some are content to be told that it was taken in.
-            let wait = if number % 8 < 4 { 0 } else { 30 };
-            made.push(self.make(bot, key, body, wait));
-        }
-        made
-    }
-
-    /// Says yes to whatever is asked, until nobody is left who could ask.
-    fn person(&self, ann: &str) {
-        while !self.quiet.load(Ordering::Relaxed) {
-            let open = self.ask(ann, "-", "GET", "/v1/questions", &Value::Null).1;
-            for question in open["questions"].as_array().into_iter().flatten() {
-                let (id, call) = (text(&question["question"]), text(&question["call"]));
-                let path = format!("/v1/questions/{id}");
-                let sheet = self.ask(ann, "-", "GET", &path, &Value::Null).1;
-                let answer = json!({"digest": sheet["question"]["digest"], "answer": {"say": "yes"}});
-                match self.ask(ann, "-", "POST", &format!("{path}/answer"), &answer) {
-                    (200 | 202, _) => drop(self.answers.lock().unwrap().insert(id, call)),
-                    // It was answered before the server died, which then could not say so.
-                    (404 | 409 | 422, _) => {}
-                    (status, said) => panic!("{status} {said}"),
-                }
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-/// What is on the record of a call, and what it left behind, is what its client was told.
-fn is_as_told(world: &World, made: &Made, record: &Value) {
-    let lines = record["lines"].as_array().unwrap();
-    let many = |fact: &str| lines.iter().filter(|line| !line["entry"]["fact"][fact].is_null()).count();
-    assert_eq!((many("received"), many("settled")), (1, 1), "{}: {record}", made.key);
-    let outcome = text(&made.result["outcome"]);
-    let begun = many("begun");
-    assert!(begun <= 1, "{} was begun {begun} times: {record}", made.key);
-    let Some(file) = &made.file else { return assert_eq!(outcome, "completed", "{}", made.result) };
-    let left = std::fs::read_to_string(world.workspace().join(file)).unwrap_or_default();
-    let effects = left.lines().filter(|line| *line == made.key).count();
-    match outcome.as_str() {
-        "completed" => assert_eq!((begun, effects), (1, 1), "{}", made.key),
-        // Caught in the middle: it may have run, once, and nobody says more than that.
-        "unknown" => assert!(begun == 1 && effects <= 1, "{}: {effects}", made.key),
-        _ => panic!("{}: {}", made.key, made.result),
-    }
-}
 
 // req: E1
 #[test]
 fn a_server_killed_at_any_moment_loses_nothing_and_runs_nothing_twice() {
     let kills: usize = std::env::var("BYLEAVE_KILLS").map_or(20, |many| many.parse().unwrap());
     let world = World::new();
-    std::fs::write(world.workspace().join("notes.txt"), "hello").unwrap();
-    let bots: Vec<String> = (0..AGENTS).map(|agent| token(&world, &[&format!("bot-{agent}")])).collect();
-    let ann = token(&world, &["web-ann", "--person"]);
+    let people = People::new(&world);
     let start = || Served::start(&world, &["--mode", "yolo", "--requests-per-second", "100000"]);
     let mut served = start();
-    let scene = Scene { address: RwLock::new(served.address.clone()), ..Scene::default() };
-    let began = Instant::now();
-    let all = std::thread::scope(|scope| {
-        let scene = &scene;
-        let person = scope.spawn(|| scene.person(&ann));
-        let agents: Vec<_> =
-            bots.iter().enumerate().map(|(n, bot)| scope.spawn(move || scene.agent(bot, n))).collect();
-        let mut dice: u64 = 0x9e37_79b9_7f4a_7c15;
+    let scene = Scene::at(&served.address);
+    let told = scene.play(&world, &people, || {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
         for _ in 0..kills {
-            dice ^= dice << 13;
-            dice ^= dice >> 7;
-            dice ^= dice << 17;
-            std::thread::sleep(Duration::from_millis(dice % LIFE_MS));
+            std::thread::sleep(Duration::from_millis(dice.below(LIFE_MS)));
             served.kill();
             served = start();
-            scene.address.write().unwrap().clone_from(&served.address);
+            scene.moves_to(&served.address);
         }
-        scene.over.store(true, Ordering::Relaxed);
-        let all: Vec<_> = agents.into_iter().map(|agent| agent.join()).collect();
-        scene.quiet.store(true, Ordering::Relaxed);
-        person.join().unwrap();
-        all.into_iter().map(Result::unwrap).collect::<Vec<Vec<Made>>>()
     });
-    let took = began.elapsed();
-
-    let record = |call: &str| scene.ask(&ann, "-", "GET", &format!("/v1/book/calls/{call}"), &Value::Null).1;
-    let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
-    for (bot, made) in bots.iter().zip(&all).flat_map(|(bot, all)| all.iter().map(move |made| (bot, made))) {
-        scene.hears_the_same(bot, made);
-        is_as_told(&world, made, &record(&made.call));
-        *outcomes.entry(text(&made.result["outcome"])).or_default() += 1;
-    }
-    let answers = scene.answers.lock().unwrap().clone();
-    for (question, call) in &answers {
-        let record = record(call);
-        let kept = |line: &Value| line["entry"]["fact"]["answered"]["question"] == **question;
-        assert!(record["lines"].as_array().unwrap().iter().any(kept), "an answer is lost: {record}");
-    }
     served.stop();
     let verified = world.quietly(&["book", "verify"], "");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
-
-    let calls: usize = outcomes.values().sum();
-    let broken = scene.broken.load(Ordering::Relaxed);
-    println!(
-        "{kills} kills in {:.1} s; {calls} calls, each with one outcome ({outcomes:?}); {} accepted answers, none lost; \
-         {broken} requests that came to nothing and were made again",
-        took.as_secs_f64(),
-        answers.len()
-    );
+    println!("{kills} kills {told}");
     // Otherwise nothing was shown.
-    assert!(
-        calls > kills && answers.len() > kills / 4 && broken > kills,
-        "{calls} {} {broken}",
-        answers.len()
-    );
+    assert!(told.calls() > kills && told.answers > kills / 4 && told.broken > kills, "{told}");
 }

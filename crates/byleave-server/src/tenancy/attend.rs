@@ -28,7 +28,8 @@ const OTHERS_MAX: usize = 10_000;
 impl Tenancy {
     /// Hears and drives until it is told to end.
     pub(crate) async fn attend(self: Arc<Self>, end: CancellationToken) {
-        let all = async { tokio::join!(self.hear_own(), self.hear_others(), self.drive_on()) };
+        let all =
+            async { tokio::join!(self.hear_own(), self.hear_others(), self.hear_crew(), self.drive_on()) };
         tokio::select! {
             biased;
             () = end.cancelled() => {}

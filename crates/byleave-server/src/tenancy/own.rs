@@ -35,12 +35,15 @@ impl Tenancy {
                 own.heard(call.id, said.unwrap_or(Opinion::Pass));
                 own.stood(self.gate.prepare(call).await)
             }
-            _ => self.gate.advance(call).await,
+            _ => match &self.crew {
+                Some(crew) => self.taken_in_for(crew, &call).await,
+                None => self.gate.advance(call).await,
+            },
         }
     }
 
     pub(super) async fn resumed(&self, id: CallId) -> Standing {
-        let Some(own) = &self.own else { return self.gate.resume(id).await };
+        let Some(own) = &self.own else { return self.gone_on(id).await };
         let own_call = match self.record(id).await {
             Ok(record) => record
                 .as_ref()
@@ -49,10 +52,18 @@ impl Tenancy {
             // What cannot be seen is not begun.
             Err(_) => true,
         };
-        if own_call && !own.is_claimed(id) {
-            return own.stood(self.gate.prepare_again(id).await);
+        match (own_call, own.is_claimed(id)) {
+            (false, _) => self.gone_on(id).await,
+            (true, false) => own.stood(self.gate.prepare_again(id).await),
+            (true, true) => own.stood(self.gate.resume(id).await),
         }
-        own.stood(self.gate.resume(id).await)
+    }
+
+    async fn gone_on(&self, id: CallId) -> Standing {
+        match &self.crew {
+            Some(crew) => self.driven_by(crew, id).await,
+            None => self.gate.resume(id).await,
+        }
     }
 
     /// Begins a call of an own tool for who shows this claim: the first claim counts, and again whenever it is shown.

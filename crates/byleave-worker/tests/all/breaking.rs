@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use byleave::ledger::Ledger as _;
-use byleave_core::id::{CallId, TenantId};
+use byleave_core::id::CallId;
 use byleave_worker::{Rights, Wire, office};
 
 use crate::stage::Office;
@@ -43,7 +43,8 @@ fn hello(owner: &str) -> String {
 // req: E4
 #[tokio::test(start_paused = true)]
 async fn who_falls_silent_is_given_up() {
-    let office = Office::new();
+    // Nobody is waited for in silence for longer than that, however long the lease.
+    let office = Office::with(Duration::from_secs(300), None);
     let (mut worker, theirs) = Wire::pair();
     let roster = office.roster.clone();
     let attending = tokio::spawn(async move { office::attend(&roster, Rights::All, theirs).await });
@@ -67,7 +68,7 @@ async fn nobody_comes_in_as_another_tenants_owner() {
     let mut wires = Vec::new();
     for (tenant, said) in [("acme", "welcome"), ("other", "is another's"), ("acme", "welcome")] {
         let (mut worker, theirs) = Wire::pair();
-        let (roster, rights) = (office.roster.clone(), Rights::Worker(TenantId::new(tenant).unwrap()));
+        let (roster, rights) = (office.roster.clone(), crate::stage::worker_of(tenant, "w"));
         tokio::spawn(async move { office::attend(&roster, rights, theirs).await });
         worker.say.send(hello(owner)).await.unwrap();
         let heard = worker.hear.recv().await.unwrap();

@@ -11,7 +11,6 @@ use byleave::settings::Settings;
 use byleave::tool::Run;
 use byleave::typed::Typed;
 use byleave_core::question::{Approver, Grade};
-use byleave_worker::Rights;
 use serde_json::json;
 
 use crate::stage::Office;
@@ -52,7 +51,7 @@ async fn came_in(office: &Office, tenant: &str) -> CallId {
 }
 
 fn worker(office: &Office) -> Gate {
-    gate(office.worker(Rights::Worker(TenantId::new("acme").unwrap())))
+    gate(office.worker(crate::stage::worker_of("acme", "w")))
 }
 
 // req: R4, A1
@@ -81,7 +80,7 @@ async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
 async fn a_worker_makes_no_calls_and_sees_nothing_of_another_tenant() {
     let office = Office::new();
     let theirs = came_in(&office, "other").await;
-    let ledger = office.worker(Rights::Worker(TenantId::new("acme").unwrap()));
+    let ledger = office.worker(crate::stage::worker_of("acme", "w"));
     assert!(ledger.load(theirs).await.is_err());
     assert!(ledger.halted(&TenantId::new("other").unwrap()).await.is_err());
     assert!(ledger.halted(&TenantId::new("acme").unwrap()).await.unwrap().is_none());

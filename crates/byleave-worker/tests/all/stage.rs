@@ -8,7 +8,7 @@ use byleave::ledger::conformance::Bench;
 use byleave::ledger::memory::MemoryLedger;
 use byleave::ledger::{Ledger, LedgerFault};
 use byleave::pending::Pending;
-use byleave_core::id::OwnerId;
+use byleave_core::id::{OwnerId, TenantId};
 use byleave_worker::{Deputy, Dial, IsAlive, Options, RemoteLedger, Rights, Roster, Undialled, Wire, office};
 
 /// A store in memory that writes for owners elsewhere.
@@ -21,6 +21,11 @@ impl Deputy for InMemory {
     fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerFault> {
         Ok(Arc::new(MemoryLedger::beside_as(&self.0, owner)))
     }
+}
+
+/// What a worker of this name may do.
+pub(crate) fn worker_of(tenant: &str, name: &str) -> Rights {
+    Rights::Worker { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned() }
 }
 
 /// An office, and where its workers live.

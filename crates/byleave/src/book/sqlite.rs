@@ -31,7 +31,7 @@ mod writer;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use byleave_core::digest::RecordKey;
@@ -50,7 +50,7 @@ use self::writer::Writer;
 use crate::book::anchor_file::AnchorFile;
 use crate::book::vault::Vault;
 use crate::ledger::LedgerFault;
-use crate::ledger::owners::{self, OwnerLock};
+use crate::ledger::owners::{self, IsAlive, OwnerLock};
 use crate::lock::locked;
 
 /// How a book is kept.
@@ -75,13 +75,15 @@ pub struct SqliteBook {
     // Dropped in this order: the last seal needs the store, and the claims of this owner last until nothing is written.
     keeper: Option<Keeper>,
     store: Arc<Store>,
+    owner: OwnerId,
     _lock: OwnerLock,
 }
 
 /// What the ledger, the book and the keeper share.
 struct Store {
-    owner: OwnerId,
     owners: PathBuf,
+    /// Says which owners live elsewhere.
+    others: OnceLock<IsAlive>,
     path: PathBuf,
     busy: Duration,
     readers: Readers,
@@ -142,8 +144,8 @@ impl SqliteBook {
         });
         let writer = Writer::start(path.clone(), options.busy, connection, Arc::clone(&bench), on_write)?;
         let store = Arc::new(Store {
-            owner,
             owners,
+            others: OnceLock::new(),
             readers: Readers::new(path.clone(), options.busy),
             path,
             busy: options.busy,
@@ -156,7 +158,20 @@ impl SqliteBook {
             None => None,
             Some(every) => Some(Keeper::start(Arc::clone(&store), bell, every)?),
         };
-        Ok(Self { keeper, store, _lock: lock })
+        Ok(Self { keeper, store, owner, _lock: lock })
+    }
+
+    /// The same book, written for an owner who is elsewhere. That owner lives for at least as long as this is held.
+    pub fn for_owner(&self, owner: OwnerId) -> Result<Self, LedgerFault> {
+        let lock = owners::take_soon(&self.store.owners, owner)
+            .map_err(|error| LedgerFault::new("cannot lock for an owner", error))?
+            .ok_or_else(|| LedgerFault::new("cannot write for an owner", "someone else does"))?;
+        Ok(Self { keeper: None, store: Arc::clone(&self.store), owner, _lock: lock })
+    }
+
+    /// From now on owners live, too, of whom this says so. Who asks first counts.
+    pub fn watch(&self, is_alive: IsAlive) -> bool {
+        self.store.others.set(is_alive).is_ok()
     }
 }
 

@@ -8,8 +8,17 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use byleave_core::id::OwnerId;
+
+/// How often, and how long each time, someone who only looks at a lock is waited for.
+const LOOKS: u32 = 20;
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Says whether an owner lives who is not on this machine.
+pub type IsAlive = Arc<dyn Fn(OwnerId) -> bool + Send + Sync>;
 
 /// A lock that is held until it is dropped. Dropping removes its file.
 #[derive(Debug)]
@@ -30,6 +39,17 @@ impl Drop for OwnerLock {
 /// Takes the lock of an owner to live by; `None` where it is held.
 pub fn take(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
     lock(dir, owner, File::try_lock)
+}
+
+/// The same for an owner who comes back: whoever only looks at its lock holds it for a moment.
+pub fn take_soon(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
+    for _ in 0..LOOKS {
+        if let Some(lock) = take(dir, owner)? {
+            return Ok(Some(lock));
+        }
+        std::thread::sleep(LOOK);
+    }
+    take(dir, owner)
 }
 
 /// Takes the lock of an owner that is gone; `None` where the owner lives.

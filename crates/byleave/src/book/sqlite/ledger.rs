@@ -33,7 +33,7 @@ const APPEND_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 impl Ledger for SqliteBook {
     fn owner(&self) -> OwnerId {
-        self.store.owner
+        self.owner
     }
 
     fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
@@ -58,7 +58,7 @@ impl Ledger for SqliteBook {
 
     fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
         Box::pin(async move {
-            floor::moves(&batch, self.store.owner)?;
+            floor::moves(&batch, self.owner)?;
             let append = self.store.prepare(batch)?;
             self.store.writer.submit(Work::Append(Box::new(append))).await
         })
@@ -74,7 +74,7 @@ impl Ledger for SqliteBook {
         attempt: AttemptId,
         at: Millis,
     ) -> Pending<'_, Result<Interruption, LedgerFault>> {
-        Box::pin(self.store.interrupt(call, attempt, at))
+        Box::pin(self.store.interrupt(call, attempt, at, self.owner))
     }
 
     fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
@@ -244,7 +244,11 @@ impl Store {
         };
         let exclusive = batch.begins.filter(|begins| begins.exclusive);
         let seat = exclusive
-            .map(|begins| (begins.attempt, owner_of(&batch.entries, begins.attempt).unwrap_or(self.owner)));
+            .map(|begins| {
+                let owner = owner_of(&batch.entries, begins.attempt);
+                owner.map(|owner| (begins.attempt, owner)).ok_or_else(|| cannot("it begins without a claim"))
+            })
+            .transpose()?;
         Ok(Append {
             at_len: batch.at_len,
             before: batch.before,
@@ -322,6 +326,7 @@ impl Store {
         call: CallId,
         attempt: AttemptId,
         at: Millis,
+        by: OwnerId,
     ) -> Result<Interruption, LedgerFault> {
         loop {
             let Some(Loaded { mut record, key }) = self.load(call)? else { return Ok(Interruption::NotOpen) };
@@ -329,9 +334,12 @@ impl Store {
                 Some(Attempt::Open(claim)) if claim.attempt == attempt => claim.owner,
                 _ => return Ok(Interruption::NotOpen),
             };
-            let _lock = if owner == self.owner {
+            let _lock = if owner == by {
                 None
             } else {
+                if self.others.get().is_some_and(|is_alive| is_alive(owner)) {
+                    return Ok(Interruption::OwnerAlive);
+                }
                 let taken = owners::bury(&self.owners, owner)
                     .map_err(|error| LedgerFault::new("cannot look at the lock of an owner", error))?;
                 match taken {

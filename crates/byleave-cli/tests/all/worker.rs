@@ -1,0 +1,229 @@
+//! `byleave worker`, the real program: calls of a server are driven by it, with its own files, and whatever dies on the way.
+//!
+//! `BYLEAVE_KILLS=300` for the long form of the last.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::desk::Desk;
+use crate::scene::{Dice, People, Scene};
+use crate::serve::{Served, request, token};
+use crate::world::World;
+
+/// The longest between two deaths.
+const LIFE_MS: u64 = 300;
+
+/// The program as a worker, with a state directory of its own.
+struct Hired {
+    child: Child,
+}
+
+impl Hired {
+    /// One with this name, whose token is in a file.
+    fn start(world: &World, name: &str, token: &Path, server: &str) -> Self {
+        Self::start_by(world.command(Path::new(env!("CARGO_BIN_EXE_byleave"))), world, name, token, server)
+    }
+
+    /// The same by whoever this command is of.
+    fn start_by(mut command: Command, world: &World, name: &str, token: &Path, server: &str) -> Self {
+        command.env("BYLEAVE_STATE", world.workspace().join(format!("../worker-{name}")));
+        command.args(["worker", "--server", &format!("http://{server}"), "--token"]).arg(token);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // What was left in the middle is said first.
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(said.any(|line| line.starts_with("working in ")));
+        Self { child }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Ends it as nobody can prepare for.
+    fn kill(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+
+    /// Ends it as a person would, and waits.
+    fn stop(mut self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Hired {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A token for a worker, in a file that only its owner reads.
+fn token_file(world: &World, name: &str) -> PathBuf {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let path = world.workspace().join(format!("../{name}.token"));
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    std::io::Write::write_all(&mut made.unwrap(), token(world, &[name, "--scope", "work"]).as_bytes())
+        .unwrap();
+    path
+}
+
+fn settled(served: &Served, bot: &str, call: &Value) -> Value {
+    let path = format!("/v1/calls/{}?wait=60", call.as_str().unwrap());
+    served.ask(bot, "GET", &path, &Value::Null).1
+}
+
+// req: E4, R5
+#[test]
+fn a_call_is_asked_about_at_the_server_and_run_by_a_worker() {
+    let world = World::new();
+    let (bot, ann) = (token(&world, &["bot"]), token(&world, &["web-ann", "--person"]));
+    let served = Served::start(&world, &["--workers"]);
+    let body = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "first"}});
+    // Nobody is there to drive it.
+    let (status, standing) = served.ask(&bot, "POST", "/v1/calls?wait=1", &body);
+    assert_eq!((status, &standing["state"]), (202, &json!("running")), "{standing}");
+    let hired = Hired::start(&world, "w1", &token_file(&world, "w1"), &served.address);
+    let end = Instant::now() + Duration::from_secs(30);
+    let standing = loop {
+        let path = format!("/v1/calls/{}?wait=1", standing["call"].as_str().unwrap());
+        let (_, seen) = served.ask(&bot, "GET", &path, &Value::Null);
+        if seen["state"] == "waiting" {
+            break seen;
+        }
+        assert!(Instant::now() < end, "{seen}");
+    };
+    let (id, digest) = (standing["question"]["id"].as_str().unwrap(), &standing["question"]["digest"]);
+    let answer = json!({"digest": digest, "answer": {"say": "yes"}});
+    let (status, said) = served.ask(&ann, "POST", &format!("/v1/questions/{id}/answer"), &answer);
+    assert!(matches!(status, 200 | 202), "{said}");
+    let standing = settled(&served, &bot, &standing["call"]);
+    assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
+    assert_eq!(world.file("notes.txt"), "first\n");
+    // A tool that nobody has is refused by who knows that.
+    let unknown = json!({"tool": "nothing"});
+    let (_, standing) = request(&served.address, &bot, "k2", "POST", "/v1/calls?wait=30", &unknown).unwrap();
+    assert_eq!(standing["result"]["refusal"]["code"], "tool-unknown", "{standing}");
+    hired.stop();
+    served.stop();
+}
+
+// req: R4
+#[test]
+fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
+    let world = World::new();
+    let said = |words: &[&str]| {
+        let said = world.quietly(words, "");
+        (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned())
+    };
+    let (code, why) = said(&["token", "add", "w", "--scope", "work,submit"]);
+    assert!(code == Some(2) && why.contains("no other scope"), "{why}");
+    let (bot, worker) = (token(&world, &["bot"]), token(&world, &["w", "--scope", "work"]));
+    let served = Served::start(&world, &["--workers"]);
+    // Who makes calls does not drive them, and who drives them does not make them.
+    assert_eq!(served.ask(&bot, "GET", "/v1/workers/wire", &Value::Null).0, 403);
+    assert_eq!(served.ask(&worker, "POST", "/v1/calls", &json!({"tool": "echo"})).0, 403);
+    assert_eq!(served.ask(&worker, "GET", "/v1/questions", &Value::Null).0, 403);
+    assert_eq!(served.ask(&worker, "GET", "/v1/workers/wire", &Value::Null).0, 400, "it is no wire");
+    served.stop();
+    let served = Served::start(&world, &[]);
+    assert_eq!(served.ask(&worker, "GET", "/v1/workers/wire", &Value::Null).0, 404, "it drives calls itself");
+    served.stop();
+    let open = world.workspace().join("../open.token");
+    std::fs::write(&open, "byl_x").unwrap();
+    let (code, why) = said(&["worker", "--server", "http://127.0.0.1:9", "--token", open.to_str().unwrap()]);
+    assert!(code == Some(2) && why.contains("others could read it"), "{why}");
+    let (code, why) = said(&["worker", "--server", "http://gate.example.org", "--token", "/dev/null"]);
+    assert!(code == Some(2), "{why}");
+}
+
+// req: E4
+#[test]
+fn a_worker_that_is_told_to_end_ends_what_it_runs_first() {
+    let desk = Desk::new();
+    let world = &desk.world;
+    let bot = token(world, &["bot"]);
+    let served = Served::start(world, &["--workers", "--mode", "yolo"]);
+    let file = token_file(world, "w1");
+    desk.give(&file);
+    let mut command = desk.command(&[]);
+    // Not every machine has cgroups to give.
+    command.env("BYLEAVE_WAIVE", "memory-limited");
+    let hired = Hired::start_by(command, world, "w1", &file, &served.address);
+    let body = json!({"tool": "bash", "arguments": {"command": "sleep 3 && echo done > done.txt"}});
+    let (_, standing) = served.ask(&bot, "POST", "/v1/calls?wait=0", &body);
+    std::thread::sleep(Duration::from_millis(1_500));
+    hired.stop();
+    let standing = settled(&served, &bot, &standing["call"]);
+    assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
+    assert_eq!(world.file("done.txt"), "done\n");
+    // What it did without stands in the book, under its name.
+    let acts = world.json(&["--json", "book", "acts"]).to_string();
+    assert!(acts.contains("memory-limited") && acts.contains("\"w1\""), "{acts}");
+    served.stop();
+}
+
+// req: A4, E4
+#[test]
+fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_run_nothing_twice() {
+    let kills: usize = std::env::var("BYLEAVE_KILLS").map_or(16, |many| many.parse().unwrap());
+    let world = World::new();
+    let people = People::new(&world);
+    let files = ["w1", "w2"].map(|name| (name, token_file(&world, name)));
+    let words = ["--workers", "--worker-lease", "2s", "--mode", "yolo", "--requests-per-second", "100000"];
+    let mut served = Served::start(&world, &words);
+    // Workers find it where it was.
+    let address = served.address.clone();
+    let hire = |which: usize| Hired::start(&world, files[which].0, &files[which].1, &address);
+    let mut hired = [hire(0), hire(1)];
+    let mut deaths = [0_usize; 4];
+    let scene = Scene::at(&address);
+    let told = scene.play(&world, &people, || {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        for _ in 0..kills {
+            std::thread::sleep(Duration::from_millis(dice.below(LIFE_MS)));
+            let which = usize::try_from(dice.below(2)).unwrap();
+            let what = usize::try_from(dice.below(4)).unwrap();
+            deaths[what] += 1;
+            match what {
+                0 => {
+                    served.kill();
+                    served = Served::start_at(&world, &address, &words, &[]);
+                }
+                1 => {
+                    hired[which].kill();
+                    hired[which] = hire(which);
+                }
+                // For less than a lease, or for more.
+                2 => {
+                    hired[which].signal(Signal::STOP);
+                    std::thread::sleep(Duration::from_millis(dice.below(4_000)));
+                    hired[which].signal(Signal::CONT);
+                }
+                _ => {
+                    served.signal(Signal::STOP);
+                    std::thread::sleep(Duration::from_millis(dice.below(1_000)));
+                    served.signal(Signal::CONT);
+                }
+            }
+        }
+    });
+    hired.into_iter().for_each(Hired::stop);
+    served.stop();
+    let verified = world.quietly(&["book", "verify"], "");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+    let [server, worker, stopped, server_stopped] = deaths;
+    println!(
+        "the server killed {server} times and stopped {server_stopped} times, a worker killed {worker} times and stopped \
+         {stopped} times, {told}"
+    );
+    // Otherwise nothing was shown.
+    assert!(told.calls() > kills && told.answers > kills / 4, "{told}");
+}

@@ -1,0 +1,58 @@
+//! Workers come in here: a request that becomes a wire, to the office of the tenant whose calls they drive.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::response::Response;
+use byleave_worker::{Rights, office, socket};
+use hyper_util::rt::TokioIo;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::door::is_still_known;
+use crate::principal::Scope;
+use crate::problem::{Problem, Trouble};
+
+/// How often it is looked whether a token still counts.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Opens the wire of a worker.
+pub(crate) async fn come_in(
+    State(app): State<App>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, Problem> {
+    caller.may(&[Scope::Work])?;
+    let none = || {
+        Problem::new(Trouble::NotFound, "this server drives calls itself: it was started without `--workers`")
+    };
+    let crew = caller.tenancy.crew.clone().ok_or_else(none)?;
+    let answer = socket::answer(&request).map_err(|why| Problem::new(Trouble::Malformed, why))?;
+    let rights = Rights::Worker { tenant: caller.principal.tenant.clone(), name: caller.name().to_owned() };
+    let shown = request.headers().get(header::AUTHORIZATION).cloned();
+    let upgrading = hyper::upgrade::on(request);
+    tokio::spawn(async move {
+        let upgraded = match upgrading.await {
+            Ok(upgraded) => upgraded,
+            Err(error) => return tracing::debug!(%error, "a worker did not open its wire"),
+        };
+        let wire = socket::answered(TokioIo::new(upgraded)).await;
+        let until_unknown = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                if !is_still_known(&app, shown.as_ref(), &caller) {
+                    return;
+                }
+            }
+        };
+        // Whichever ends, the wire is let go of.
+        tokio::select! {
+            () = office::attend(&crew, rights, wire) => {}
+            () = until_unknown => tracing::warn!(worker = caller.name(), "the token of a worker counts no more"),
+            () = app.end.cancelled() => {}
+        }
+    });
+    Ok(answer.map(|()| Body::empty()))
+}
