@@ -1,5 +1,7 @@
 //! The house: the book in its state directory, and the gate in front of it.
 
+use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,6 +15,7 @@ use byleave::gate::{Gate, GateBuilder};
 use byleave::ledger::Ledger;
 use byleave::settings::Settings;
 use byleave_copy::{Dropped, End, Recovered};
+use byleave_server::is_for_workers;
 
 use crate::args::Ask;
 use crate::complaint::Complaint;
@@ -82,7 +85,10 @@ impl House {
         settings: Settings,
     ) -> Result<GateBuilder> {
         let builder = equipped(options, workspace, ask, settings, Arc::clone(&self.book) as Arc<_>)?;
-        Ok(builder.policy(self.policy(options, workspace)?))
+        let builder = builder.policy(self.policy(options, workspace)?);
+        // Whoever answers here must not run here what is for another machine.
+        let left = workers_file(options).exists();
+        Ok(if left { builder.leaving(Arc::new(is_for_workers)) } else { builder })
     }
 
     /// The policy for calls in this directory: the built-in rules and all files there are.
@@ -122,6 +128,26 @@ pub(crate) fn mend_copies(options: &Options, screen: &mut Screen) -> Result<()> 
         screen.toned(Tone::Careful, "note:", &prose(&format!("call {id} can no longer be undone: {why}")));
     }
     Ok(())
+}
+
+/// The file that says that calls which came in over HTTP are for workers, whichever program finds them in the book.
+fn workers_file(options: &Options) -> PathBuf {
+    options.state.join("for-workers")
+}
+
+/// Says whether calls that come in over HTTP are for workers.
+pub(crate) fn leave_to_workers(options: &Options, left: bool) -> Result<()> {
+    let path = workers_file(options);
+    let done = match left {
+        true => fs::write(&path, ""),
+        false => fs::remove_file(&path),
+    };
+    match done {
+        Err(error) if left || error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot say in `{}` who drives calls", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A gate on a ledger, with the tools of the program; its policy is still to be set.

@@ -43,4 +43,4 @@ pub use own_tools::OwnTools;
 pub use problem::Trouble;
 pub use public_url::{BadPublicUrl, PublicUrl};
 pub use server::{Server, ServerBuilder, openapi};
-pub use tenancy::{Tenancy, Tried};
+pub use tenancy::{Tenancy, Tried, is_for_workers};

@@ -80,6 +80,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(policy::tools))
         .routes(routes!(policy::explain))
         .routes(routes!(policy::replay))
+        .routes(routes!(workers::list))
         .routes(routes!(service::halted, service::halt, service::lift))
         .routes(routes!(service::health))
         .routes(routes!(service::metrics))

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use byleave::book::Book;
 use byleave::core::call::Mode;
 use byleave::core::digest::Digest;
+use byleave::core::entry::Heading;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::policy::Policy;
 use byleave::core::record::Record;
@@ -30,7 +31,7 @@ use uuid::Uuid;
 
 use crate::limits::Limits;
 use crate::looks::Looks;
-use crate::own_tools::OwnTools;
+use crate::own_tools::{OwnTools, is_own};
 use crate::parents::Parents;
 use crate::seats::Seats;
 
@@ -40,6 +41,15 @@ pub(crate) use own::Taking;
 
 /// What the sessions of calls begin with that came in over HTTP.
 pub(crate) const SESSIONS: &str = "api/";
+
+/// How many wires workers may have open, and how many of them with one token: one, and some that are about to break.
+const WIRES_MAX: usize = 1_024;
+const WIRES_EACH_MAX: usize = 4;
+
+/// Whether a call that came in over HTTP is for workers, where there are any: all are but those of agents' own tools.
+pub fn is_for_workers(heading: &Heading) -> bool {
+    heading.session.as_str().starts_with(SESSIONS) && !is_own(&heading.tool)
+}
 
 /// The policy of a tenant with these rules in the place of the person's own, for trying out.
 pub type Tried = Arc<dyn Fn(&str) -> Result<Policy, LoadFault> + Send + Sync>;
@@ -53,6 +63,8 @@ pub struct Tenancy {
     pub(crate) cwd: String,
     pub(crate) mode: Mode,
     pub(crate) seats: Seats,
+    /// The wires of workers.
+    pub(crate) wires: Seats,
     /// What runs in agents' own processes, where the gate was built for it.
     pub(crate) own: Option<OwnTools>,
     /// Who drives calls, where it is not us.
@@ -100,6 +112,7 @@ impl Tenancy {
             cwd,
             mode,
             seats: Seats::new(limits.streams, limits.streams_each),
+            wires: Seats::new(WIRES_MAX, WIRES_EACH_MAX),
             own: None,
             crew: None,
             tried: None,
@@ -120,7 +133,8 @@ impl Tenancy {
         Self { own: Some(own), ..self }
     }
 
-    /// The same with calls driven by workers: here they only come in, are answered and are looked at.
+    /// The same with calls driven by workers: here they only come in, are answered and are looked at. The gate must have been built
+    /// to leave them, by [`is_for_workers`].
     #[must_use]
     pub fn crewed(self, crew: Roster) -> Self {
         Self { crew: Some(crew), ..self }

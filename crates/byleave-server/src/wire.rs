@@ -6,6 +6,7 @@ mod calls;
 mod own_tools;
 mod policy;
 mod whole;
+mod workers;
 
 pub(crate) use asking::{Answer, AnswerBody, OpenQuestion, QuestionList, QuestionSheet};
 pub(crate) use book::{
@@ -21,6 +22,7 @@ pub(crate) use policy::{
     ExplainBody, Explained, Halt, HaltBody, Health, POLICY_CHARS_MAX, REPLAY_MAX, ReplayBody, Replayed,
     ToolEntry, ToolList, ToolQuery,
 };
+pub(crate) use workers::WorkerList;
 
 use crate::problem::{Problem, Trouble};
 

@@ -15,6 +15,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 /// How many calls a worker may say that it drives at once.
 pub const CAPACITY_MAX: u32 = 1_024;
 
+const TOOLS_MAX: usize = 4_096;
+const LABELS_MAX: usize = 64;
+
 /// What a worker says of itself when it comes in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skills {
@@ -26,6 +29,26 @@ pub struct Skills {
     pub dir: String,
     /// For people to tell workers apart.
     pub labels: BTreeSet<String>,
+}
+
+impl Skills {
+    /// What is wrong with them, where anything is.
+    pub(crate) fn flaw(&self) -> Option<&'static str> {
+        let long = |texts: &BTreeSet<String>, most: usize| texts.iter().any(|text| text.len() > most);
+        match self {
+            _ if self.tools.len() > TOOLS_MAX || long(&self.tools, 128) => {
+                Some("it has too many tools, or too long names")
+            }
+            _ if self.labels.len() > LABELS_MAX || long(&self.labels, 64) => {
+                Some("it has too many or too long labels")
+            }
+            _ if self.dir.len() > 4_096 => Some("its directory is too long"),
+            _ if !(1..=CAPACITY_MAX).contains(&self.capacity) => {
+                Some("it drives at least one call at once, and at most 1,024")
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A call that somebody is to drive.
@@ -53,7 +76,7 @@ pub enum Drove {
     },
     /// No worker is here who works there.
     Nobody,
-    /// Whose it is, is away, or went away meanwhile. It may come back.
+    /// Whose it is, is away, went away meanwhile, or has too many to do. It may be tried again.
     Away,
 }
 
@@ -90,13 +113,16 @@ pub(crate) struct Hand {
     /// Where its newest wire takes offers, while it is here.
     pub(crate) line: Option<mpsc::Sender<Offer>>,
     pub(crate) is_leaving: bool,
+    owner: OwnerId,
+    /// Those who wait for room.
+    pub(crate) waiting: Arc<()>,
 }
 
 impl Hand {
-    pub(crate) fn new(tenant: TenantId, name: String, skills: Skills) -> Self {
+    pub(crate) fn new(owner: OwnerId, (tenant, name): (TenantId, String), skills: Skills) -> Self {
         let places = usize::try_from(skills.capacity.clamp(1, CAPACITY_MAX)).unwrap_or(1);
         let room = Arc::new(Semaphore::new(places));
-        Self { name, tenant, skills, room, line: None, is_leaving: false }
+        Self { name, tenant, skills, room, line: None, is_leaving: false, owner, waiting: Arc::default() }
     }
 
     /// Whether it works for this tenant in this directory.
@@ -118,11 +144,13 @@ fn weight(job: &Job<'_>, name: &str) -> Digest {
 
 /// Whose a call is: of who has the tool, and where nobody has it of everybody, for somebody must say so.
 ///
-/// A name that is here under two owners, one of which is left from before, is one worker.
+/// A name that is here under two owners is one worker, and the newest counts: the other is left from before.
 pub(crate) fn choose<'a>(hands: impl Iterator<Item = &'a Hand> + Clone, job: &Job<'_>) -> Option<&'a Hand> {
     let there = hands.filter(|hand| hand.works_there(job) && !(hand.is_leaving && hand.line.is_none()));
     let able = there.clone().filter(|hand| hand.skills.tools.contains(job.tool));
-    let rank = |hand: &&Hand| (*weight(job, &hand.name).as_bytes(), hand.line.is_some() && !hand.is_leaving);
+    let rank = |hand: &&Hand| {
+        (*weight(job, &hand.name).as_bytes(), hand.line.is_some() && !hand.is_leaving, hand.owner)
+    };
     able.max_by_key(rank).or_else(|| there.max_by_key(rank))
 }
 
@@ -133,7 +161,7 @@ mod tests {
     fn hand(name: &str) -> Hand {
         let tools = BTreeSet::from(["note".to_owned()]);
         let skills = Skills { tools, capacity: 1, dir: "/w".into(), labels: BTreeSet::new() };
-        Hand::new(TenantId::new("t").unwrap(), name.to_owned(), skills)
+        Hand::new(OwnerId::new(uuid::Uuid::now_v7()), (TenantId::new("t").unwrap(), name.to_owned()), skills)
     }
 
     #[test]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use byleave::ledger::LedgerFault;
 use byleave::pending::Pending;
 use byleave_core::id::{CallId, OwnerId};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -62,11 +63,30 @@ pub(crate) struct Link {
     heard: Arc<Mutex<Heard>>,
 }
 
-/// When the office was last heard, and how long one may be away from it.
+/// When we said what the office has last said that it heard, and how long one may be away from it.
+///
+/// Not when we heard it: what lay in the wire while this process stood still says nothing about now.
 #[derive(Clone, Copy)]
 struct Heard {
-    at: Instant,
+    at: Duration,
     lease: Duration,
+}
+
+/// How it stands with the office.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Nobody has dialled yet.
+    Unknown,
+    /// It is there.
+    Here,
+    /// It cannot be reached, or does not want us.
+    Away(String),
+}
+
+/// The time since the machine was started, also while it slept.
+fn uptime() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::try_from(now).unwrap_or_default()
 }
 
 /// What a worker wants calls for, and what comes of it.
@@ -76,6 +96,8 @@ pub(crate) struct Hire {
     pub(crate) offers: mpsc::Sender<CallId>,
     /// What the worker says of itself.
     pub(crate) says: mpsc::Receiver<Say>,
+    /// Told how it stands with the office.
+    pub(crate) reach: watch::Sender<Reach>,
 }
 
 /// What a worker says without being asked. What is not heard need not be said again: the office asks.
@@ -90,7 +112,7 @@ pub(crate) enum Say {
 impl Link {
     pub(crate) fn open(dial: impl Dial, owner: OwnerId, patience: Duration, hire: Option<Hire>) -> Self {
         let (questions, asked) = mpsc::channel(WAITING_MAX);
-        let heard = Arc::new(Mutex::new(Heard { at: Instant::now(), lease: Duration::ZERO }));
+        let heard = Arc::new(Mutex::new(Heard { at: uptime(), lease: Duration::ZERO }));
         let line = Line {
             dial: Box::new(dial),
             owner,
@@ -110,7 +132,7 @@ impl Link {
     pub(crate) fn may_be_given_up(&self) -> bool {
         let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         // Zero: an office that waits for nobody, and does not offer.
-        !heard.lease.is_zero() && heard.at.elapsed() >= heard.lease
+        !heard.lease.is_zero() && uptime().saturating_sub(heard.at) >= heard.lease
     }
 
     /// Asks the office, for as long as our patience lasts.
@@ -163,7 +185,10 @@ impl Line {
                         return;
                     }
                 }
-                Err(why) => tracing::debug!(why, "cannot reach the office; trying again"),
+                Err(why) => {
+                    tracing::debug!(why, "cannot reach the office; trying again");
+                    self.stands(Reach::Away(why));
+                }
             }
             tokio::select! {
                 () = self.questions_over() => return,
@@ -193,18 +218,38 @@ impl Line {
         id
     }
 
+    fn stands(&self, reach: Reach) {
+        if let Some(hire) = &self.hire {
+            hire.reach.send_if_modified(|known| {
+                let is_news = *known != reach;
+                *known = reach;
+                is_news
+            });
+        }
+    }
+
+    fn was_heard(&self, at: Duration, lease: Option<Duration>) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.at = heard.at.max(at);
+        heard.lease = lease.unwrap_or(heard.lease);
+    }
+
     async fn connect(&self) -> Result<(Wire, Duration, Uuid), String> {
         let mut wire = self.dial.dial().await.map_err(|Undialled(why)| why)?;
         let skills = self.hire.as_ref().map(|hire| hire.skills.clone());
         let is_leaving = self.is_leaving;
         let hello = Frame::Hello(Hello { protocol: PROTOCOL, owner: self.owner, skills, is_leaving });
+        let said_at = uptime();
         wire.say(&hello).await.map_err(|Gone| "the wire broke at once".to_owned())?;
         let heard = tokio::time::timeout(WELCOME, wire.hear.recv()).await;
         let heard = heard.ok().flatten().ok_or("the office said nothing")?;
         match serde_json::from_str(&heard) {
             Ok(Frame::Welcome { lease_ms, office }) => {
                 tracing::info!(lease_ms, "the office is there");
-                Ok((wire, Duration::from_millis(lease_ms), office))
+                let lease = Duration::from_millis(lease_ms);
+                self.was_heard(said_at, Some(lease));
+                self.stands(Reach::Here);
+                Ok((wire, lease, office))
             }
             Ok(Frame::Unwelcome { why }) => {
                 tracing::warn!(why, "the office turned us away");
@@ -227,7 +272,6 @@ impl Line {
         let mut beat = tokio::time::interval(patience / BEATS);
         let mut heard_at = Instant::now();
         loop {
-            *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Heard { at: heard_at, lease };
             let broke = tokio::select! {
                 heard = wire.hear.recv() => match heard {
                     Some(text) => {
@@ -253,7 +297,10 @@ impl Line {
                     }
                     None => return Ended::Over,
                 },
-                _ = beat.tick() => wire.say(&Frame::Beat).await,
+                _ = beat.tick() => {
+                    let at_ms = u64::try_from(uptime().as_millis()).unwrap_or(u64::MAX);
+                    wire.say(&Frame::Beat { at_ms }).await
+                }
             };
             if let Err(Gone) = broke {
                 return Ended::Broke;
@@ -282,7 +329,11 @@ impl Line {
                 Some(hire) => hire.offers.try_send(call).map_err(|_| Gone),
                 None => Err(Gone),
             },
-            Ok(Frame::Beat) => Ok(()),
+            Ok(Frame::Beat { at_ms }) => {
+                // No later than now, whatever it says.
+                self.was_heard(Duration::from_millis(at_ms).min(uptime()), None);
+                Ok(())
+            }
             Ok(_) | Err(_) => {
                 tracing::warn!("the office says what offices do not say");
                 Err(Gone)

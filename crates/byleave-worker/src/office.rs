@@ -5,8 +5,11 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use byleave::ledger::{AppendFault, Comer, Ledger, LedgerFault, Loaded};
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::ledger::{AppendFault, Batch, Comer, Ledger, LedgerFault, Loaded, floor};
+use byleave_core::call::Millis;
 use byleave_core::effect::Plan;
+use byleave_core::entry::Fact;
 use byleave_core::id::CallId;
 use lru::LruCache;
 use serde::Serialize;
@@ -14,8 +17,8 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::crew::Offer;
-use crate::rights::Rights;
+use crate::crew::{Offer, Skills};
+use crate::rights::{Rights, not_for_workers};
 use crate::roster::{Present, Roster};
 use crate::wire::{Append, Arrived, Ask, Frame, Gone, Hello, Interrupted, PROTOCOL, Read, Trouble, Wire};
 
@@ -25,12 +28,12 @@ const HELLO: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(30);
 /// However short its lease is.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
-/// How often in that time we say that we are alive.
-const BEATS: u32 = 3;
 /// How many questions of one worker are worked on at once; the others wait in the wire.
 const AT_ONCE: usize = 64;
 /// How many calls are remembered as ones that the worker may see.
-const SEEN_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
+const SEEN_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
+/// By how much the clock of a worker may be ahead.
+const SKEW_MS: Millis = 60_000;
 
 /// Answers a worker until its wire breaks.
 pub async fn attend(roster: &Roster, rights: Rights, mut wire: Wire) {
@@ -42,6 +45,18 @@ pub async fn attend(roster: &Roster, rights: Rights, mut wire: Wire) {
     if protocol != PROTOCOL {
         let why = format!(
             "the worker speaks protocol {protocol} and the office {PROTOCOL}; bring both to one version"
+        );
+        return turn_away(&wire, &why).await;
+    }
+    if let Some(why) = skills.as_ref().and_then(Skills::flaw) {
+        return turn_away(&wire, why).await;
+    }
+    if let (Some(skills), Some(dir)) = (&skills, roster.dir())
+        && skills.dir != dir
+    {
+        let why = format!(
+            "calls of this server work in `{dir}`, and this worker in `{}`: start it there",
+            skills.dir
         );
         return turn_away(&wire, &why).await;
     }
@@ -76,7 +91,6 @@ async fn converse(
     patience: Duration,
 ) -> Result<(), Gone> {
     let room = Arc::new(Semaphore::new(AT_ONCE));
-    let mut beat = tokio::time::interval(patience / BEATS);
     // What was offered over this wire; let go of with it.
     let mut offered: HashMap<CallId, oneshot::Sender<Option<CallId>>> = HashMap::new();
     let mut heard_at = Instant::now();
@@ -86,12 +100,9 @@ async fn converse(
             // Since it was last heard, whatever we said meanwhile.
             () = tokio::time::sleep_until(heard_at + patience) => return Err(Gone),
             Some(Offer { call, stood }) = offers.recv() => {
+                desk.present.is_offered(call);
                 offered.insert(call, stood);
                 wire.say(&Frame::Offer { call }).await?;
-                continue;
-            }
-            _ = beat.tick() => {
-                wire.say(&Frame::Beat).await?;
                 continue;
             }
         };
@@ -118,7 +129,7 @@ async fn converse(
                 }
             }
             Ok(Frame::Leaving) => desk.present.leaves(),
-            Ok(Frame::Beat) => {}
+            Ok(beat @ Frame::Beat { .. }) => wire.say(&beat).await?,
             Ok(_) | Err(_) => {
                 tracing::warn!("a worker says what workers do not say");
                 return Err(Gone);
@@ -214,8 +225,8 @@ impl Desk {
     async fn append(&self, append: Append) -> Result<Value, Trouble> {
         let (call, batch) = (append.call, append.into_batch()?);
         self.rights.may_append(&batch)?;
-        if batch.at_len > 0 {
-            self.may_see(call).await?;
+        if self.rights != Rights::All {
+            self.may_write(&batch).await?;
         }
         match self.ledger().append(batch).await {
             Ok(()) => {
@@ -227,6 +238,40 @@ impl Desk {
             Err(AppendFault::Hindered(hindrance)) => Err(hindrance.into()),
             Err(AppendFault::Fault(fault)) => Err(fault.into()),
         }
+    }
+
+    /// Whether a worker may write this: on a call that it was offered or has claimed, what the walk admits and is its own to say.
+    async fn may_write(&self, batch: &Batch) -> Result<(), Trouble> {
+        let Some(Loaded { mut record, .. }) = self.load(batch.call).await? else {
+            return Err(Trouble::Stale);
+        };
+        if (record.len(), record.head()) != (batch.at_len, batch.before) {
+            return Err(Trouble::Stale);
+        }
+        let claim = floor::open_attempt(&record).map(|(_, owner)| owner);
+        let is_mine = claim == Some(self.present.owner);
+        if !is_mine && !self.present.was_offered(batch.call) {
+            return Err(not_for_workers("to write on a call that it was not offered").into());
+        }
+        for entry in &batch.entries {
+            match &entry.fact {
+                Fact::Ended { .. } if !is_mine => {
+                    return Err(not_for_workers("to end what another runs").into());
+                }
+                // Clocks differ by a little.
+                Fact::Expired { question } => {
+                    let until =
+                        record.question(*question).map_or(Millis::MAX, |question| question.expires_at);
+                    if until > SystemClock.now().saturating_add(SKEW_MS) {
+                        return Err(not_for_workers("to end a question before its time").into());
+                    }
+                }
+                _ => {}
+            }
+            let misplaced = |why| LedgerFault::new("cannot be written on this record", why);
+            record.push(entry.clone()).map_err(misplaced)?;
+        }
+        Ok(())
     }
 
     async fn load(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {

@@ -1,9 +1,10 @@
 //! What who is at the other end of a wire may ask.
 
+use byleave::clock::fresh_id;
 use byleave::ledger::{Batch, LedgerFault};
 use byleave_core::act::{Act, Deed};
 use byleave_core::entry::Fact;
-use byleave_core::id::TenantId;
+use byleave_core::id::{ActId, TenantId};
 
 /// What who is at the other end of a wire may ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +26,9 @@ pub enum Rights {
 impl Rights {
     pub(crate) fn may_see(&self, tenant: &TenantId) -> Result<(), LedgerFault> {
         match self {
-            Self::Worker { tenant: own, .. } if own != tenant => Err(not("to see what is another tenant's")),
+            Self::Worker { tenant: own, .. } if own != tenant => {
+                Err(not_for_workers("to see what is another tenant's"))
+            }
             _ => Ok(()),
         }
     }
@@ -33,13 +36,17 @@ impl Rights {
     pub(crate) fn may_append(&self, batch: &Batch) -> Result<(), LedgerFault> {
         let Self::Worker { tenant: own, .. } = self else { return Ok(()) };
         if batch.at_len == 0 {
-            return Err(not("to make calls"));
+            return Err(not_for_workers("to make calls"));
         }
         if batch.listing.tenant != *own {
-            return Err(not("to write what is another tenant's"));
+            return Err(not_for_workers("to write what is another tenant's"));
         }
-        if batch.entries.iter().any(|entry| matches!(entry.fact, Fact::Answered(_))) {
-            return Err(not("to answer questions"));
+        for entry in &batch.entries {
+            match entry.fact {
+                Fact::Answered(_) => return Err(not_for_workers("to answer questions")),
+                Fact::Cancelled { .. } => return Err(not_for_workers("to call calls off")),
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -49,25 +56,25 @@ impl Rights {
         match (self, &act.deed) {
             (Self::All, _) => Ok(act),
             (Self::Worker { tenant, name }, Deed::Waive { .. }) => {
-                Ok(Act { tenant: tenant.clone(), by: name.clone(), ..act })
+                // Of an id of ours: some ids stand for something.
+                let id = ActId::new(fresh_id());
+                Ok(Act { id, tenant: tenant.clone(), by: name.clone(), ..act })
             }
-            (Self::Worker { .. }, _) => Err(not("to do what is for administrators")),
+            (Self::Worker { .. }, _) => Err(not_for_workers("to do what is for administrators")),
         }
     }
 
     pub(crate) fn may_list(&self) -> Result<(), LedgerFault> {
-        if *self == Self::All { Ok(()) } else { Err(not("to choose its calls")) }
+        if *self == Self::All { Ok(()) } else { Err(not_for_workers("to choose its calls")) }
     }
 }
 
-fn not(what: &str) -> LedgerFault {
+pub(crate) fn not_for_workers(what: &str) -> LedgerFault {
     LedgerFault::new("cannot be done for a worker", format!("it is not for workers {what}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use byleave_core::id::ActId;
-
     use super::*;
 
     #[test]

@@ -25,6 +25,17 @@ const ANSWERS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
 /// How many calls are told of that nobody has heard of yet; then that they were too many.
 const WRITTEN_MAX: usize = 1_024;
 
+/// How many of the calls that a worker was offered are remembered: more than it drives at once.
+const OFFERED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2_047);
+/// How many owners of one name may be known at once: one, and those who died within a lease.
+const NAMESAKES_MAX: usize = 64;
+/// How many calls wait for room at one worker; those beyond that wait in the book, and hold up nobody.
+const WAITING_MAX: usize = 64;
+/// How long those are waited for who were here before the office began: longer than they pause before they dial.
+const ARRIVING: Duration = Duration::from_secs(3);
+
+type Offered = Arc<Mutex<LruCache<CallId, ()>>>;
+
 /// A store that writes for owners who are elsewhere.
 pub trait Deputy: Send + Sync + 'static {
     /// From now on an owner of which this says so lives, wherever it is; whoever writes on this store goes by it.
@@ -46,6 +57,8 @@ struct Inner {
     owners: Mutex<HashMap<OwnerId, Known>>,
     written: broadcast::Sender<CallId>,
     came: Notify,
+    /// Where calls work, where that is one place.
+    dir: Option<String>,
 }
 
 struct Known {
@@ -55,6 +68,8 @@ struct Known {
     rights: Rights,
     /// Where it wants calls.
     hand: Option<Hand>,
+    /// The calls that it was offered, the newest of them.
+    offered: Offered,
     wires: u32,
     /// When the last wire broke; counts only while there is none.
     left: Instant,
@@ -63,6 +78,15 @@ struct Known {
 impl Roster {
     /// An empty roster. Who is away for longer than the lease is gone.
     pub fn new(deputy: impl Deputy, lease: Duration) -> Self {
+        Self::with(deputy, lease, None)
+    }
+
+    /// The same for calls that all work in one directory: who works elsewhere is turned away.
+    pub fn in_dir(deputy: impl Deputy, lease: Duration, dir: String) -> Self {
+        Self::with(deputy, lease, Some(dir))
+    }
+
+    fn with(deputy: impl Deputy, lease: Duration, dir: Option<String>) -> Self {
         let inner = Inner {
             id: Uuid::now_v7(),
             deputy: Box::new(deputy),
@@ -71,6 +95,7 @@ impl Roster {
             owners: Mutex::default(),
             written: broadcast::channel(WRITTEN_MAX).0,
             came: Notify::new(),
+            dir,
         };
         let roster = Self(Arc::new(inner));
         let watched = Arc::downgrade(&roster.0);
@@ -81,6 +106,10 @@ impl Roster {
 
     pub(crate) fn id(&self) -> Uuid {
         self.0.id
+    }
+
+    pub(crate) fn dir(&self) -> Option<&str> {
+        self.0.dir.as_deref()
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -108,7 +137,7 @@ impl Roster {
         self.0.written.subscribe()
     }
 
-    /// Waits until somebody comes in, or has room again, who may drive what nobody could.
+    /// Waits until somebody has come in, who may drive what nobody could.
     pub async fn until_someone_comes(&self) {
         self.0.came.notified().await;
     }
@@ -139,12 +168,18 @@ impl Roster {
     /// A worker has room for so many; the others wait here. Whoever stops waiting stops nothing.
     pub async fn drive(&self, job: Job<'_>) -> Drove {
         self.sweep();
-        let (room, line) = {
+        // Those who were here before this office was are about to come back, and their sessions are theirs.
+        if self.0.began.elapsed() < ARRIVING.min(self.0.lease) {
+            return Drove::Away;
+        }
+        let (room, line, waits) = {
             let owners = self.owners();
             let hands = owners.values().filter_map(|known| known.hand.as_ref());
             let Some(hand) = choose(hands, &job) else { return Drove::Nobody };
             match &hand.line {
-                Some(line) if !hand.is_leaving => (Arc::clone(&hand.room), line.clone()),
+                Some(line) if !hand.is_leaving && Arc::strong_count(&hand.waiting) <= WAITING_MAX => {
+                    (Arc::clone(&hand.room), line.clone(), Arc::clone(&hand.waiting))
+                }
                 _ => return Drove::Away,
             }
         };
@@ -153,6 +188,7 @@ impl Roster {
             () = line.closed() => return Drove::Away,
         };
         let Ok(_place) = place else { return Drove::Away };
+        drop(waits);
         let (stood, standing) = oneshot::channel();
         if line.send(Offer { call: job.call, stood }).await.is_err() {
             return Drove::Away;
@@ -172,19 +208,31 @@ impl Roster {
         rights: &Rights,
     ) -> Result<(Present, mpsc::Receiver<Offer>), LedgerFault> {
         self.sweep();
+        // Before anything is held: it may take a moment.
+        let ledger = match self.owners().contains_key(&owner) {
+            true => None,
+            false => Some(self.0.deputy.ledger_of(owner)?),
+        };
         let mut owners = self.owners();
+        let namesakes = owners.values().filter(|known| known.rights == *rights).count();
         let known = match owners.entry(owner) {
             Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if *rights != Rights::All && namesakes >= NAMESAKES_MAX => {
+                let why = "too many have come in under this name; wait a while";
+                return Err(LedgerFault::new("cannot come in", why));
+            }
             Entry::Vacant(place) => {
-                let (ledger, answers) = (self.0.deputy.ledger_of(owner)?, Arc::new(Answers::default()));
+                let gone = || LedgerFault::new("cannot come in", "the owner went away at this moment");
+                let (ledger, answers) = (ledger.ok_or_else(gone)?, Arc::new(Answers::default()));
                 let hand = match (rights, skills) {
                     (Rights::Worker { tenant, name }, Some(skills)) => {
-                        Some(Hand::new(tenant.clone(), name.clone(), skills))
+                        Some(Hand::new(owner, (tenant.clone(), name.clone()), skills))
                     }
                     _ => None,
                 };
                 let (rights, left) = (rights.clone(), Instant::now());
-                place.insert(Known { ledger, answers, rights, hand, wires: 0, left })
+                let offered = Arc::new(Mutex::new(LruCache::new(OFFERED_MAX)));
+                place.insert(Known { ledger, answers, rights, hand, offered, wires: 0, left })
             }
         };
         if known.rights != *rights {
@@ -196,9 +244,11 @@ impl Roster {
             hand.line = Some(line);
         }
         let (ledger, answers) = (Arc::clone(&known.ledger), Arc::clone(&known.answers));
+        let offered = Arc::clone(&known.offered);
         drop(owners);
-        self.0.came.notify_waiters();
-        Ok((Present { roster: self.clone(), owner, ledger, answers }, offers))
+        // Kept for who looks next, if nobody waits for it now.
+        self.0.came.notify_one();
+        Ok((Present { roster: self.clone(), offered, owner, ledger, answers }, offers))
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<OwnerId, Known>> {
@@ -209,7 +259,8 @@ impl Roster {
 /// An owner who is here; away once this is dropped.
 pub(crate) struct Present {
     roster: Roster,
-    owner: OwnerId,
+    offered: Offered,
+    pub(crate) owner: OwnerId,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) answers: Arc<Answers>,
 }
@@ -220,6 +271,14 @@ impl Present {
         if let Some(hand) = self.roster.owners().get_mut(&self.owner).and_then(|known| known.hand.as_mut()) {
             hand.is_leaving = true;
         }
+    }
+
+    pub(crate) fn is_offered(&self, call: CallId) {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner).put(call, ());
+    }
+
+    pub(crate) fn was_offered(&self, call: CallId) -> bool {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner).contains(&call)
     }
 
     pub(crate) fn has_written(&self, call: CallId) {

@@ -102,8 +102,11 @@ pub(crate) enum Frame {
     },
     /// A worker takes nothing new.
     Leaving,
-    /// Either is alive.
-    Beat,
+    /// A worker is alive, and the office says so back at once: so each knows that the other is.
+    Beat {
+        /// When the worker said it, by a clock of its own.
+        at_ms: u64,
+    },
 }
 
 /// Who a worker is.

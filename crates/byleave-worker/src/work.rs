@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use byleave::gate::Gate;
 use byleave::result::Standing;
 use byleave_core::id::CallId;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::crew::{CAPACITY_MAX, Skills};
-use crate::link::{Hire, Say};
+use crate::link::{Hire, Reach, Say};
 
 /// Calls that the office offers to this worker.
 pub struct Offers {
     offered: mpsc::Receiver<CallId>,
     say: mpsc::Sender<Say>,
+    reached: watch::Receiver<Reach>,
 }
 
 impl Offers {
@@ -24,7 +25,13 @@ impl Offers {
         // The office offers no more at once than we have room for; after a wire broke, the same may come twice.
         let most = usize::try_from(CAPACITY_MAX).unwrap_or(usize::MAX).saturating_mul(2);
         let ((offers, offered), (say, says)) = (mpsc::channel(most), mpsc::channel(most));
-        (Hire { skills, offers, says }, Self { offered, say })
+        let (reach, reached) = watch::channel(Reach::Unknown);
+        (Hire { skills, offers, says, reach }, Self { offered, say, reached })
+    }
+
+    /// How it stands with the office, now and whenever that changes.
+    pub fn reach(&self) -> watch::Receiver<Reach> {
+        self.reached.clone()
     }
 
     /// Drives what is offered with this gate. Once it is told to leave it takes nothing new, and comes back when all stands.

@@ -43,6 +43,7 @@ pub use crate::gate::ask::{AnswerFault, GivenAnswer};
 pub use builder::{BuildFault, GateBuilder};
 pub use explain::Explanation;
 pub use open::OpenFault;
+pub use parts::Others;
 
 use crate::catalog::Catalog;
 use crate::clock::fresh_id;
@@ -386,11 +387,18 @@ impl Gate {
         stood.instrument(span.clone()).await
     }
 
-    /// Whether a call that is not settled is of a tool that was there where the call was made, and never was here.
+    /// Whether a call that is not settled is left to others, or of a tool that was there where the call was made and never was here.
     fn is_for_others(&self, desk: &Desk) -> bool {
-        let known = |terms: &byleave_core::entry::Terms| self.parts.catalog.has_had(&terms.tool);
         // What is refused or over, anybody can write down.
-        !matches!(next(&desk.record), Next::Settle(_)) && desk.terms().is_some_and(|terms| !known(terms))
+        match next(&desk.record) {
+            Next::Settle(_) => return false,
+            Next::Wait(question) if question.expires_at <= self.parts.now() => return false,
+            Next::Wait(_) | Next::Do(_) => {}
+        }
+        let known = |terms: &byleave_core::entry::Terms| self.parts.catalog.has_had(&terms.tool);
+        let left = self.parts.others.as_ref().zip(desk.record.heading());
+        left.is_some_and(|(others, heading)| others(heading))
+            || desk.terms().is_some_and(|terms| !known(terms))
     }
 
     /// The desk for a call that comes in: a new one, or the one that the same call was put on before.

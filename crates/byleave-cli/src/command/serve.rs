@@ -19,7 +19,7 @@ use crate::ask::waive;
 use crate::command::{token, webhook};
 use crate::complaint::Complaint;
 use crate::config::Config;
-use crate::house::House;
+use crate::house::{House, leave_to_workers};
 use crate::options::{Options, settled};
 use crate::private::read_private;
 use crate::rules::Rules;
@@ -153,6 +153,8 @@ fn usual_url(scheme: &str, address: SocketAddr, host: Option<&String>) -> Result
 /// The gate of one tenant, with questions left open for whoever answers them; where there is a lease, workers drive its calls.
 async fn tenancy(options: &Options, chosen: &Config, lease: Option<Duration>) -> Result<Tenancy> {
     let house = House::open_or_make(options)?;
+    // Before there is a gate, and for the gates of other programs on this book as well.
+    leave_to_workers(options, lease.is_some())?;
     let own = OwnTools::default();
     let builder = house.builder(options, &options.cwd, Ask::Inbox, chosen.gate())?;
     let gate = House::built(own.behind(builder))?;
@@ -160,7 +162,8 @@ async fn tenancy(options: &Options, chosen: &Config, lease: Option<Duration>) ->
     let shelf = (Arc::clone(&house.book) as Arc<_>, Arc::clone(&house.book) as Arc<_>);
     let mut tenancy = Tenancy::new(options.tenant.clone(), gate, shelf, options.cwd.clone(), chosen.mode());
     if let Some(lease) = lease {
-        tenancy = tenancy.crewed(Roster::new(SqliteDeputy(Arc::clone(&house.book)), lease));
+        tenancy =
+            tenancy.crewed(Roster::in_dir(SqliteDeputy(Arc::clone(&house.book)), lease, options.cwd.clone()));
     }
     let (options, state) = (options.clone(), settled(&options.state)?.unwrap_or_default());
     let tried =

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use byleave_worker::socket::{Socket, trusting};
-use byleave_worker::{Options as Place, RemoteLedger, Skills};
+use byleave_worker::{Options as Place, Reach, RemoteLedger, Skills};
+use tokio::sync::watch;
 
 use crate::args::{Ask, WorkArgs};
 use crate::ask::waive;
@@ -57,6 +58,26 @@ pub(crate) async fn run(typed: WorkArgs, options: &Options, screen: &mut Screen)
         waive(&gate, options).await?;
     }
     screen.say(&prose(&format!("working in {} for {}", options.cwd, one_line(&typed.server))));
-    offers.work(gate, signals::ended()?).await;
-    Ok(Status::Completed)
+    let reach = offers.reach();
+    tokio::select! {
+        () = offers.work(gate, signals::ended()?) => Ok(Status::Completed),
+        never = tell(reach, screen) => never,
+    }
+}
+
+/// Says how it stands with the server, whenever that changes.
+async fn tell(mut reach: watch::Receiver<Reach>, screen: &mut Screen) -> Result<Status> {
+    loop {
+        let now = reach.borrow_and_update().clone();
+        match now {
+            Reach::Unknown => {}
+            Reach::Here => screen.say("the server is there"),
+            Reach::Away(why) => {
+                screen.say(&prose(&format!("the server cannot be used: {}; trying again", one_line(&why))));
+            }
+        }
+        if reach.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
 }

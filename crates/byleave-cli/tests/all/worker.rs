@@ -107,6 +107,9 @@ fn a_call_is_asked_about_at_the_server_and_run_by_a_worker() {
     let standing = settled(&served, &bot, &standing["call"]);
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
     assert_eq!(world.file("notes.txt"), "first\n");
+    let seen = served.ask(&ann, "GET", "/v1/workers", &Value::Null).1;
+    let worker = &seen["workers"][0];
+    assert_eq!((&worker["name"], &worker["here"]), (&json!("w1"), &json!(true)), "{seen}");
     // A tool that nobody has is refused by who knows that.
     let unknown = json!({"tool": "nothing"});
     let (_, standing) = request(&served.address, &bot, "k2", "POST", "/v1/calls?wait=30", &unknown).unwrap();

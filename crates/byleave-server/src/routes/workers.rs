@@ -1,4 +1,4 @@
-//! Workers come in here: a request that becomes a wire, to the office of the tenant whose calls they drive.
+//! Workers: who they are, and where they come in, by a request that becomes a wire to the office of their tenant.
 
 use std::time::Duration;
 
@@ -10,13 +10,27 @@ use byleave_worker::{Rights, office, socket};
 use hyper_util::rt::TokioIo;
 
 use crate::app::App;
+use crate::body::Said;
 use crate::caller::Caller;
 use crate::door::is_still_known;
 use crate::principal::Scope;
 use crate::problem::{Problem, Trouble};
+use crate::wire::WorkerList;
 
 /// How often it is looked whether a token still counts.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// See who drives calls
+#[utoipa::path(
+    get, path = "/v1/workers", tag = "service",
+    responses((status = 200, body = WorkerList, description = "The workers of the tenant")),
+)]
+pub(super) async fn list(State(_app): State<App>, caller: Caller) -> Result<Said<WorkerList>, Problem> {
+    caller.may(&[Scope::Read])?;
+    let crew = caller.tenancy.crew.as_ref();
+    let workers = crew.map(|crew| crew.workers().into_iter().map(Into::into).collect());
+    Ok(Said(WorkerList { drives_itself: crew.is_none(), workers: workers.unwrap_or_default() }))
+}
 
 /// Opens the wire of a worker.
 pub(crate) async fn come_in(
@@ -31,9 +45,12 @@ pub(crate) async fn come_in(
     let crew = caller.tenancy.crew.clone().ok_or_else(none)?;
     let answer = socket::answer(&request).map_err(|why| Problem::new(Trouble::Malformed, why))?;
     let rights = Rights::Worker { tenant: caller.principal.tenant.clone(), name: caller.name().to_owned() };
+    let many = || Problem::too_many("a worker has one wire, and this one has too many", 10);
+    let seat = caller.tenancy.wires.take(caller.name()).ok_or_else(many)?;
     let shown = request.headers().get(header::AUTHORIZATION).cloned();
     let upgrading = hyper::upgrade::on(request);
     tokio::spawn(async move {
+        let _seat = seat;
         let upgraded = match upgrading.await {
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::debug!(%error, "a worker did not open its wire"),

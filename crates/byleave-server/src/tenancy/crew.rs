@@ -3,7 +3,8 @@
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Call;
 use byleave::core::id::CallId;
-use byleave::core::walk::{Next, next};
+use byleave::core::walk::{Next, Task, next};
+use byleave::ledger::Interruption;
 use byleave::result::Standing;
 use byleave_worker::{Drove, Job, Roster};
 use tokio::sync::broadcast::error::RecvError;
@@ -23,7 +24,7 @@ impl Tenancy {
     pub(super) async fn driven_by(&self, crew: &Roster, id: CallId) -> Standing {
         let mut seen_len = None;
         loop {
-            // What cannot be seen, or is over, the gate says in its own words. It begins nothing.
+            // What cannot be seen, or is over, the gate says in its own words. It drives nothing that is for workers.
             let Ok(Some(record)) = self.record(id).await else { return self.gate.prepare_again(id).await };
             let Some(heading) = record.heading().filter(|_| record.settled().is_none()) else {
                 return self.gate.prepare_again(id).await;
@@ -49,8 +50,16 @@ impl Tenancy {
                 (Drove::Stood { held_up_by: Some(by) }, _) => return Standing::HeldUp { call: id, by },
                 (Drove::Stood { held_up_by: None }, _) => {}
                 // Nothing is left to be done but to say so.
-                (Drove::Nobody | Drove::Away, Next::Settle(_)) => return self.gate.prepare_again(id).await,
-                (drove, Next::Wait(_) | Next::Do(_)) => {
+                (_, Next::Settle(_)) => return self.gate.prepare_again(id).await,
+                (_, Next::Wait(_)) => return self.gate.prepare_again(id).await,
+                // Who ran it may be gone for good. If so it is written down, which runs nothing.
+                (_, Next::Do(Task::Execute { attempt, .. })) => {
+                    let now = SystemClock.now();
+                    if !matches!(self.ledger.interrupt(id, attempt, now).await, Ok(Interruption::Written)) {
+                        return Standing::RunningElsewhere { call: id };
+                    }
+                }
+                (drove, Next::Do(_)) => {
                     tracing::debug!(call = %id, ?drove, "nobody drives a call yet");
                     return Standing::RunningElsewhere { call: id };
                 }

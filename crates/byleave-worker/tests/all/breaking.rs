@@ -53,7 +53,7 @@ async fn who_falls_silent_is_given_up() {
     // It is heard for as long as it says anything, and not for long after that.
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_secs(20)).await;
-        worker.say.send(r#""beat""#.to_owned()).await.unwrap();
+        worker.say.send(r#"{"beat":{"at_ms":0}}"#.to_owned()).await.unwrap();
     }
     assert!(!attending.is_finished());
     let given_up = tokio::time::timeout(Duration::from_secs(40), attending).await;

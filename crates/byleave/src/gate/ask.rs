@@ -99,6 +99,21 @@ pub(crate) async fn declined(
     Some((exactly(&sheet), why))
 }
 
+/// Remembers the no that a call ended with: it may have been given through another gate, and the same call comes here again.
+pub(crate) async fn remember_no(parts: &Parts, desk: &mut Desk) {
+    let no = desk.record.entries().iter().rev().find_map(|entry| match &entry.fact {
+        Fact::Answered(Answered { question, answer: Answer::No { feedback }, by, .. }) => {
+            Some((*question, Reply::No { feedback: feedback.clone() }, by.name.clone()))
+        }
+        _ => None,
+    });
+    let Some((question, reply, by)) = no else { return };
+    let Some(question) = desk.record.question(question).cloned() else { return };
+    if let Some((what, why)) = declined(parts, desk, &question, &reply, &by).await {
+        parts.bustle.declined().put(what, why);
+    }
+}
+
 fn said_no(reply: &Reply, by: &str) -> Option<String> {
     let Reply::No { feedback } = reply else { return None };
     let words = feedback.as_ref().map(|feedback| format!(": {feedback}")).unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::catalog::{Catalog, NotRegistered};
 use crate::challenge::Challenger;
 use crate::clock::{Clock, SystemClock};
 use crate::event::Events;
-use crate::gate::parts::{Bustle, Parts, Rulings};
+use crate::gate::parts::{Bustle, Others, Parts, Rulings};
 use crate::gate::schedule::Schedule;
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
@@ -32,6 +32,7 @@ pub struct GateBuilder {
     challenger: Option<Arc<dyn Challenger>>,
     settings: Settings,
     clock: Option<Arc<dyn Clock>>,
+    others: Option<Others>,
 }
 
 /// Why a gate could not be built.
@@ -124,6 +125,14 @@ impl GateBuilder {
         self
     }
 
+    /// Which calls are for others to drive, with tools and files that are not here. This gate takes them in, shows their questions,
+    /// takes answers to them and writes down that they are over; it never plans, rehearses or runs one.
+    #[must_use]
+    pub fn leaving(mut self, others: Others) -> Self {
+        self.others = Some(others);
+        self
+    }
+
     /// The gate.
     pub fn build(self) -> Result<Gate, BuildFault> {
         self.catalog.register_all(self.tools)?;
@@ -148,6 +157,7 @@ impl GateBuilder {
             bustle: Bustle::default(),
             rulings: Rulings::new(self.settings.cached_rulings),
             settings: self.settings,
+            others: self.others,
         };
         Ok(Gate { parts: Arc::new(parts) })
     }

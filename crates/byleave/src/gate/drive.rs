@@ -178,6 +178,7 @@ async fn settle(parts: &Parts, desk: &mut Desk, outcome: Outcome) -> Result<(), 
         if !flush(parts, desk).await? {
             return Ok(());
         }
+        ask::remember_no(parts, desk).await;
     }
     rehearse::drop_copy(parts, desk).await;
     Err(Standing::Settled(report::report(parts, desk, &outcome).await).into())

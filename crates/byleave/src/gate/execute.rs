@@ -82,7 +82,9 @@ async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
     };
     let tool = entry.tool().clone();
     if let Some(seen) = rehearsal.filter(|seen| seen.rehearsal.stands()) {
-        return commit(tool, seen, given.run(CancellationToken::new())).await;
+        let again = desk.record.attempts() > 1;
+        let ended = commit(tool, seen, given.run(CancellationToken::new())).await;
+        return if again { after_another(ended) } else { ended };
     }
     let timeout = Duration::from_millis(desk.terms().map_or(0, |terms| terms.limits.timeout_ms));
     let ended = at_work(parts, desk.call(), timeout, tool.is_prompt(), move |stop| async move {
@@ -108,6 +110,18 @@ async fn commit(tool: Arc<dyn Tool>, seen: Seen, run: Run) -> (EndStatus, Output
         }
     };
     judge(tokio::spawn(Caged::new(work).in_current_span()).await.unwrap_or_else(|error| Err(payload(error))))
+}
+
+/// How a commit ended that another had begun before. Where this one could not do it, nobody here knows how far that one came: its
+/// copy may lie on another disk.
+fn after_another((status, output): (EndStatus, Output)) -> (EndStatus, Output) {
+    if status == EndStatus::Done {
+        return (status, output);
+    }
+    let why = output.error.as_deref().unwrap_or("it ended badly");
+    let why =
+        format!("an earlier attempt was interrupted, and it cannot be seen here how far it came: {why}");
+    (EndStatus::Lost, Output { lost: true, error: Some(why), ..output })
 }
 
 fn judge(ended: Result<Output, Panic>) -> (EndStatus, Output) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
+use byleave_core::entry::Heading;
 use byleave_core::id::{AttemptId, CallId, SessionId};
 use byleave_core::policy::Policy;
 use byleave_core::record::Record;
@@ -30,6 +31,9 @@ use crate::review::Reviewers;
 use crate::settings::Settings;
 use crate::tool::Site;
 
+/// Says of a call whether it is for others to drive.
+pub type Others = Arc<dyn Fn(&Heading) -> bool + Send + Sync>;
+
 /// The parts a gate is made of.
 pub(crate) struct Parts {
     pub(crate) ledger: Arc<dyn Ledger>,
@@ -45,6 +49,8 @@ pub(crate) struct Parts {
     pub(crate) schedule: Schedule,
     pub(crate) bustle: Bustle,
     pub(crate) rulings: Rulings,
+    /// Which calls are for others to drive.
+    pub(crate) others: Option<Others>,
 }
 
 impl Parts {

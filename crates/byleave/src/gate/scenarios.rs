@@ -179,6 +179,8 @@ scenarios! { ($)
     twins::another_call_under_its_id_is_refused,
     twins::two_calls_race_for_one_id,
     owners::two_gates_never_run_two_alone_at_once,
+    owners::what_is_left_to_others_is_answered_here_and_never_begun,
+    owners::a_no_that_was_given_elsewhere_counts_where_the_call_ends,
     owners::what_a_dead_owner_ran_is_unknown_and_never_run_again,
     owners::what_may_be_repeated_is_run_again,
     owners::everything_unfinished_can_be_resumed,

@@ -11,7 +11,10 @@ use tokio::sync::mpsc;
 
 use super::between::Between;
 use super::order::Crowd;
-use super::stage::{Probe, Stage, completed, ended, how_often, record, settled};
+use super::stage::{
+    Probe, Stage, answer, completed, ended, how_often, inbox, record, refused, settled, waiting,
+};
+use crate::approve::Reply;
 use crate::gate::Gate;
 use crate::ledger::Ledger;
 use crate::ledger::conformance::{Bench, Flaw, ensure, same};
@@ -46,6 +49,59 @@ pub(super) async fn two_gates_never_run_two_alone_at_once(bench: &dyn Bench) -> 
     }
     same("runs", &stage.runs.count(), &(2 * EACH))?;
     same("at once", &crowd.most(), &1)
+}
+
+// req: E4
+pub(super) async fn what_is_left_to_others_is_answered_here_and_never_begun(
+    bench: &dyn Bench,
+) -> Result<(), Flaw> {
+    let stage = Stage::new(bench)?;
+    let builder = || async {
+        let probe = stage.probe("asks", |_, _| async { Output::text("") });
+        Ok::<_, Flaw>(stage.gate().await?.settings(inbox()).tool(probe))
+    };
+    let here = builder().await?.leaving(Arc::new(|heading| heading.tool == "asks")).build()?;
+    let there = builder().await?.build()?;
+    let call = stage.call("asks", json!({}))?;
+    let elsewhere = Standing::RunningElsewhere { call: call.id };
+    ensure!(here.take_in(&call).await.is_ok(), "it was not taken in");
+    same("taken in", &here.resume(call.id).await, &elsewhere)?;
+    let question = waiting(there.resume(call.id).await)?;
+    same("asked about", &here.resume(call.id).await, &elsewhere)?;
+    answer(&here, &question, Reply::Yes { note: None }).await?;
+    same("answered", &here.resume(call.id).await, &elsewhere)?;
+    same("prepared", &here.prepare_again(call.id).await, &elsewhere)?;
+    same("runs", &stage.runs.count(), &0)?;
+    completed(&settled(there.resume(call.id).await)?)?;
+    completed(&settled(here.resume(call.id).await)?)?;
+    // What is over, it writes down.
+    let other = stage.call("asks", json!({ "n": 2 }))?;
+    ensure!(here.take_in(&other).await.is_ok(), "it was not taken in");
+    here.cancel(other.id, "ada").await?;
+    refused(&settled(here.resume(other.id).await)?, Code::Cancelled)?;
+    same("runs", &stage.runs.count(), &1)
+}
+
+// req: E4
+pub(super) async fn a_no_that_was_given_elsewhere_counts_where_the_call_ends(
+    bench: &dyn Bench,
+) -> Result<(), Flaw> {
+    let stage = Stage::new(bench)?;
+    let gate = || async {
+        let probe = stage.probe("asks", |_, _| async { Output::text("") });
+        Ok::<Gate, Flaw>(stage.gate().await?.settings(inbox()).tool(probe).build()?)
+    };
+    let (here, there) = (gate().await?, gate().await?);
+    let question = waiting(here.advance(stage.call("asks", json!({ "n": 1 }))?).await)?;
+    let call = answer(&there, &question, Reply::No { feedback: Some("not now".into()) }).await?;
+    refused(&settled(here.resume(call).await)?, Code::Declined)?;
+    let again = settled(here.advance(stage.call("asks", json!({ "n": 1 }))?).await)?;
+    refused(&again, Code::Declined)?;
+    let told = again.error().unwrap_or_default();
+    ensure!(told.contains("not now") && told.contains("asked about the same call again"), "{told}");
+    // Anything else is asked about.
+    waiting(here.advance(stage.call("asks", json!({ "n": 2 }))?).await)?;
+    same("runs", &stage.runs.count(), &0)
 }
 
 /// A tool that says when it starts and never ends the first time.
