@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use byleave::book::marks::Note;
+use byleave::book::vault::Vault;
 use byleave::ledger::floor;
 use byleave::ledger::owners::{self, OwnerLock};
 use byleave::ledger::starts::{self, Starts};
@@ -33,7 +35,7 @@ use zeroize::Zeroizing;
 use crate::engine::Engine;
 use crate::keys;
 use crate::packing::lines;
-use crate::vault::{self, Vault};
+use crate::sealing;
 use crate::wire::{self, Append, Appended, Blob, Contents, Due, Interrupt, Passing};
 
 /// How many keys of records are remembered; of the others they are asked for again.
@@ -148,20 +150,20 @@ impl RestateLedger {
     async fn prepare(&self, batch: &Batch) -> Result<Append, AppendFault> {
         let head = batch.lines.last().map(|line| line.link()).ok_or_else(|| refused("it has no lines"))?;
         let opens = batch.at_len == 0;
-        let unsealable = |fault: vault::VaultFault| refused(fault);
         let wrapped = match &batch.key {
-            Some(key) => Some(Blob(self.shared.vault.wrap(batch.call, key).map_err(unsealable)?)),
+            Some(key) => Some(Blob(self.shared.vault.wrap(batch.call, key).map_err(refused)?)),
             None if opens && !batch.contents.is_empty() => {
                 return Err(refused("it has contents and no key").into());
             }
             None => None,
         };
         let mut contents = Blob::default();
-        if !batch.contents.is_empty()
-            && let Some(key) = self.key_of(batch).await?
-        {
+        let key = if opens { batch.key.clone() } else { self.key_of(batch).await? };
+        if let Some(key) = key {
             floor::check_contents(&batch.contents, &key)?;
-            contents.0 = vault::pack(&key, batch.call, batch.at_len, &batch.contents).map_err(unsealable)?;
+            let note = Note::text(&batch.listing);
+            let sealed = sealing::pack(&key, batch.call, batch.at_len, &note, &batch.contents);
+            contents.0 = sealed.map_err(refused)?;
         }
         Ok(Append {
             ledger: self.shared.name.clone(),
@@ -219,8 +221,8 @@ impl RestateLedger {
         let key = key.ok_or(ContentFault::Forgotten)?;
         let key = self.shared.vault.unwrap(call, &key.0).ok_or(ContentFault::Changed)?;
         for (seq, sealed) in sealed {
-            let contents = vault::unpack(&key, call, seq, &sealed.0)?;
-            if let Some(content) = contents.into_iter().find(|content| content.held == held) {
+            let unpacked = sealing::unpack(&key, call, seq, &sealed.0)?;
+            if let Some(content) = unpacked.contents.into_iter().find(|content| content.held == held) {
                 return Ok(content.bytes);
             }
         }

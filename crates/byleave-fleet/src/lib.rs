@@ -13,8 +13,8 @@ mod identity;
 mod keys;
 mod ledger;
 mod packing;
+mod sealing;
 pub mod service;
-mod vault;
 mod wire;
 
 pub use self::identity::{Identity, NoIdentity};
