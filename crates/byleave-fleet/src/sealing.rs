@@ -4,12 +4,45 @@
 //! what is under the seal is laid out more tightly: an open question should cost the engine less than a kilobyte. Whatever was not
 //! written like this is changed, and never a shorter list.
 
-use byleave::book::vault::{self, Unpacked, VaultFault};
+use byleave::book::vault::{self, Unpacked, Vault, VaultFault};
 use byleave::ledger::{Content, ContentFault};
-use byleave_core::digest::RecordKey;
+use byleave_core::digest::{Digest, RecordKey};
 use byleave_core::id::CallId;
+use byleave_postgres::Unsealer;
+use zeroize::Zeroizing;
 
 use crate::packing::{PackingFault, squeeze, unsqueeze};
+
+/// Opens what the ledgers of a fleet have sealed under a master key: for whoever opens the book that it is given up to.
+pub struct FleetUnsealer(Vault);
+
+impl FleetUnsealer {
+    /// With the master key of the ledger.
+    pub const fn new(master: Zeroizing<[u8; 32]>) -> Self {
+        Self(Vault::new(master))
+    }
+}
+
+impl Unsealer for FleetUnsealer {
+    fn mark(&self) -> [u8; 32] {
+        // Another than the vault's own: what lies under the seal is laid out otherwise.
+        *Digest::of_parts("byleave.fleet.book", &[&self.0.mark()]).as_bytes()
+    }
+
+    fn key(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey> {
+        self.0.unwrap(call, wrapped)
+    }
+
+    fn contents(
+        &self,
+        key: &RecordKey,
+        call: CallId,
+        seq: u32,
+        sealed: &[u8],
+    ) -> Result<Unpacked, ContentFault> {
+        unpack(key, call, seq, sealed)
+    }
+}
 
 /// Something could not be sealed.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,10 @@
 //! ledger accepts, and does the walk admit it? Does anything hinder it (and if so, what was taken is put back)? Only then
 //! is it written, and only then do the lists learn of it. The engine carries every handler to its end, so nothing stops
 //! half-way; and one call has one writer at a time, so nothing comes in between.
+//!
+//! Where there is a book, a record that owes it lines has said so to a projector, once, and has not been told yet that they
+//! are taken. A record must never be cleared before it is settled and the book has given all of it back; then a tombstone
+//! stays, so that nobody opens the same call anew.
 
 use std::time::Duration;
 
@@ -12,24 +16,32 @@ use byleave::ledger::{Batch, Begins, Interruption, Listing, Waits};
 use byleave_core::call::Millis;
 use byleave_core::chain::GENESIS;
 use byleave_core::entry::{Entry, Fact};
-use byleave_core::id::{LeaveId, QuestionId, TenantId};
+use byleave_core::id::{CallId, LeaveId, QuestionId, TenantId};
 use byleave_core::record::Record;
 use byleave_core::walk::{Next, next};
 use restate_sdk::prelude::*;
 
-use super::broken;
 use super::leave::LeaveEntityClient;
+use super::projector::ProjectorEntityClient;
 use super::question::QuestionEntityClient;
 use super::session::SessionEntityClient;
 use super::tenant::TenantEntityClient;
 use super::unsettled::UnsettledEntityClient;
+use super::{broken, drop_handle};
 use crate::keys;
-use crate::packing::{Kept, continue_lines};
-use crate::wire::{self, Append, Appended, Blob, Contents, Given, Relist, Seat, SessionChange, Uses};
+use crate::packing::{Kept, Projected, Tombstone, continue_lines};
+use crate::wire::{
+    self, Acknowledged, Append, Appended, Blob, Contents, Found, Given, Owed, Owing, Relist, Seat,
+    SessionChange, Uses,
+};
 
 /// Where the record lies in the state. Sealed contents lie beside it, under `c` and the place they came with.
 const RECORD: &str = "r";
 const CONTENTS: char = 'c';
+/// Where the tombstone is, in place of all that.
+const TOMBSTONE: &str = "t";
+/// No more than that is owed at once, but for one append that is larger by itself.
+const OWED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The record of one call.
 #[derive(Debug)]
@@ -46,6 +58,10 @@ impl CallEntity {
     #[handler]
     async fn append(&self, ctx: ObjectContext<'_>, append: Json<Append>) -> HandlerResult<Json<Appended>> {
         let append = append.into_inner();
+        if let Some(tombstone) = tombstone(ctx.get(TOMBSTONE).await?)? {
+            let is_same = tombstone.token == append.token;
+            return Ok(Json(if is_same { Appended::Taken } else { Appended::Stale }));
+        }
         let kept = kept(ctx.get(RECORD).await?)?;
         if kept.as_ref().is_some_and(|kept| kept.token == append.token) {
             return Ok(Json(Appended::Taken));
@@ -66,6 +82,7 @@ impl CallEntity {
             return Ok(Json(hindered));
         }
         ctx.set(RECORD, pack(&checked.kept)?);
+        tell_book(&ctx, &append.ledger, append.call, &checked.kept, append.at_len, &checked.after);
         // What is said to a forgotten record is forgotten at once.
         if !append.contents.0.is_empty() && checked.kept.key.is_some() {
             ctx.set(&format!("{CONTENTS}{}", append.at_len), append.contents.0.clone());
@@ -80,13 +97,11 @@ impl CallEntity {
         &self,
         ctx: SharedObjectContext<'_>,
         _all: Json<()>,
-    ) -> HandlerResult<Json<Option<wire::Kept>>> {
-        let kept = kept(ctx.get(RECORD).await?)?;
-        Ok(Json(kept.map(|kept| wire::Kept {
-            key: kept.key.map(Blob),
-            bodies: kept.bodies,
-            head: kept.head,
-        })))
+    ) -> HandlerResult<Json<Found<wire::Kept>>> {
+        let Some(kept) = kept(ctx.get(RECORD).await?)? else {
+            return Ok(Json(not_here(ctx.get(TOMBSTONE).await?)?));
+        };
+        Ok(Json(Found::Here(wire::Kept { key: kept.key.map(Blob), bodies: kept.bodies, head: kept.head })))
     }
 
     /// Reads the sealed contents.
@@ -95,15 +110,17 @@ impl CallEntity {
         &self,
         ctx: SharedObjectContext<'_>,
         _all: Json<()>,
-    ) -> HandlerResult<Json<Option<Contents>>> {
-        let Some(kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(None)) };
+    ) -> HandlerResult<Json<Found<Contents>>> {
+        let Some(kept) = kept(ctx.get(RECORD).await?)? else {
+            return Ok(Json(not_here(ctx.get(TOMBSTONE).await?)?));
+        };
         let mut sealed = Vec::new();
         for name in ctx.get_keys().await? {
             let Some(seq) = name.strip_prefix(CONTENTS).and_then(|seq| seq.parse().ok()) else { continue };
             sealed.extend(ctx.get::<Vec<u8>>(&name).await?.map(|bytes| (seq, Blob(bytes))));
         }
         sealed.sort_unstable_by_key(|(seq, _)| *seq);
-        Ok(Json(Some(Contents { key: kept.key.map(Blob), sealed })))
+        Ok(Json(Found::Here(Contents { key: kept.key.map(Blob), sealed })))
     }
 
     /// Writes that an open attempt was interrupted. Whoever asks has seen that its owner is gone.
@@ -126,9 +143,10 @@ impl CallEntity {
         }
         let (line, _) =
             floor::interrupted(&mut record, attempt, at).map_err(|fault| broken(&fault.what, &fault.why))?;
-        kept.head = line.link();
-        kept.bodies.push(line.into_body());
+        let at_len = kept.len();
+        kept.push(line);
         ctx.set(RECORD, pack(&kept)?);
+        tell_book(&ctx, &ledger, call, &kept, at_len, &record);
         if let Some(heading) = record.heading() {
             let key = keys::session(&ledger, &heading.tenant, &heading.session);
             let change = SessionChange { call, passes: true, holds: None };
@@ -154,9 +172,10 @@ impl CallEntity {
         }
         let entry = Entry { at: open.expires_at, fact: Fact::Expired { question } };
         let line = record.push(entry).map_err(|misplaced| broken("cannot expire a question", misplaced))?;
-        kept.head = line.link();
-        kept.bodies.push(line.into_body());
+        let at_len = kept.len();
+        kept.push(line);
         ctx.set(RECORD, pack(&kept)?);
+        tell_book(&ctx, &ledger, call, &kept, at_len, &record);
         let relist = Relist { drop: before, add: listed(&record) };
         let key = keys::shard_of(&ledger, call);
         ctx.object_client::<UnsettledEntityClient<'_>>(key).relist(Json(relist)).call().await?;
@@ -177,6 +196,9 @@ impl CallEntity {
             return Ok(());
         }
         kept.key = None;
+        if let Some(projected) = &mut kept.projected {
+            projected.noted.summary.clear();
+        }
         ctx.set(RECORD, pack(&kept)?);
         for name in ctx.get_keys().await? {
             if name.starts_with(CONTENTS) {
@@ -185,6 +207,112 @@ impl CallEntity {
         }
         Ok(())
     }
+
+    /// What the book has not acknowledged, or the first part of it; `None` where that is nothing.
+    #[handler(ingress_private = true)]
+    async fn owed(&self, ctx: SharedObjectContext<'_>, _all: Json<()>) -> HandlerResult<Json<Option<Owed>>> {
+        let Some(kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(None)) };
+        let Some(projected) = kept.projected.as_ref().filter(|book| book.acknowledged < kept.len()) else {
+            return Ok(Json(None));
+        };
+        let (_, call) = keys::of_call(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
+        let lines = kept.lines(call);
+        let record = Record::read(call, &lines);
+        let heading =
+            record.heading().ok_or_else(|| broken("cannot project a record", "it has no heading"))?;
+        let from = projected.acknowledged;
+        let before = usize::try_from(from).ok().and_then(|from| from.checked_sub(1));
+        let mut owed = Owed {
+            from,
+            before: before.and_then(|place| lines.get(place)).map_or(GENESIS, |line| line.link()),
+            key: kept.key.clone().filter(|_| from == 0).map(Blob),
+            appends: Vec::new(),
+            tenant: heading.tenant.clone(),
+            session: heading.session.clone(),
+            agent: projected.noted.agent.clone().unwrap_or_else(|| heading.caller()),
+            noted: projected.noted.clone(),
+            settles: None,
+        };
+        let (mut seq, mut bytes) = (0_u32, 0_usize);
+        for cut in &projected.cuts {
+            let end = seq.saturating_add(*cut);
+            if seq >= from {
+                if bytes >= OWED_BYTES_MAX {
+                    return Ok(Json(Some(owed)));
+                }
+                let bodies = kept.bodies.iter().skip(seq as usize).take(*cut as usize).cloned().collect();
+                let contents = ctx.get::<Vec<u8>>(&format!("{CONTENTS}{seq}")).await?;
+                owed.appends.push((bodies, Blob(contents.unwrap_or_default())));
+                bytes = owed.bytes();
+            }
+            seq = end;
+        }
+        owed.settles = record.settled().is_some().then_some((kept.len(), kept.head));
+        Ok(Json(Some(owed)))
+    }
+
+    /// The book has lines of this call: says what is still owed, or gives everything up that it has whole.
+    #[handler(ingress_private = true)]
+    async fn acknowledged(&self, ctx: ObjectContext<'_>, these: Json<Acknowledged>) -> HandlerResult<()> {
+        let Acknowledged { from, upto, whole } = these.into_inner();
+        let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(()) };
+        let len = kept.len();
+        let Some(projected) = &mut kept.projected else { return Ok(()) };
+        // What comes before them must have been acknowledged as well: since then it may have been sent for once more.
+        if from > projected.acknowledged || upto > len {
+            return Ok(());
+        }
+        projected.acknowledged = projected.acknowledged.max(upto);
+        if whole && projected.acknowledged == len {
+            ctx.clear_all();
+            ctx.set(TOMBSTONE, Tombstone { token: kept.token }.pack());
+            return Ok(());
+        }
+        let is_more = projected.acknowledged < len;
+        ctx.set(RECORD, pack(&kept)?);
+        if is_more {
+            owe_from(&ctx, &kept, upto)?;
+        }
+        Ok(())
+    }
+
+    /// Sends everything that is here to the book once more. Says whether there is anything.
+    #[handler]
+    async fn again(&self, ctx: ObjectContext<'_>, _all: Json<()>) -> HandlerResult<Json<bool>> {
+        let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(false)) };
+        let Some(projected) = &mut kept.projected else { return Ok(Json(false)) };
+        projected.acknowledged = 0;
+        ctx.set(RECORD, pack(&kept)?);
+        owe_from(&ctx, &kept, 0)?;
+        Ok(Json(true))
+    }
+}
+
+/// Tells a projector that lines are owed, unless it was told and has not brought everything yet: then it will be told once it
+/// has. `at_len` is how long the record was before, and `record` what it is now.
+fn tell_book(ctx: &ObjectContext<'_>, ledger: &str, call: CallId, kept: &Kept, at_len: u32, record: &Record) {
+    if kept.projected.as_ref().is_some_and(|projected| projected.acknowledged == at_len) {
+        owe(ctx, ledger, call, at_len, record);
+    }
+}
+
+/// Tells a projector that lines are owed from this place on.
+fn owe_from(ctx: &ObjectContext<'_>, kept: &Kept, from: u32) -> Result<(), HandlerError> {
+    let (ledger, call) = keys::of_call(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
+    owe(ctx, &ledger, call, from, &Record::read(call, &kept.lines(call)));
+    Ok(())
+}
+
+fn owe(ctx: &ObjectContext<'_>, ledger: &str, call: CallId, from: u32, record: &Record) {
+    let since = record.entries().get(from as usize).map_or(0, |entry| entry.at);
+    let lane = keys::lane_of(ledger, &call.uuid());
+    let owing = Json(Owing { call, since });
+    drop_handle(ctx.object_client::<ProjectorEntityClient<'_>>(lane).owes(owing).send());
+}
+
+/// What to say of a call whose record is not here.
+fn not_here<T>(packed: Option<Vec<u8>>) -> Result<Found<T>, HandlerError> {
+    Ok(tombstone(packed)?.map_or(Found::Nowhere, |_| Found::InBook))
 }
 
 /// A batch that the walk admits.
@@ -209,6 +337,7 @@ impl Checked {
             return Err(damage.to_string());
         }
         let heading = after.heading().ok_or("a record begins with `received`")?;
+        let caller = heading.caller();
         if heading.tenant != append.tenant || heading.session != append.session {
             return Err("the call is of another session".into());
         }
@@ -246,13 +375,26 @@ impl Checked {
             begins,
             settles: append.settles,
         };
-        let (key, mut bodies) = match kept {
-            None => (append.key.clone().map(|key| key.0), Vec::new()),
+        let (key, mut bodies, mut projected) = match kept {
+            None => {
+                let projected = append.noted.as_ref().map(|_| Projected::default());
+                (append.key.clone().map(|key| key.0), Vec::new(), projected)
+            }
             Some(_) if append.key.is_some() => return Err("a key comes with the first lines".into()),
-            Some(kept) => (kept.key, kept.bodies),
+            Some(kept) => (kept.key, kept.bodies, kept.projected),
         };
         bodies.extend(append.bodies.iter().cloned());
-        let kept = Kept { token: append.token, key, head: append.head, bodies };
+        if let Some(projected) = &mut projected {
+            projected.cuts.push(u32::try_from(append.bodies.len()).map_err(|_| "it has too many lines")?);
+            if let Some(noted) = &append.noted {
+                projected.noted.clone_from(noted);
+                projected.noted.agent = noted.agent.clone().filter(|agent| *agent != caller);
+            }
+            if key.is_none() {
+                projected.noted.summary.clear();
+            }
+        }
+        let kept = Kept { token: append.token, key, head: append.head, bodies, projected };
         Ok(Self { before, after, kept, batch })
     }
 }
@@ -357,6 +499,7 @@ async fn project(
     if let Some(Waits { question, .. }) = &checked.batch.waits {
         let asked_at = checked.after.entries().last().map_or(0, |entry| entry.at);
         let expire = question.id.as_bytes().to_vec();
+        // A late expiry does nothing.
         let delay = Duration::from_millis(question.expires_at.saturating_sub(asked_at));
         drop_handle(ctx.object_client::<CallEntityClient<'_>>(ctx.key()).expire(expire).send_after(delay));
     }
@@ -373,11 +516,6 @@ async fn project(
         told.await?;
     }
     Ok(())
-}
-
-/// It is sent when it is made; who it was given to matters to nobody, as a late expiry does nothing.
-fn drop_handle<T>(handle: T) {
-    drop(handle);
 }
 
 /// What the session must know; nothing, for a call that neither sat nor was asked about.
@@ -407,6 +545,13 @@ fn kept(packed: Option<Vec<u8>>) -> Result<Option<Kept>, HandlerError> {
     packed
         .map(|packed| Kept::unpack(&packed).map_err(|fault| broken("cannot read a record", fault)))
         .transpose()
+}
+
+fn tombstone(packed: Option<Vec<u8>>) -> Result<Option<Tombstone>, HandlerError> {
+    let read = |packed: Vec<u8>| {
+        Tombstone::unpack(&packed).map_err(|fault| broken("cannot read a tombstone", fault))
+    };
+    packed.map(read).transpose()
 }
 
 fn pack(kept: &Kept) -> Result<Vec<u8>, HandlerError> {

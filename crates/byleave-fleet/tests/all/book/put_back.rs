@@ -1,0 +1,81 @@
+//! A book that was put back from an old copy: what the engine still holds is sent once more, and nothing is taken for whole of
+//! which only the end is there.
+
+use std::process::Command;
+
+use byleave::book::Book as _;
+use byleave::core::act::Deed;
+use byleave::core::question::Answer;
+use byleave::ledger::Ledger as _;
+use byleave::ledger::conformance::script::{NOW, Script, Setting, act};
+
+use byleave_fleet::Books;
+
+use super::bench::{Ground, until, url};
+use crate::engine::admin;
+
+/// As if the book had been put back from a copy that was made before anything was in it.
+fn put_back(ground: &Ground) {
+    let schema = Books::schema_of(&ground.name);
+    let tables = ["line", "record", "call", "unsettled", "leave", "leave_use", "early", "forgotten", "month"];
+    let tables = tables.map(|table| format!("{schema}.{table}")).join(", ");
+    let sql = format!(
+        "BEGIN; TRUNCATE {tables}; UPDATE {schema}.book_end SET pos = 0, places = '{{0,0,0,0,0,0,0,0}}', month = 0; COMMIT"
+    );
+    let output =
+        Command::new("psql").args([&url(), "-qAtX", "-v", "ON_ERROR_STOP=1", "-c", &sql]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_engine_holds_is_sent_once_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let ground = Ground::shared(dir.path());
+    let ledger = ground.ledger();
+    let mut scripts: Vec<Script> = (0..20)
+        .map(|_| Script::waiting(Setting { exclusive: false, ..Setting::asking() }).unwrap())
+        .collect();
+    for script in &mut scripts {
+        ledger.append(script.batch()).await.unwrap();
+        script.answer(Answer::Yes { note: None }).unwrap();
+        ledger.append(script.batch()).await.unwrap();
+    }
+    assert!(act(&*ledger, "local", Deed::Halt { why: "for now".into() }).await.is_ok());
+    assert!(act(&*ledger, "local", Deed::Lift).await.is_ok());
+    let book = ground.keyed().await;
+    let all_there = async || {
+        let verified = book.verify().await.unwrap();
+        assert!(verified.is_sound(), "{:?}", verified.flaw);
+        let lines: u64 = scripts.iter().map(|script| u64::from(script.record.len())).sum();
+        (verified.records, verified.lines, verified.acts) == (20, lines, 2)
+    };
+    until("everything is in the book", all_there).await;
+    until("nothing is owed", async || ledger.book_lag(NOW).await.unwrap().waiting == 0).await;
+    put_back(&ground);
+    assert_eq!(book.verify().await.unwrap().records, 0);
+
+    assert_eq!(ledger.send_again(&admin(&ground.ingress)).await.unwrap(), 22);
+    until("everything is in the book again", all_there).await;
+    until("nothing is owed", async || ledger.book_lag(NOW).await.unwrap().waiting == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_goes_on_brings_its_beginning_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let ground = Ground::shared(dir.path());
+    let ledger = ground.ledger();
+    let mut script = Script::waiting(Setting::asking()).unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    ground.until_held(script.call(), script.record.len(), script.record.head()).await;
+    until("nothing is owed", async || ledger.book_lag(NOW).await.unwrap().waiting == 0).await;
+    put_back(&ground);
+
+    // Nobody has sent anything again. The book takes the end, and keeps it early.
+    script.answer(Answer::No { feedback: None }).unwrap();
+    script.settle().unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    ground.until_cleared(script.call()).await;
+    assert_eq!(ledger.load(script.call()).await.unwrap().unwrap().record, script.record);
+    assert!(ground.keyed().await.verify().await.unwrap().is_sound());
+    assert_eq!(ground.sealed().await.backlog().await.unwrap().early, 0);
+}
