@@ -143,24 +143,30 @@ impl Wait {
 /// An empty ledger with an empty book.
 pub(crate) struct BookBench {
     ground: Arc<Ground>,
+    is_patient: bool,
     _dir: tempfile::TempDir,
 }
 
 impl BookBench {
     pub(crate) fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        Self { ground: Arc::new(Ground::shared(dir.path())), _dir: dir }
+        Self::patient(true)
     }
 
-    fn patient(&self) -> Result<Arc<Patient>, LedgerFault> {
-        let ground = Arc::clone(&self.ground);
-        Ok(Arc::new(Patient { inner: RestateLedger::open(ground.options())?, ground }))
+    /// One whose ledgers wait for the book, or one where that comes when it comes.
+    pub(crate) fn patient(is_patient: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { ground: Arc::new(Ground::shared(dir.path())), is_patient, _dir: dir }
+    }
+
+    fn ledger(&self) -> Result<Arc<dyn Ledger>, LedgerFault> {
+        let (ground, inner) = (Arc::clone(&self.ground), RestateLedger::open(self.ground.options())?);
+        Ok(if self.is_patient { Arc::new(Patient { inner, ground }) } else { Arc::new(inner) })
     }
 }
 
 impl byleave::ledger::conformance::Bench for BookBench {
     fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
-        Box::pin(async { Ok(self.patient()? as Arc<dyn Ledger>) })
+        Box::pin(async { self.ledger() })
     }
 
     fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
@@ -176,8 +182,8 @@ impl byleave::ledger::conformance::Bench for BookBench {
 impl byleave::book::conformance::Bench for BookBench {
     fn open(&self) -> Pending<'_, Result<Opened, LedgerFault>> {
         Box::pin(async {
-            let ledger = self.patient()?;
-            let book = self.ground.book(Some(Arc::clone(&ledger) as Arc<dyn Ledger>)).await?;
+            let ledger = self.ledger()?;
+            let book = self.ground.book(Some(Arc::clone(&ledger))).await?;
             Ok(Opened { ledger, book: Arc::new(book) })
         })
     }
