@@ -65,14 +65,27 @@ pub(crate) async fn state(ingress: &str, ledger: &str, entity: &str) -> Vec<(Str
         "select service_key, key, length(encode(value, 'hex')) / 2 as bytes from state
          where service_name = '{entity}' and starts_with(service_key, '{ledger}/') order by service_key, key"
     );
-    let query = serde_json::json!({ "query": sql }).to_string();
-    let said = post(&format!("http://{}/query", admin(ingress)), &query).await;
-    let answer: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+    let rows = query(ingress, &sql).await;
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let rows = answer["rows"].as_array().unwrap_or_else(|| panic!("{said}"));
     rows.iter()
         .map(|row| (text(&row["service_key"]), text(&row["key"]), row["bytes"].as_u64().unwrap()))
         .collect()
+}
+
+/// Nothing is on its way between the entities of a ledger, but for questions that will expire.
+pub(crate) async fn is_quiet(ingress: &str, ledger: &str) -> bool {
+    let sql = format!(
+        "select id from sys_invocation where starts_with(target_service_key, '{ledger}/')
+         and target_handler_name <> 'expire' limit 1"
+    );
+    query(ingress, &sql).await.is_empty()
+}
+
+async fn query(ingress: &str, sql: &str) -> Vec<serde_json::Value> {
+    let query = serde_json::json!({ "query": sql }).to_string();
+    let said = post(&format!("http://{}/query", admin(ingress)), &query).await;
+    let answer: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+    answer["rows"].as_array().unwrap_or_else(|| panic!("{said}")).clone()
 }
 
 async fn post(url: &str, body: &str) -> String {

@@ -98,6 +98,14 @@ impl Ground {
         engine::load(&self.ingress, &self.name, call).await == "\"in_book\""
     }
 
+    /// Until the book has acknowledged everything, and everyone knows.
+    pub(crate) async fn until_quiet(&self) {
+        let wait = Wait::until("nothing is on its way".into());
+        while !engine::is_quiet(&self.ingress, &self.name).await {
+            wait.a_little().await;
+        }
+    }
+
     pub(crate) async fn until_cleared(&self, call: CallId) {
         let wait = Wait::until(format!("call {call} is given up"));
         while !self.is_cleared(call).await {

@@ -73,7 +73,7 @@ async fn what_is_not_settled_stays_in_the_engine() {
     let batch = script.batch();
     ledger.append(batch.clone()).await.unwrap();
     ground.until_held(script.call(), script.record.len(), script.record.head()).await;
-    until("nothing is owed", async || ledger.book_lag(NOW).await.unwrap().waiting == 0).await;
+    ground.until_quiet().await;
     assert!(!ground.is_cleared(script.call()).await);
     let names: Vec<String> =
         state(&ground.ingress, &ground.name, "Call").await.into_iter().map(|(_, name, _)| name).collect();
@@ -125,7 +125,7 @@ async fn what_the_book_refuses_is_named_and_never_cleared() {
     let mut script = Script::waiting(Setting::asking()).unwrap();
     ledger.append(script.batch()).await.unwrap();
     ground.until_held(script.call(), script.record.len(), script.record.head()).await;
-    until("nothing is owed", async || ledger.book_lag(NOW).await.unwrap().waiting == 0).await;
+    ground.until_quiet().await;
     let mut fork = script.clone();
     fork.answer(Answer::No { feedback: None }).unwrap();
     let vault = byleave::book::vault::Vault::new(MASTER.into());

@@ -1,7 +1,5 @@
 //! Everything that happens to calls, at once: all of it is in the book, word for word, and the book verifies.
 
-use std::time::Duration;
-
 use byleave::book::{Book as _, CallFilter, CallState, Page};
 use byleave::clock::fresh_id;
 use byleave::core::act::{Act, Deed};
@@ -116,6 +114,8 @@ async fn interrupted(ground: &Ground) -> CallId {
     let attempt = script.batch();
     let begun = attempt.begins.unwrap().attempt;
     ledger.append(attempt).await.unwrap();
+    // What was written before must not bring it along.
+    ground.until_quiet().await;
     drop(ledger);
     assert_eq!(other.interrupt(script.call(), begun, NOW + 9).await.unwrap(), Interruption::Written);
     let record = other.load(script.call()).await.unwrap().unwrap().record;
@@ -126,14 +126,14 @@ async fn interrupted(ground: &Ground) -> CallId {
 /// A question whose time runs out with nobody there.
 async fn expired(ground: &Ground) -> CallId {
     let ledger = ground.ledger();
-    let limits = Limits { question_ms: 200, ..Limits::default() };
+    let limits = Limits { question_ms: 2_000, ..Limits::default() };
     let settings = Settings { inbox: true, limits, ..Settings::default() };
     let gate = Gate::builder().ledger(ledger.clone()).tool(appender("append_line")).settings(settings);
     let asked = call(&ground.dir, "late", "append_line", "late", "never", Mode::ConfirmSensitive);
     let id = asked.id;
     let standing = gate.build().unwrap().advance(asked).await;
     assert!(matches!(standing, Standing::Waiting { .. }), "{standing:?}");
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    ground.until_quiet().await;
     until("it expires", async || {
         let record = ledger.load(id).await.unwrap().unwrap().record;
         matches!(record.entries().last().unwrap().fact, Fact::Expired { .. })

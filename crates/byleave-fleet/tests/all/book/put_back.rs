@@ -7,7 +7,7 @@ use byleave::book::Book as _;
 use byleave::core::act::Deed;
 use byleave::core::question::Answer;
 use byleave::ledger::Ledger as _;
-use byleave::ledger::conformance::script::{NOW, Script, Setting, act};
+use byleave::ledger::conformance::script::{Script, Setting, act};
 
 use byleave_fleet::Books;
 
@@ -50,13 +50,13 @@ async fn what_the_engine_holds_is_sent_once_more() {
         (verified.records, verified.lines, verified.acts) == (20, lines, 2)
     };
     until("everything is in the book", all_there).await;
-    until("nothing is owed", async || ledger.book_lag(NOW).await.unwrap().waiting == 0).await;
+    ground.until_quiet().await;
     put_back(&ground);
     assert_eq!(book.verify().await.unwrap().records, 0);
 
     assert_eq!(ledger.send_again(&admin(&ground.ingress)).await.unwrap(), 22);
     until("everything is in the book again", all_there).await;
-    until("nothing is owed", async || ledger.book_lag(NOW).await.unwrap().waiting == 0).await;
+    ground.until_quiet().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +67,7 @@ async fn a_call_that_goes_on_brings_its_beginning_with_it() {
     let mut script = Script::waiting(Setting::asking()).unwrap();
     ledger.append(script.batch()).await.unwrap();
     ground.until_held(script.call(), script.record.len(), script.record.head()).await;
-    until("nothing is owed", async || ledger.book_lag(NOW).await.unwrap().waiting == 0).await;
+    ground.until_quiet().await;
     put_back(&ground);
 
     // Nobody has sent anything again. The book takes the end, and keeps it early.
