@@ -22,8 +22,13 @@ fn put_back(ground: &Ground) {
     let sql = format!(
         "BEGIN; TRUNCATE {tables}; UPDATE {schema}.book_end SET pos = 0, places = '{{0,0,0,0,0,0,0,0}}', month = 0; COMMIT"
     );
-    let output =
-        Command::new("psql").args([&url(), "-qAtX", "-v", "ON_ERROR_STOP=1", "-c", &sql]).output().unwrap();
+    psql(&sql);
+}
+
+/// Does something that the book does not do.
+fn psql(sql: &str) {
+    let output = Command::new("psql").args([&url(), "-qAtX", "-v", "ON_ERROR_STOP=1", "-c", sql]).output();
+    let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -78,4 +83,25 @@ async fn a_call_that_goes_on_brings_its_beginning_with_it() {
     assert_eq!(ledger.load(script.call()).await.unwrap().unwrap().record, script.record);
     assert!(ground.keyed().await.verify().await.unwrap().is_sound());
     assert_eq!(ground.sealed().await.backlog().await.unwrap().early, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_was_cut_off_in_the_book_is_not_driven_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let ground = Ground::shared(dir.path());
+    let ledger = ground.ledger();
+    let mut script = Script::beginning(Setting::default(), ledger.owner()).unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    script.end().unwrap();
+    script.settle().unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    ground.until_cleared(script.call()).await;
+    let (schema, call) = (Books::schema_of(&ground.name), script.call());
+    psql(&format!("DELETE FROM {schema}.line WHERE call = '{call}' AND seq > 0"));
+    // It looks like an attempt that is still open.
+    let read = ledger.load(call).await;
+    assert!(read.is_err(), "{read:?}");
+    psql(&format!("DELETE FROM {schema}.line WHERE call = '{call}'"));
+    let read = ledger.load(call).await;
+    assert!(read.is_err(), "{read:?}");
 }
