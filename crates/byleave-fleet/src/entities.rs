@@ -17,6 +17,7 @@
 
 pub(crate) mod call;
 pub(crate) mod leave;
+mod owing;
 pub(crate) mod projector;
 pub(crate) mod question;
 pub(crate) mod session;

@@ -17,6 +17,14 @@ const LEVEL: i32 = 9;
 /// No packed text is larger than that; what says it is was not written by us.
 const PLAIN_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// What the names begin with under which sealed contents lie in the state, beside the record.
+pub(crate) const CONTENTS: char = 'c';
+
+/// The name of the contents that came with the lines from this place on.
+pub(crate) fn contents_name(seq: u32) -> String {
+    format!("{CONTENTS}{seq}")
+}
+
 /// Why something packed cannot be read, or something cannot be packed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PackingFault {

@@ -9,7 +9,7 @@ use byleave::ledger::{LedgerFault, Listing};
 use byleave_core::act::Act;
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
-use byleave_postgres::{SealedBook, TakeFault, Taking};
+use byleave_postgres::{Holding, SealedBook, TakeFault, Taking};
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 
@@ -86,14 +86,14 @@ struct Whole {
     call: CallId,
     length: u32,
     head: Digest,
-    /// All of it is brought, not only its end.
-    is_all: bool,
+    /// The place of the first line that is brought.
+    from: u32,
 }
 
 fn whole(parcel: &Parcel) -> Option<Whole> {
     match parcel {
         Parcel::Lines(call, owed) => {
-            owed.settles.map(|(length, head)| Whole { call: *call, length, head, is_all: owed.from == 0 })
+            owed.settles.map(|(length, head)| Whole { call: *call, length, head, from: owed.from })
         }
         Parcel::Act(_) => None,
     }
@@ -106,15 +106,17 @@ async fn check_whole(book: &SealedBook, wholes: &[Option<Whole>], came: &mut [Ca
     let (wanted, mut came): (Vec<&Whole>, Vec<&mut Came>) =
         taken.filter_map(|(whole, came)| Some((whole.as_ref()?, came))).unzip();
     let records: Vec<_> = wanted.iter().map(|whole| (whole.call, whole.length, whole.head)).collect();
-    let held: Result<Vec<bool>, LedgerFault> = book.holds(&records).await;
+    let held: Result<Vec<Holding>, LedgerFault> = book.holds(&records).await;
     for (place, (whole, came)) in wanted.iter().zip(&mut came).enumerate() {
-        let is_held = held.as_ref().map(|held| held.get(place).copied().unwrap_or(false));
-        **came = match is_held {
-            Ok(true) => Came::Taken,
-            Ok(false) if whole.is_all => {
-                Came::Refused("the book does not give back what it has taken".into())
-            }
-            Ok(false) => Came::Gap,
+        **came = match &held {
+            Ok(held) => match held.get(place) {
+                Some(Holding::Whole) => Came::Taken,
+                Some(Holding::Otherwise(length)) if *length < whole.from => Came::Gap,
+                _ => Came::Refused(format!(
+                    "record {}: the book does not give back what it has taken",
+                    whole.call
+                )),
+            },
             Err(fault) => Came::Away(fault.to_string()),
         };
     }

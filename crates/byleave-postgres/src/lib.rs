@@ -33,7 +33,7 @@ pub use sqlx_postgres::PgConnectOptions;
 
 pub use self::schema::{SHARDS, shard_of};
 pub use self::seal::Anchors;
-pub use self::sealed::{Backlog, SealedBook, SealedRecord};
+pub use self::sealed::{Backlog, Holding, SealedBook, SealedRecord};
 pub use self::taking::{TakeFault, Taking};
 pub use self::unsealer::Unsealer;
 

@@ -38,6 +38,15 @@ pub struct SealedRecord {
     pub contents: Vec<(u32, Vec<u8>)>,
 }
 
+/// How much of a record the book holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// All of it, sound, and with the last link that was asked for.
+    Whole,
+    /// It has so many lines, and they are not what was asked for.
+    Otherwise(u32),
+}
+
 /// What waits to be a part of the book.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
@@ -77,8 +86,8 @@ impl SealedBook {
         self.writer.submit(Work::Act(Box::new(NewAct::new(act)?))).await
     }
 
-    /// Which of these records are there whole: sound, so long, and with that last link. What merely came early is not.
-    pub async fn holds(&self, wanted: &[(CallId, u32, Digest)]) -> Result<Vec<bool>, LedgerFault> {
+    /// How much of these records is there, each with the length and the last link that it should have. What merely came early is not.
+    pub async fn holds(&self, wanted: &[(CallId, u32, Digest)]) -> Result<Vec<Holding>, LedgerFault> {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
@@ -87,14 +96,17 @@ impl SealedBook {
         let rows = rows_of(&mut reader, &calls, LINES_ALONE)
             .await
             .map_err(|error| LedgerFault::new("cannot read records back", error))?;
-        let whole: Vec<(CallId, u32, Digest)> = by_call(&rows)
-            .filter_map(|rows| {
-                let call = rows.first().filter(|first| first.kind == RECORD)?.call;
-                let record = Record::read(call, &lines_of(rows));
-                record.damage().is_none().then(|| (call, record.len(), record.head()))
-            })
-            .collect();
-        Ok(wanted.iter().map(|wanted| whole.contains(wanted)).collect())
+        let holding = |(call, length, head): &(CallId, u32, Digest)| {
+            let rows = by_call(&rows)
+                .find(|rows| rows.first().is_some_and(|first| first.call == *call && first.kind == RECORD));
+            let lines = rows.map(lines_of).unwrap_or_default();
+            let record = Record::read(*call, &lines);
+            if record.damage().is_none() && (record.len(), record.head()) == (*length, *head) {
+                return Holding::Whole;
+            }
+            Holding::Otherwise(u32::try_from(lines.len()).unwrap_or(u32::MAX))
+        };
+        Ok(wanted.iter().map(holding).collect())
     }
 
     /// Gives a record back; `None` where there is none.

@@ -16,32 +16,28 @@ use byleave::ledger::{Batch, Begins, Interruption, Listing, Waits};
 use byleave_core::call::Millis;
 use byleave_core::chain::GENESIS;
 use byleave_core::entry::{Entry, Fact};
-use byleave_core::id::{CallId, LeaveId, QuestionId, TenantId};
+use byleave_core::id::{LeaveId, QuestionId, TenantId};
 use byleave_core::record::Record;
 use byleave_core::walk::{Next, next};
 use restate_sdk::prelude::*;
 
 use super::leave::LeaveEntityClient;
-use super::projector::ProjectorEntityClient;
 use super::question::QuestionEntityClient;
 use super::session::SessionEntityClient;
 use super::tenant::TenantEntityClient;
 use super::unsettled::UnsettledEntityClient;
-use super::{broken, drop_handle};
+use super::{broken, drop_handle, owing};
 use crate::keys;
-use crate::packing::{Kept, Projected, Tombstone, continue_lines};
+use crate::packing::{CONTENTS, Kept, Projected, Tombstone, contents_name, continue_lines};
 use crate::wire::{
-    self, Acknowledged, Append, Appended, Blob, Contents, Found, Given, Owed, Owing, Relist, Seat,
-    SessionChange, Uses,
+    self, Acknowledged, Append, Appended, Blob, Contents, Found, Given, Owed, Relist, Seat, SessionChange,
+    Uses,
 };
 
-/// Where the record lies in the state. Sealed contents lie beside it, under `c` and the place they came with.
+/// Where the record lies in the state. Sealed contents lie beside it.
 const RECORD: &str = "r";
-const CONTENTS: char = 'c';
 /// Where the tombstone is, in place of all that.
 const TOMBSTONE: &str = "t";
-/// No more than that is owed at once, but for one append that is larger by itself.
-const OWED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The record of one call.
 #[derive(Debug)]
@@ -82,10 +78,10 @@ impl CallEntity {
             return Ok(Json(hindered));
         }
         ctx.set(RECORD, pack(&checked.kept)?);
-        tell_book(&ctx, &append.ledger, append.call, &checked.kept, append.at_len, &checked.after);
+        owing::tell(&ctx, &append.ledger, append.call, &checked.kept, append.at_len, &checked.after);
         // What is said to a forgotten record is forgotten at once.
         if !append.contents.0.is_empty() && checked.kept.key.is_some() {
-            ctx.set(&format!("{CONTENTS}{}", append.at_len), append.contents.0.clone());
+            ctx.set(&contents_name(append.at_len), append.contents.0.clone());
         }
         project(&ctx, &append, &checked, &moves).await?;
         Ok(Json(Appended::Taken))
@@ -146,7 +142,7 @@ impl CallEntity {
         let at_len = kept.len();
         kept.push(line);
         ctx.set(RECORD, pack(&kept)?);
-        tell_book(&ctx, &ledger, call, &kept, at_len, &record);
+        owing::tell(&ctx, &ledger, call, &kept, at_len, &record);
         if let Some(heading) = record.heading() {
             let key = keys::session(&ledger, &heading.tenant, &heading.session);
             let change = SessionChange { call, passes: true, holds: None };
@@ -175,7 +171,7 @@ impl CallEntity {
         let at_len = kept.len();
         kept.push(line);
         ctx.set(RECORD, pack(&kept)?);
-        tell_book(&ctx, &ledger, call, &kept, at_len, &record);
+        owing::tell(&ctx, &ledger, call, &kept, at_len, &record);
         let relist = Relist { drop: before, add: listed(&record) };
         let key = keys::shard_of(&ledger, call);
         ctx.object_client::<UnsettledEntityClient<'_>>(key).relist(Json(relist)).call().await?;
@@ -212,43 +208,7 @@ impl CallEntity {
     #[handler(ingress_private = true)]
     async fn owed(&self, ctx: SharedObjectContext<'_>, _all: Json<()>) -> HandlerResult<Json<Option<Owed>>> {
         let Some(kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(None)) };
-        let Some(projected) = kept.projected.as_ref().filter(|book| book.acknowledged < kept.len()) else {
-            return Ok(Json(None));
-        };
-        let (_, call) = keys::of_call(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
-        let lines = kept.lines(call);
-        let record = Record::read(call, &lines);
-        let heading =
-            record.heading().ok_or_else(|| broken("cannot project a record", "it has no heading"))?;
-        let from = projected.acknowledged;
-        let before = usize::try_from(from).ok().and_then(|from| from.checked_sub(1));
-        let mut owed = Owed {
-            from,
-            before: before.and_then(|place| lines.get(place)).map_or(GENESIS, |line| line.link()),
-            key: kept.key.clone().filter(|_| from == 0).map(Blob),
-            appends: Vec::new(),
-            tenant: heading.tenant.clone(),
-            session: heading.session.clone(),
-            agent: projected.noted.agent.clone().unwrap_or_else(|| heading.caller()),
-            noted: projected.noted.clone(),
-            settles: None,
-        };
-        let (mut seq, mut bytes) = (0_u32, 0_usize);
-        for cut in &projected.cuts {
-            let end = seq.saturating_add(*cut);
-            if seq >= from {
-                if bytes >= OWED_BYTES_MAX {
-                    return Ok(Json(Some(owed)));
-                }
-                let bodies = kept.bodies.iter().skip(seq as usize).take(*cut as usize).cloned().collect();
-                let contents = ctx.get::<Vec<u8>>(&format!("{CONTENTS}{seq}")).await?;
-                owed.appends.push((bodies, Blob(contents.unwrap_or_default())));
-                bytes = owed.bytes();
-            }
-            seq = end;
-        }
-        owed.settles = record.settled().is_some().then_some((kept.len(), kept.head));
-        Ok(Json(Some(owed)))
+        Ok(Json(owing::owed(&ctx, &kept).await?))
     }
 
     /// The book has lines of this call: says what is still owed, or gives everything up that it has whole.
@@ -271,7 +231,7 @@ impl CallEntity {
         let is_more = projected.acknowledged < len;
         ctx.set(RECORD, pack(&kept)?);
         if is_more {
-            owe_from(&ctx, &kept, upto)?;
+            owing::tell_from(&ctx, &kept, upto)?;
         }
         Ok(())
     }
@@ -283,31 +243,9 @@ impl CallEntity {
         let Some(projected) = &mut kept.projected else { return Ok(Json(false)) };
         projected.acknowledged = 0;
         ctx.set(RECORD, pack(&kept)?);
-        owe_from(&ctx, &kept, 0)?;
+        owing::tell_from(&ctx, &kept, 0)?;
         Ok(Json(true))
     }
-}
-
-/// Tells a projector that lines are owed, unless it was told and has not brought everything yet: then it will be told once it
-/// has. `at_len` is how long the record was before, and `record` what it is now.
-fn tell_book(ctx: &ObjectContext<'_>, ledger: &str, call: CallId, kept: &Kept, at_len: u32, record: &Record) {
-    if kept.projected.as_ref().is_some_and(|projected| projected.acknowledged == at_len) {
-        owe(ctx, ledger, call, at_len, record);
-    }
-}
-
-/// Tells a projector that lines are owed from this place on.
-fn owe_from(ctx: &ObjectContext<'_>, kept: &Kept, from: u32) -> Result<(), HandlerError> {
-    let (ledger, call) = keys::of_call(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
-    owe(ctx, &ledger, call, from, &Record::read(call, &kept.lines(call)));
-    Ok(())
-}
-
-fn owe(ctx: &ObjectContext<'_>, ledger: &str, call: CallId, from: u32, record: &Record) {
-    let since = record.entries().get(from as usize).map_or(0, |entry| entry.at);
-    let lane = keys::lane_of(ledger, &call.uuid());
-    let owing = Json(Owing { call, since });
-    drop_handle(ctx.object_client::<ProjectorEntityClient<'_>>(lane).owes(owing).send());
 }
 
 /// What to say of a call whose record is not here.

@@ -19,7 +19,7 @@ use byleave::ledger::{
 };
 use byleave::pending::Pending;
 use byleave_fleet::{Books, FleetUnsealer, Options, RestateLedger};
-use byleave_postgres::{Options as BookOptions, PgBook, SealedBook};
+use byleave_postgres::{Holding, Options as BookOptions, PgBook, SealedBook};
 
 use tokio::sync::OnceCell;
 
@@ -117,7 +117,7 @@ impl Ground {
         let book = self.sealed().await;
         let wanted = [(call, length, head)];
         let wait = Wait::until(format!("call {call} with {length} lines is in the book"));
-        while book.holds(&wanted).await.unwrap() != [true] {
+        while book.holds(&wanted).await.unwrap() != [Holding::Whole] {
             wait.a_little().await;
         }
     }

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use byleave::book::Book as _;
 use byleave::core::act::Deed;
+use byleave::core::digest::Digest;
 use byleave::core::question::Answer;
 use byleave::ledger::Ledger as _;
 use byleave::ledger::conformance::script::{Script, Setting, act};
@@ -104,4 +105,37 @@ async fn a_record_that_was_cut_off_in_the_book_is_not_driven_on() {
     psql(&format!("DELETE FROM {schema}.line WHERE call = '{call}'"));
     let read = ledger.load(call).await;
     assert!(read.is_err(), "{read:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_large_is_sent_in_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let ground = Ground::shared(dir.path());
+    let ledger = ground.ledger();
+    let mut script = Script::new(Setting::default()).unwrap();
+    let mut contents = Vec::new();
+    for part in 0_u32..4 {
+        script.step().unwrap();
+        // Nothing makes it smaller: each part is more than a half of what is owed at once.
+        let digests = (0_u32..20_000).map(|n| *Digest::of(&(part * 20_000 + n).to_le_bytes()).as_bytes());
+        let bytes = digests.flatten().collect::<Vec<u8>>();
+        contents.push((script.hold(&bytes), bytes));
+        ledger.append(script.batch()).await.unwrap();
+    }
+    ground.until_held(script.call(), script.record.len(), script.record.head()).await;
+    ground.until_quiet().await;
+    put_back(&ground);
+    assert_eq!(ledger.send_again(&admin(&ground.ingress)).await.unwrap(), 1);
+    ground.until_held(script.call(), script.record.len(), script.record.head()).await;
+
+    while script.step().unwrap() {}
+    script.begin(ledger.owner()).unwrap();
+    script.end().unwrap();
+    script.settle().unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    ground.until_cleared(script.call()).await;
+    for (held, bytes) in contents {
+        assert!(ledger.content(script.call(), held).await.unwrap() == bytes);
+    }
+    assert!(ground.keyed().await.verify().await.unwrap().is_sound());
 }
