@@ -45,7 +45,33 @@ mod gate {
     }
 }
 
-/// The book that it writes, against the suite of the book.
+/// The book that it writes, against the suite of the book: all of it in the long form, and in the short one what depends on how
+/// it was written. `byleave-postgres` shows the rest by itself.
 mod shelf {
-    byleave::book_conformance!(super::bench::BookBench::new());
+    use byleave::book::conformance::{CASES, Case};
+
+    use super::bench::BookBench;
+
+    const SHORT: [&str; 6] = [
+        "calls_are_found_by_who_what_and_how",
+        "forgetting_takes_the_contents_and_leaves_the_record",
+        "leaves_are_listed_with_what_became_of_them",
+        "a_rebuild_changes_nothing",
+        "what_goes_on_after_it_was_forgotten_stays_forgotten",
+        "what_is_written_is_counted",
+    ];
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn cases() {
+        let is_wanted = |case: &&Case| crate::proofs::long() || SHORT.contains(&case.name);
+        let wanted: Vec<&Case> = CASES.iter().filter(is_wanted).collect();
+        assert!(wanted.len() >= SHORT.len());
+        for some in wanted.chunks(3) {
+            let benches: Vec<_> = some.iter().map(|_| BookBench::new()).collect();
+            let run = some.iter().zip(&benches).map(|(case, bench)| case.run(bench));
+            for ran in futures::future::join_all(run).await {
+                ran.unwrap();
+            }
+        }
+    }
 }
