@@ -1,4 +1,5 @@
-//! The engine's ingress, as a ledger talks to it: one question, one answer, asked again where it may be asked again.
+//! The engine's ingress, as a ledger talks to it: one question, one answer, asked again where it may be asked again. And its
+//! administrator's port, for the one thing that only that one knows: which entities there are.
 //!
 //! Everything asked here may be asked twice: reads change nothing, and what writes carries a token or an id by which the
 //! second time is known. So an engine that is away for a moment is waited for, and only then is it a fault.
@@ -8,13 +9,13 @@ use std::time::Duration;
 use byleave::ledger::LedgerFault;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 /// How long one try may take: longer than any handler, shorter than anyone's patience.
@@ -35,6 +36,17 @@ enum Trouble {
     Away(String),
     /// The engine says no; it would say so again.
     No(String),
+}
+
+/// What the engine says of its entities.
+#[derive(Deserialize)]
+struct Found {
+    rows: Vec<FoundRow>,
+}
+
+#[derive(Deserialize)]
+struct FoundRow {
+    service_key: String,
 }
 
 impl Engine {
@@ -84,11 +96,40 @@ impl Engine {
         }
     }
 
+    /// The keys of all entities of a kind that hold something under this name, if they begin so. Asked of the administrator's port.
+    pub(crate) async fn keys(
+        &self,
+        admin: &str,
+        entity: &str,
+        name: &str,
+        prefix: &str,
+    ) -> Result<Vec<String>, LedgerFault> {
+        let cannot = |why: String| {
+            LedgerFault::new(format!("cannot ask the engine at `{admin}` which entities there are"), why)
+        };
+        let quoted = |text: &str| text.replace('\'', "''");
+        let sql = format!(
+            "SELECT DISTINCT service_key FROM state WHERE service_name = '{}' AND starts_with(key, '{}')
+             AND starts_with(service_key, '{}')",
+            quoted(entity),
+            quoted(name),
+            quoted(prefix)
+        );
+        let body = serde_json::json!({ "query": sql }).to_string();
+        let answer = self.once(&format!("http://{admin}/query"), Bytes::from(body)).await;
+        let answer = answer.map_err(|trouble| match trouble {
+            Trouble::Away(why) | Trouble::No(why) => cannot(why),
+        })?;
+        let found: Found = serde_json::from_slice(&answer).map_err(|error| cannot(error.to_string()))?;
+        Ok(found.rows.into_iter().map(|row| row.service_key).collect())
+    }
+
     async fn once(&self, uri: &str, body: Bytes) -> Result<Bytes, Trouble> {
         let request = Request::builder()
             .method(Method::POST)
             .uri(uri)
             .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json")
             .body(Full::new(body))
             .map_err(|error| Trouble::No(error.to_string()))?;
         let response = self.client.request(request).await.map_err(|error| Trouble::Away(in_full(&error)))?;

@@ -8,6 +8,9 @@ use uuid::Uuid;
 /// Over how many objects the unsettled calls of a ledger are spread.
 pub(crate) const SHARDS: u8 = 4;
 
+/// Over how many lanes what is owed to the book of a ledger is spread.
+pub(crate) const LANES: u8 = 4;
+
 /// A UUID in 22 characters: it is part of many keys.
 pub(crate) fn short(id: &Uuid) -> String {
     URL_SAFE_NO_PAD.encode(id.as_bytes())
@@ -24,8 +27,19 @@ pub(crate) fn call(ledger: &str, call: CallId) -> String {
 
 /// Reads [`call`] back.
 pub(crate) fn of_call(key: &str) -> Option<(String, CallId)> {
-    let (ledger, call) = key.split_once('/')?;
-    Some((ledger.replace("%2F", "/").replace("%25", "%"), CallId::new(unshort(call)?)))
+    let (_, call) = key.split_once('/')?;
+    Some((ledger_of(key)?, CallId::new(unshort(call)?)))
+}
+
+/// The ledger that a key begins with.
+pub(crate) fn ledger_of(key: &str) -> Option<String> {
+    let (ledger, _) = key.split_once('/')?;
+    Some(ledger.replace("%2F", "/").replace("%25", "%"))
+}
+
+/// What the keys of a ledger begin with.
+pub(crate) fn prefix(ledger: &str) -> String {
+    join(&[ledger, ""])
 }
 
 pub(crate) fn question(ledger: &str, question: QuestionId) -> String {
@@ -57,6 +71,17 @@ pub(crate) fn shard_of(ledger: &str, call: CallId) -> String {
     // The last byte is random in every kind of id that is not made by hand.
     let [.., last] = call.as_bytes();
     shard(ledger, last % SHARDS)
+}
+
+pub(crate) fn lane(ledger: &str, lane: u8) -> String {
+    join(&[ledger, &lane.to_string()])
+}
+
+/// The lane that a call, or an act, takes into the book.
+pub(crate) fn lane_of(ledger: &str, id: &Uuid) -> String {
+    // Not the byte alone that the shard goes by: shards and lanes should not fill and empty together.
+    let [.., before, last] = id.as_bytes();
+    lane(ledger, (before ^ last) % LANES)
 }
 
 /// No two lists of parts give the same key.

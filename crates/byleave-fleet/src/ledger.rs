@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use byleave::book::marks::Note;
+use byleave::book::vault::Vault;
 use byleave::ledger::floor;
 use byleave::ledger::owners::{self, OwnerLock};
 use byleave::ledger::starts::{self, Starts};
@@ -16,7 +18,7 @@ use byleave::ledger::{
     AppendFault, Arrival, Batch, Comer, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
 };
 use byleave::pending::Pending;
-use byleave_core::act::Act;
+use byleave_core::act::{Act, Deed};
 use byleave_core::call::Millis;
 use byleave_core::digest::{Held, RecordKey};
 use byleave_core::effect::Plan;
@@ -24,17 +26,19 @@ use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, Tenant
 use byleave_core::leave::Leave;
 use byleave_core::record::Record;
 use byleave_core::session::Opening;
+use byleave_postgres::{SealedBook, SealedRecord, TakeFault};
 use byleave_worker::{Deputy, IsAlive};
 use futures::future::try_join_all;
 use lru::LruCache;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use crate::books::Books;
 use crate::engine::Engine;
 use crate::keys;
-use crate::packing::lines;
-use crate::vault::{self, Vault};
-use crate::wire::{self, Append, Appended, Blob, Contents, Due, Interrupt, Passing};
+use crate::packing::{Noted, lines};
+use crate::sealing;
+use crate::wire::{self, Append, Appended, Behind, Blob, Contents, Due, Found, Interrupt, NewAct, Passing};
 
 /// How many keys of records are remembered; of the others they are asked for again.
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
@@ -52,6 +56,20 @@ pub struct Options {
     pub master: Zeroizing<[u8; 32]>,
     /// How long an engine that does not answer is waited for.
     pub patience: Duration,
+    /// Where its book is. The same for everyone who works on this ledger: with one, the engine gives settled calls up to it,
+    /// and they are read there. Without one, the engine keeps everything.
+    pub books: Option<Arc<Books>>,
+}
+
+/// How far the book of a ledger is behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BookLag {
+    /// So many calls and acts have something that the book has not acknowledged.
+    pub waiting: u64,
+    /// For how long the oldest of that has been there.
+    pub oldest_ms: u64,
+    /// What the book has refused, because it is not what is there, and why. It stays in the engine, and someone must look.
+    pub refused: Vec<String>,
 }
 
 /// A ledger on Restate. Each is an owner of its own.
@@ -68,6 +86,7 @@ struct Shared {
     name: String,
     vault: Vault,
     workers: PathBuf,
+    books: Option<Arc<Books>>,
     keys: Mutex<LruCache<CallId, RecordKey>>,
     /// Says which owners live elsewhere.
     others: OnceLock<IsAlive>,
@@ -81,7 +100,7 @@ struct Here {
 impl RestateLedger {
     /// Becomes an owner on a ledger. Asks the engine nothing yet.
     pub fn open(options: Options) -> Result<Self, LedgerFault> {
-        let Options { ingress, name, workers, master, patience } = options;
+        let Options { ingress, name, workers, master, patience, books } = options;
         let cannot = |error| LedgerFault::new(format!("cannot use `{}`", workers.display()), error);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&workers).map_err(cannot)?;
         let owner = OwnerId::new(Uuid::now_v7());
@@ -94,6 +113,7 @@ impl RestateLedger {
             name,
             vault: Vault::new(master),
             workers,
+            books,
             keys: Mutex::new(LruCache::new(KEYS_MAX)),
             others: OnceLock::new(),
         };
@@ -113,11 +133,57 @@ impl RestateLedger {
             .map_err(|error| LedgerFault::new("cannot read what a worker has started", error))
     }
 
+    /// How far the book is behind what was written by now.
+    pub async fn book_lag(&self, now: Millis) -> Result<BookLag, LedgerFault> {
+        let lanes = (0..keys::LANES).map(|lane| keys::lane(&self.shared.name, lane));
+        let lanes = try_join_all(lanes.map(|key| async move {
+            self.shared.engine.ask::<Behind>("Projector", &key, "behind", &()).await
+        }));
+        let mut lag = BookLag::default();
+        for Behind { waiting, since, refused } in lanes.await? {
+            lag.waiting = lag.waiting.saturating_add(waiting);
+            lag.oldest_ms = lag.oldest_ms.max(since.map_or(0, |since| now.saturating_sub(since)));
+            lag.refused.extend(refused);
+        }
+        Ok(lag)
+    }
+
+    /// Has everything sent to the book once more that the engine still holds, as after an old copy of the book was put back.
+    /// Returns how many calls and acts that are. `admin` is the engine's port for administrators, as `host:port`.
+    ///
+    /// What the engine has given up to the book is not among it: a copy must be newer than the oldest call that may be lost.
+    pub async fn send_again(&self, admin: &str) -> Result<u64, LedgerFault> {
+        let Shared { engine, name, .. } = &*self.shared;
+        let prefix = keys::prefix(name);
+        let mut sent: u64 = 0;
+        for key in engine.keys(admin, "Tenant", "a", &prefix).await? {
+            sent += engine.ask::<u64>("Tenant", &key, "again", &()).await?;
+        }
+        for some in engine.keys(admin, "Call", "r", &prefix).await?.chunks(16) {
+            let asked = some.iter().map(|key| engine.ask::<bool>("Call", key, "again", &()));
+            sent += try_join_all(asked).await?.into_iter().map(u64::from).sum::<u64>();
+        }
+        // A message that was lost with an engine that was put back itself is not waited for.
+        for lane in 0..keys::LANES {
+            engine.ask::<()>("Projector", &keys::lane(name, lane), "wake", &()).await?;
+        }
+        Ok(sent)
+    }
+
     async fn load_call(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {
         let key = keys::call(&self.shared.name, call);
-        let kept: Option<wire::Kept> = self.shared.engine.ask("Call", &key, "load", &()).await?;
-        let Some(wire::Kept { key, bodies, head }) = kept else { return Ok(None) };
-        let record = Record::read(call, &lines(call, &bodies, head));
+        let found: Found<wire::Kept> = self.shared.engine.ask("Call", &key, "load", &()).await?;
+        let (record, key) = match found {
+            Found::Nowhere => return Ok(None),
+            Found::Here(wire::Kept { key, bodies, head }) => {
+                (Record::read(call, &lines(call, &bodies, head)), key)
+            }
+            Found::InBook => {
+                let SealedRecord { lines, key, .. } =
+                    self.book().await?.record(call).await?.ok_or_else(lost)?;
+                (cleared(Record::read(call, &lines))?, key.map(Blob))
+            }
+        };
         let key = key.and_then(|wrapped| self.shared.vault.unwrap(call, &wrapped.0));
         self.remember_key(call, key.as_ref(), record.settled().is_some());
         Ok(Some(Loaded { record, key }))
@@ -148,20 +214,20 @@ impl RestateLedger {
     async fn prepare(&self, batch: &Batch) -> Result<Append, AppendFault> {
         let head = batch.lines.last().map(|line| line.link()).ok_or_else(|| refused("it has no lines"))?;
         let opens = batch.at_len == 0;
-        let unsealable = |fault: vault::VaultFault| refused(fault);
         let wrapped = match &batch.key {
-            Some(key) => Some(Blob(self.shared.vault.wrap(batch.call, key).map_err(unsealable)?)),
+            Some(key) => Some(Blob(self.shared.vault.wrap(batch.call, key).map_err(refused)?)),
             None if opens && !batch.contents.is_empty() => {
                 return Err(refused("it has contents and no key").into());
             }
             None => None,
         };
         let mut contents = Blob::default();
-        if !batch.contents.is_empty()
-            && let Some(key) = self.key_of(batch).await?
-        {
+        let key = if opens { batch.key.clone() } else { self.key_of(batch).await? };
+        if let Some(key) = key {
             floor::check_contents(&batch.contents, &key)?;
-            contents.0 = vault::pack(&key, batch.call, batch.at_len, &batch.contents).map_err(unsealable)?;
+            let note = Note::text(&batch.listing);
+            let sealed = sealing::pack(&key, batch.call, batch.at_len, &note, &batch.contents);
+            contents.0 = sealed.map_err(refused)?;
         }
         Ok(Append {
             ledger: self.shared.name.clone(),
@@ -183,7 +249,19 @@ impl RestateLedger {
                 leave: begins.leave,
             }),
             settles: batch.settles,
+            noted: self.shared.books.as_ref().map(|_| Noted {
+                agent: Some(batch.listing.agent.clone()),
+                tool: batch.listing.tool.clone(),
+                operation: batch.listing.operation.clone(),
+                summary: batch.listing.summary.clone(),
+            }),
         })
+    }
+
+    /// The book that the engine gives settled calls up to.
+    async fn book(&self) -> Result<Arc<SealedBook>, LedgerFault> {
+        let none = || LedgerFault::new("cannot read the book", "this ledger was opened without one");
+        self.shared.books.as_ref().ok_or_else(none)?.of(&self.shared.name).await
     }
 
     /// The key of a record, as far as it is still there.
@@ -214,13 +292,21 @@ impl RestateLedger {
 
     async fn content_of(&self, call: CallId, held: Held) -> Result<Vec<u8>, ContentFault> {
         let key = keys::call(&self.shared.name, call);
-        let contents: Option<Contents> = self.shared.engine.ask("Call", &key, "contents", &()).await?;
-        let Contents { key, sealed } = contents.ok_or(ContentFault::Missing)?;
+        let found: Found<Contents> = self.shared.engine.ask("Call", &key, "contents", &()).await?;
+        let Contents { key, sealed } = match found {
+            Found::Nowhere => return Err(ContentFault::Missing),
+            Found::Here(contents) => contents,
+            Found::InBook => {
+                let record = self.book().await?.record_with_contents(call).await?.ok_or_else(lost)?;
+                let sealed = record.contents.into_iter().map(|(seq, sealed)| (seq, Blob(sealed)));
+                Contents { key: record.key.map(Blob), sealed: sealed.collect() }
+            }
+        };
         let key = key.ok_or(ContentFault::Forgotten)?;
         let key = self.shared.vault.unwrap(call, &key.0).ok_or(ContentFault::Changed)?;
         for (seq, sealed) in sealed {
-            let contents = vault::unpack(&key, call, seq, &sealed.0)?;
-            if let Some(content) = contents.into_iter().find(|content| content.held == held) {
+            let unpacked = sealing::unpack(&key, call, seq, &sealed.0)?;
+            if let Some(content) = unpacked.contents.into_iter().find(|content| content.held == held) {
                 return Ok(content.bytes);
             }
         }
@@ -314,9 +400,20 @@ impl Ledger for RestateLedger {
     fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
         Box::pin(async move {
             let key = keys::tenant(&self.shared.name, &act.tenant);
-            let refused: Option<String> =
-                self.shared.engine.ask("Tenant", &key, "act", &(&self.shared.name, &act)).await?;
-            refused.map_or(Ok(()), |why| Err(LedgerFault::new("cannot write an act", why)))
+            let (ledger, book) = (self.shared.name.clone(), self.shared.books.is_some());
+            let new = NewAct { ledger, act: act.clone(), book };
+            let refused: Option<String> = self.shared.engine.ask("Tenant", &key, "act", &new).await?;
+            if let Some(why) = refused {
+                return Err(LedgerFault::new("cannot write an act", why));
+            }
+            // The book will be told anyway, but not before this returns; and what it has may be all that there is of the call.
+            if book && matches!(act.deed, Deed::Forget { .. }) {
+                self.book().await?.take_act(act).await.map_err(|fault| match fault {
+                    TakeFault::Fault(fault) => fault,
+                    fault @ TakeFault::Contradicts { .. } => LedgerFault::new("cannot forget a call", fault),
+                })?;
+            }
+            Ok(())
         })
     }
 
@@ -397,6 +494,18 @@ impl Deputy for RestateDeputy {
     fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerFault> {
         Ok(Arc::new(RestateLedger { shared: Arc::clone(&self.0), owner, here: None }))
     }
+}
+
+/// A record that the engine has given up is settled; what is not was cut off in the book, and must not be driven on.
+fn cleared(record: Record) -> Result<Record, LedgerFault> {
+    if record.settled().is_some() || record.damage().is_some() { Ok(record) } else { Err(lost()) }
+}
+
+fn lost() -> LedgerFault {
+    LedgerFault::new(
+        "cannot read a call",
+        "the engine has given it up to the book, and the book does not have it",
+    )
 }
 
 fn refused(why: impl std::fmt::Display) -> LedgerFault {

@@ -7,15 +7,19 @@
 //! A handler checks, writes and ends. It never runs a tool, never sleeps, never looks at a clock, and never sees a content
 //! or a key. The engine replays handlers, so whatever happened inside one could happen twice.
 
+mod books;
 mod engine;
 mod entities;
 mod identity;
 mod keys;
 mod ledger;
 mod packing;
+mod projection;
+mod sealing;
 pub mod service;
-mod vault;
 mod wire;
 
+pub use self::books::Books;
 pub use self::identity::{Identity, NoIdentity};
-pub use self::ledger::{Options, RestateLedger};
+pub use self::ledger::{BookLag, Options, RestateLedger};
+pub use self::sealing::FleetUnsealer;

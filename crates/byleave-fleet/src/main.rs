@@ -1,8 +1,12 @@
 //! The service that the engine calls: `byleave-fleet 127.0.0.1:18483 ENGINE.pub`. Started and registered by `scripts/fleet up`.
+//!
+//! Where `BYLEAVE_FLEET_BOOK` has the address of a Postgres, the books of ledgers are kept there. Not a word of the command: an
+//! address may have a password in it, and everyone on a machine can read the words of a command.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use byleave_fleet::{Identity, service};
+use byleave_fleet::{Books, Identity, service};
 use tokio::net::TcpListener;
 
 fn main() -> ExitCode {
@@ -21,6 +25,16 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let books = match std::env::var("BYLEAVE_FLEET_BOOK").ok().filter(|url| !url.is_empty()) {
+        Some(url) => match Books::parse(&url) {
+            Ok(books) => Some(Arc::new(books)),
+            Err(why) => {
+                say(&format!("cannot use BYLEAVE_FLEET_BOOK: {why}"));
+                return ExitCode::FAILURE;
+            }
+        },
+        None => None,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -31,7 +45,7 @@ fn main() -> ExitCode {
     };
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(&address).await?;
-        service::serve(listener, &identity).await
+        service::serve(listener, &identity, books).await
     });
     let Err(error) = served;
     say(&format!("cannot serve on `{address}`: {error}"));

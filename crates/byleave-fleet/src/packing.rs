@@ -6,6 +6,7 @@
 use byleave_core::chain::{GENESIS, Line};
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// What zstd may refer back to. To change it is to make everything that was packed unreadable: add a new version beside it.
@@ -15,6 +16,14 @@ const VERSION: u8 = 1;
 const LEVEL: i32 = 9;
 /// No packed text is larger than that; what says it is was not written by us.
 const PLAIN_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What the names begin with under which sealed contents lie in the state, beside the record.
+pub(crate) const CONTENTS: char = 'c';
+
+/// The name of the contents that came with the lines from this place on.
+pub(crate) fn contents_name(seq: u32) -> String {
+    format!("{CONTENTS}{seq}")
+}
 
 /// Why something packed cannot be read, or something cannot be packed.
 #[derive(Debug, thiserror::Error)]
@@ -38,9 +47,61 @@ pub(crate) struct Kept {
     pub(crate) head: Digest,
     /// The lines.
     pub(crate) bodies: Vec<String>,
+    /// What the book must still be told; absent where there is no book.
+    pub(crate) projected: Option<Projected>,
+}
+
+/// How far a record has come into the book.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Projected {
+    /// So many lines are in the book. Never more than it has acknowledged.
+    pub(crate) acknowledged: u32,
+    /// How many lines each append brought: the book takes a record only as it was cut at first.
+    pub(crate) cuts: Vec<u32>,
+    /// What a list shows of the call.
+    pub(crate) noted: Noted,
+}
+
+/// What a list shows of a call and its record does not say. In the clear here as it is in every book: secrets are taken out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Noted {
+    /// The agent, where it is not named as the record names it.
+    pub(crate) agent: Option<String>,
+    /// The tool's own name.
+    pub(crate) tool: String,
+    /// The word for it in the book.
+    pub(crate) operation: String,
+    /// What it would do, in a line.
+    pub(crate) summary: String,
+}
+
+/// What is left of a call once the book has all of it: enough to know the last request again, and to be no new call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tombstone {
+    /// The last request that added to it.
+    pub(crate) token: Uuid,
+}
+
+impl Tombstone {
+    pub(crate) fn pack(self) -> Vec<u8> {
+        self.token.as_bytes().to_vec()
+    }
+
+    pub(crate) fn unpack(packed: &[u8]) -> Result<Self, PackingFault> {
+        Uuid::from_slice(packed).map(|token| Self { token }).map_err(|_| PackingFault::Layout)
+    }
 }
 
 impl Kept {
+    /// Adds the lines of one append that came from elsewhere.
+    pub(crate) fn push(&mut self, line: Line) {
+        self.head = line.link();
+        self.bodies.push(line.into_body());
+        if let Some(projected) = &mut self.projected {
+            projected.cuts.push(1);
+        }
+    }
+
     pub(crate) fn len(&self) -> u32 {
         u32::try_from(self.bodies.len()).unwrap_or(u32::MAX)
     }
@@ -56,8 +117,18 @@ impl Kept {
         packed.extend_from_slice(key);
         packed.extend_from_slice(self.token.as_bytes());
         packed.extend_from_slice(self.head.as_bytes());
-        // An entry is one line of JSON: a line break cannot stand inside.
-        packed.extend_from_slice(&squeeze(&fold(&self.bodies.join("\n")))?);
+        // An entry is one line of JSON, and so is what is noted: a line break cannot stand inside.
+        let mut text = self.bodies.join("\n");
+        match &self.projected {
+            None => put_number(&mut packed, 0),
+            Some(Projected { acknowledged, cuts, noted: Noted { agent, tool, operation, summary } }) => {
+                put_number(&mut packed, u32::try_from(cuts.len()).map_err(|_| PackingFault::Layout)?);
+                cuts.iter().chain([acknowledged]).for_each(|number| put_number(&mut packed, *number));
+                let noted = serde_json::to_string(&(agent, tool, operation, summary));
+                text = format!("{text}\n{}", noted.map_err(|_| PackingFault::Layout)?);
+            }
+        }
+        packed.extend_from_slice(&squeeze(&fold(&text))?);
         Ok(packed)
     }
 
@@ -68,15 +139,54 @@ impl Kept {
         }
         let (key, rest) = rest.split_at_checked(usize::from(*key_len)).ok_or(PackingFault::Layout)?;
         let (token, rest) = rest.split_first_chunk::<16>().ok_or(PackingFault::Layout)?;
-        let (head, rest) = rest.split_first_chunk::<32>().ok_or(PackingFault::Layout)?;
+        let (head, mut rest) = rest.split_first_chunk::<32>().ok_or(PackingFault::Layout)?;
+        let appends = take_number(&mut rest)?;
+        let cuts = (0..appends).map(|_| take_number(&mut rest)).collect::<Result<Vec<u32>, _>>()?;
+        let acknowledged = if appends > 0 { take_number(&mut rest)? } else { 0 };
         let text = unfold(&unsqueeze(rest)?)?;
+        let mut bodies: Vec<String> = text.split('\n').map(str::to_owned).collect();
+        let mut projected = None;
+        if appends > 0 {
+            let noted = bodies.pop().and_then(|noted| serde_json::from_str(&noted).ok());
+            let (agent, tool, operation, summary) = noted.ok_or(PackingFault::Layout)?;
+            projected =
+                Some(Projected { acknowledged, cuts, noted: Noted { agent, tool, operation, summary } });
+        }
         Ok(Self {
             token: Uuid::from_bytes(*token),
             key: (!key.is_empty()).then(|| key.to_vec()),
             head: Digest::from_bytes(*head),
-            bodies: text.split('\n').map(str::to_owned).collect(),
+            bodies,
+            projected,
         })
     }
+}
+
+/// Writes a number in as few bytes as it needs: seven bits each, the last one marked.
+fn put_number(packed: &mut Vec<u8>, mut number: u32) {
+    loop {
+        let bits = number.to_le_bytes().first().map_or(0, |low| low & 0x7F);
+        number >>= 7;
+        if number == 0 {
+            packed.push(bits | 0x80);
+            return;
+        }
+        packed.push(bits);
+    }
+}
+
+/// Reads [`put_number`] back.
+fn take_number(rest: &mut &[u8]) -> Result<u32, PackingFault> {
+    let mut number: u64 = 0;
+    for shift in [0, 7, 14, 21, 28] {
+        let (byte, after) = rest.split_first().ok_or(PackingFault::Layout)?;
+        *rest = after;
+        number |= u64::from(byte & 0x7F) << shift;
+        if byte & 0x80 != 0 {
+            return u32::try_from(number).map_err(|_| PackingFault::Layout);
+        }
+    }
+    Err(PackingFault::Layout)
 }
 
 /// Lines from their bodies. Where they do not lead to `head`, the last line is given it, and so does not fit its link.
@@ -232,13 +342,19 @@ mod tests {
         let call = CallId::new(Uuid::from_u128(1));
         let bodies: Vec<String> = (0..5).map(|n| format!("{{\"at\":{n},\"fact\":\"x\"}}")).collect();
         let head = continue_lines(call, 0, GENESIS, &bodies).last().unwrap().link();
-        let kept = Kept { token: Uuid::from_u128(2), key: Some(vec![7; 72]), head, bodies };
-        let packed = kept.pack().unwrap();
-        assert_eq!(Kept::unpack(&packed).unwrap(), kept);
-        assert_eq!(kept.lines(call).last().unwrap().link(), head);
-        for cut in 0..packed.len() {
-            assert!(Kept::unpack(&packed[..cut]).is_err(), "cut at {cut}");
+        let noted =
+            Noted { agent: None, tool: "t".into(), operation: "o".into(), summary: "a\nb \"c\"".into() };
+        let projected = Projected { acknowledged: 300, cuts: vec![1, 0, 4, 127, 128, u32::MAX], noted };
+        let kept = Kept { token: Uuid::from_u128(2), key: Some(vec![7; 72]), head, bodies, projected: None };
+        let in_a_book = Kept { projected: Some(projected), ..kept.clone() };
+        for kept in [&kept, &in_a_book] {
+            let packed = kept.pack().unwrap();
+            assert_eq!(&Kept::unpack(&packed).unwrap(), kept);
+            for cut in 0..packed.len() {
+                assert!(Kept::unpack(&packed[..cut]).is_err(), "cut at {cut}");
+            }
         }
+        assert_eq!(kept.lines(call).last().unwrap().link(), head);
         let other = Kept { head: Digest::of(b"x"), ..kept.clone() };
         let record = byleave_core::record::Record::read(call, &other.lines(call));
         assert!(record.damage().is_some());

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http2;
@@ -10,8 +11,10 @@ use restate_sdk::hyper::HyperEndpoint;
 use restate_sdk::prelude::Endpoint;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::books::Books;
 use crate::entities::call::CallEntity;
 use crate::entities::leave::{LeaveEntity, LeavesEntity};
+use crate::entities::projector::ProjectorEntity;
 use crate::entities::question::QuestionEntity;
 use crate::entities::session::SessionEntity;
 use crate::entities::tenant::TenantEntity;
@@ -22,7 +25,7 @@ use crate::identity::Identity;
 const STREAMS_MAX: u32 = 1024;
 
 /// Everything that the engine holds for a ledger, for the engine with this key and nobody else.
-fn endpoint(identity: &Identity) -> io::Result<Endpoint> {
+fn endpoint(identity: &Identity, books: Option<Arc<Books>>) -> io::Result<Endpoint> {
     let builder = Endpoint::builder().identity_key(identity.as_str()).map_err(io::Error::other)?;
     let endpoint = builder
         .bind(CallEntity)
@@ -32,16 +35,21 @@ fn endpoint(identity: &Identity) -> io::Result<Endpoint> {
         .bind(LeavesEntity)
         .bind(QuestionEntity)
         .bind(UnsettledEntity)
+        .bind(ProjectorEntity::new(books))
         .build();
     Ok(endpoint)
 }
 
-/// Serves the engine until the process ends.
+/// Serves the engine until the process ends. Without books, what ledgers owe to theirs waits in the engine.
 ///
 /// Our own loop rather than the SDK's: that one leaves Nagle's algorithm on, and each step of a handler then waits for a
 /// delayed acknowledgement.
-pub async fn serve(listener: TcpListener, identity: &Identity) -> io::Result<Infallible> {
-    let service = HyperEndpoint::new(endpoint(identity)?);
+pub async fn serve(
+    listener: TcpListener,
+    identity: &Identity,
+    books: Option<Arc<Books>>,
+) -> io::Result<Infallible> {
+    let service = HyperEndpoint::new(endpoint(identity, books)?);
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,

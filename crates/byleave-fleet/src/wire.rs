@@ -4,6 +4,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use byleave_core::act::Act;
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
 use byleave_core::effect::Effect;
@@ -11,6 +12,8 @@ use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, SessionId, TenantId}
 use byleave_core::leave::Leave;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
+
+use crate::packing::Noted;
 
 /// Bytes, as text on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub(crate) struct Append {
     pub(crate) begins: Option<Begins>,
     /// The call is settled with these lines.
     pub(crate) settles: bool,
+    /// What a list shows of the call, where there is a book to list it.
+    pub(crate) noted: Option<Noted>,
 }
 
 /// An attempt that begins.
@@ -104,6 +109,18 @@ pub(crate) enum Appended {
     },
 }
 
+/// Where something of a call is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Found<T> {
+    /// There was never such a call.
+    Nowhere,
+    /// In the engine.
+    Here(T),
+    /// The engine has given it up to the book.
+    InBook,
+}
+
 /// A record as it lies in the engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
@@ -135,6 +152,87 @@ pub(crate) struct Interrupt {
     pub(crate) attempt: AttemptId,
     /// When that was found.
     pub(crate) at: Millis,
+}
+
+/// What a call owes the book.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Owed {
+    /// The place of the first line.
+    pub(crate) from: u32,
+    /// The link of the line before it.
+    pub(crate) before: Digest,
+    /// The wrapped key, with the first lines of a record; absent where the contents were forgotten.
+    pub(crate) key: Option<Blob>,
+    /// The lines of each append, with the sealed contents that they came with.
+    pub(crate) appends: Vec<(Vec<String>, Blob)>,
+    /// Whose book it is listed in.
+    pub(crate) tenant: TenantId,
+    /// The session it is listed in.
+    pub(crate) session: SessionId,
+    /// The agent it is listed with.
+    pub(crate) agent: String,
+    /// What else a list shows of it.
+    pub(crate) noted: Noted,
+    /// The length and the last link of the record, where it is settled and ends with these lines.
+    pub(crate) settles: Option<(u32, Digest)>,
+}
+
+impl Owed {
+    /// The place after the last line.
+    pub(crate) fn upto(&self) -> u32 {
+        let lines: usize = self.appends.iter().map(|(bodies, _)| bodies.len()).sum();
+        self.from.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX))
+    }
+
+    /// How large it is.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |(bodies, contents): &(Vec<String>, Blob)| {
+            bodies.iter().map(String::len).sum::<usize>().saturating_add(contents.0.len())
+        };
+        self.appends.iter().map(bytes).sum()
+    }
+}
+
+/// The book has lines of a call.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Acknowledged {
+    /// The place of the first.
+    pub(crate) from: u32,
+    /// The place after the last.
+    pub(crate) upto: u32,
+    /// The call is settled, and the book has given back all of its record.
+    pub(crate) whole: bool,
+}
+
+/// A call owes the book lines.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Owing {
+    /// Which.
+    pub(crate) call: CallId,
+    /// When the first of them was written.
+    pub(crate) since: Millis,
+}
+
+/// How far the book is behind, by one lane.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Behind {
+    /// So many calls and acts owe it something.
+    pub(crate) waiting: u64,
+    /// When the oldest of that was written.
+    pub(crate) since: Option<Millis>,
+    /// What it has refused, and why.
+    pub(crate) refused: Vec<String>,
+}
+
+/// An act, for the tenant that it is about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NewAct {
+    /// The ledger.
+    pub(crate) ledger: String,
+    /// The act.
+    pub(crate) act: Act,
+    /// There is a book that must have it.
+    pub(crate) book: bool,
 }
 
 /// What changes in a session with lines of one of its calls.

@@ -13,6 +13,7 @@ mod rebuild;
 mod rows;
 mod schema;
 mod seal;
+mod sealed;
 mod shelf;
 mod taking;
 mod unsealer;
@@ -25,7 +26,6 @@ use std::time::Duration;
 use byleave::ledger::{Ledger, LedgerFault};
 use byleave_core::act::Act;
 use ed25519_dalek::SigningKey;
-use sqlx_postgres::{PgPool, PgPoolOptions};
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
@@ -33,13 +33,11 @@ pub use sqlx_postgres::PgConnectOptions;
 
 pub use self::schema::{SHARDS, shard_of};
 pub use self::seal::Anchors;
+pub use self::sealed::{Backlog, Holding, SealedBook, SealedRecord};
 pub use self::taking::{TakeFault, Taking};
 pub use self::unsealer::Unsealer;
 
-use self::batch::Work;
 use self::seal::Sealer;
-use self::taking::{Checked, NewAct};
-use self::writer::Writer;
 
 /// How a book is kept.
 pub struct Options {
@@ -69,8 +67,7 @@ pub struct PgBook {
 
 /// What the book and its keeper share.
 struct Store {
-    readers: PgPool,
-    writer: Writer,
+    sealed: SealedBook,
     unsealer: Arc<dyn Unsealer>,
     sealer: Sealer,
     ledger: Option<Arc<dyn Ledger>>,
@@ -93,21 +90,13 @@ impl PgBook {
     /// Opens the book; makes its tables if they are not there.
     pub async fn open(options: Options) -> Result<Self, LedgerFault> {
         let Options { connect, unsealer, sign, anchors, ledger, seal_every, lease, readers_max } = options;
-        let connect = schema::by_key(schema::durable(connect));
-        let readers = PgPoolOptions::new()
-            .min_connections(0)
-            .max_connections(readers_max.max(1))
-            .connect_with(connect.clone())
-            .await
-            .map_err(|error| LedgerFault::new("cannot reach the book", error))?;
-        schema::prepare(&readers).await?;
+        let sealed = SealedBook::open(connect, readers_max).await?;
         let sign = SigningKey::from_bytes(&sign);
-        schema::belongs(&readers, "key", &unsealer.mark()).await?;
-        schema::belongs(&readers, "sign", sign.verifying_key().as_bytes()).await?;
+        schema::belongs(&sealed.readers, "key", &unsealer.mark()).await?;
+        schema::belongs(&sealed.readers, "sign", sign.verifying_key().as_bytes()).await?;
         let store = Arc::new(Store {
-            writer: Writer::start(connect),
-            sealer: Sealer::new(readers.clone(), sign, anchors, lease),
-            readers,
+            sealer: Sealer::new(sealed.readers.clone(), sign, anchors, lease),
+            sealed,
             unsealer,
             ledger,
         });
@@ -115,18 +104,14 @@ impl PgBook {
         Ok(Self { store, keeper })
     }
 
-    /// Takes what an append has brought. What it returns from is committed.
-    ///
-    /// The same may come again, and what comes early waits for those before it. What contradicts what is there is refused for
-    /// good: it must not be cleared where it came from, and someone must look.
+    /// Takes what an append has brought, as [`SealedBook::take`].
     pub async fn take(&self, taking: Taking) -> Result<(), TakeFault> {
-        let checked = Checked::new(taking)?;
-        self.store.writer.submit(Work::Take(Box::new(checked))).await
+        self.store.sealed.take(taking).await
     }
 
     /// Takes an act of an administrator. The same may come again.
     pub async fn take_act(&self, act: Act) -> Result<(), TakeFault> {
-        self.store.take_act(act).await
+        self.store.sealed.take_act(act).await
     }
 
     /// How far the book is behind.
@@ -145,11 +130,5 @@ impl Drop for PgBook {
         if let Some(keeper) = self.keeper.take() {
             keeper.abort();
         }
-    }
-}
-
-impl Store {
-    async fn take_act(&self, act: Act) -> Result<(), TakeFault> {
-        self.writer.submit(Work::Act(Box::new(NewAct::new(act)?))).await
     }
 }

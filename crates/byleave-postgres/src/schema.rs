@@ -53,8 +53,20 @@ pub(crate) async fn over_everything(transaction: &mut PgConnection) -> Result<()
     Ok(())
 }
 
+/// Makes the schema that a connection names, where it is not there. One at a time: two who make it at once would fail.
+const MAKE_SCHEMA: &str = "DO $$ BEGIN
+    IF current_schema() IS NULL THEN
+        PERFORM pg_advisory_xact_lock(7217351);
+        EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', current_setting('search_path'));
+    END IF;
+END $$";
+
 /// Makes or changes the tables, and the partitions of this month and the next.
 pub(crate) async fn prepare(pool: &PgPool) -> Result<(), LedgerFault> {
+    query(MAKE_SCHEMA)
+        .execute(pool)
+        .await
+        .map_err(|error| LedgerFault::new("cannot make the schema of the book", error))?;
     let book = Migration::new(
         1,
         Cow::Borrowed("book"),

@@ -12,28 +12,25 @@ use byleave_core::call::Millis;
 use byleave_core::id::{ActId, CallId, TenantId};
 use byleave_core::record::Record;
 use sqlx_core::Error;
-use sqlx_core::pool::PoolConnection;
-use sqlx_core::query::query;
-use sqlx_core::row::Row as _;
-use sqlx_postgres::{PgConnection, Postgres};
+use sqlx_postgres::PgConnection;
 use uuid::Uuid;
 
-use crate::rows::{LINE_COLUMNS, LINES_ALONE, LineRow, lines_of, rows_of, unsigned_long};
-use crate::schema::RECORD;
+use crate::rows::{LINE_COLUMNS, LINES_ALONE, lines_of};
+use crate::sealed::{Backlog, key_of, record_rows};
 use crate::taking::TakeFault;
 use crate::{Lag, PgBook, Store, leaves, queries, rebuild, seal, verify};
 
 impl Book for PgBook {
     fn calls(&self, filter: CallFilter, page: Page) -> Pending<'_, Result<Vec<CallItem>, LedgerFault>> {
         Box::pin(async move {
-            let listed = queries::calls(&self.store.readers, filter, page).await;
+            let listed = queries::calls(&self.store.sealed.readers, filter, page).await;
             listed.map_err(|error| LedgerFault::new("cannot list the calls", error))
         })
     }
 
     fn written(&self, after: Option<Cursor>, limit: usize) -> Pending<'_, Result<Written, LedgerFault>> {
         Box::pin(async move {
-            let written = queries::written(&self.store.readers, after, limit).await;
+            let written = queries::written(&self.store.sealed.readers, after, limit).await;
             written.map_err(|error| LedgerFault::new("cannot see what is new", error))
         })
     }
@@ -44,7 +41,7 @@ impl Book for PgBook {
         page: Page,
     ) -> Pending<'_, Result<Vec<QuestionItem>, LedgerFault>> {
         Box::pin(async move {
-            let listed = queries::questions(&self.store.readers, filter, page).await;
+            let listed = queries::questions(&self.store.sealed.readers, filter, page).await;
             listed.map_err(|error| LedgerFault::new("cannot list the questions", error))
         })
     }
@@ -63,18 +60,18 @@ impl Book for PgBook {
         now: Millis,
     ) -> Pending<'_, Result<Vec<LeaveItem>, LedgerFault>> {
         let tenant = tenant.clone();
-        Box::pin(async move { leaves::all(&mut *self.store.reader().await?, &tenant, now).await })
+        Box::pin(async move { leaves::all(&mut *self.store.sealed.reader().await?, &tenant, now).await })
     }
 
     fn acts(&self) -> Pending<'_, Result<Vec<Act>, LedgerFault>> {
-        Box::pin(async move { leaves::acts(&mut *self.store.reader().await?, None).await })
+        Box::pin(async move { leaves::acts(&mut *self.store.sealed.reader().await?, None).await })
     }
 
     fn verify(&self) -> Pending<'_, Result<Verification, LedgerFault>> {
         Box::pin(async move {
             // Read before the book: what is sealed meanwhile must not look like an anchor that is ahead.
             let anchor = self.store.sealer.anchor().await?;
-            let mut reader = self.store.reader().await?;
+            let mut reader = self.store.sealed.reader().await?;
             let (unsealer, key) = (&*self.store.unsealer, self.store.sealer.public_key());
             let verified = verify::verify(&mut reader, unsealer, &key, anchor).await;
             verified.map_err(|error| LedgerFault::new("cannot verify the book", error))
@@ -92,7 +89,8 @@ impl Book for PgBook {
 
     fn rebuild(&self) -> Pending<'_, Result<(), LedgerFault>> {
         Box::pin(async move {
-            let rebuilt = rebuild::rebuild(&mut *self.store.reader().await?, &*self.store.unsealer).await;
+            let rebuilt =
+                rebuild::rebuild(&mut *self.store.sealed.reader().await?, &*self.store.unsealer).await;
             rebuilt.map_err(|error| LedgerFault::new("cannot rebuild the projections", error))
         })
     }
@@ -107,12 +105,8 @@ impl Book for PgBook {
 }
 
 impl Store {
-    async fn reader(&self) -> Result<PoolConnection<Postgres>, LedgerFault> {
-        self.readers.acquire().await.map_err(|error| LedgerFault::new("cannot reach the book", error))
-    }
-
     async fn kept(&self, call: CallId) -> Result<Option<Kept>, LedgerFault> {
-        let mut reader = self.reader().await?;
+        let mut reader = self.sealed.reader().await?;
         let read = async |connection: &mut PgConnection| -> Result<_, Error> {
             let rows = record_rows(connection, call, LINES_ALONE).await?;
             Ok((rows, key_of(connection, call).await?, queries::listing(connection, call).await?))
@@ -129,7 +123,7 @@ impl Store {
     }
 
     async fn contents(&self, call: CallId) -> Result<Vec<Content>, LedgerFault> {
-        let mut reader = self.reader().await?;
+        let mut reader = self.sealed.reader().await?;
         let cannot = |error: Error| LedgerFault::new("cannot read contents", error);
         let wrapped = key_of(&mut reader, call).await.map_err(cannot)?.and_then(|(key, _)| key);
         let Some(key) = wrapped.and_then(|wrapped| self.unsealer.key(call, &wrapped)) else {
@@ -161,7 +155,7 @@ impl Store {
         if let Some(ledger) = &self.ledger {
             ledger.act(act.clone()).await?;
         }
-        match self.take_act(act.clone()).await {
+        match self.sealed.take_act(act.clone()).await {
             Ok(()) => {}
             Err(TakeFault::Fault(fault)) => return Err(fault),
             Err(other) => return Err(LedgerFault::new("cannot forget a call", other)),
@@ -172,43 +166,8 @@ impl Store {
     }
 
     pub(crate) async fn lag(&self) -> Result<Lag, LedgerFault> {
-        let mut reader = self.reader().await?;
-        let sql = "SELECT count(*),
-                coalesce((extract(epoch FROM clock_timestamp() - min(taken_at)) * 1000)::bigint, 0) FROM early";
-        let read = async |connection: &mut PgConnection| -> Result<(i64, i64), Error> {
-            let row = query(sql).fetch_one(connection).await?;
-            Ok((row.try_get(0)?, row.try_get(1)?))
-        };
-        let (early, early_ms) = read(&mut reader)
-            .await
-            .map_err(|error| LedgerFault::new("cannot tell how far the book is behind", error))?;
-        Ok(Lag {
-            queued: self.writer.queued(),
-            early: unsigned_long(early),
-            early_ms: unsigned_long(early_ms),
-            unsealed: seal::unsealed(&mut reader).await?,
-        })
+        let Backlog { queued, early, early_ms } = self.sealed.backlog().await?;
+        let unsealed = seal::unsealed(&mut *self.sealed.reader().await?).await?;
+        Ok(Lag { queued, early, early_ms, unsealed })
     }
-}
-
-async fn record_rows(
-    connection: &mut PgConnection,
-    call: CallId,
-    columns: &str,
-) -> Result<Vec<LineRow>, Error> {
-    let mut rows = rows_of(connection, &[call], columns).await?;
-    rows.retain(|row| row.kind == RECORD);
-    Ok(rows)
-}
-
-/// The wrapped key of a record, and whether it was forgotten; `None` where there is no such record.
-async fn key_of(
-    connection: &mut PgConnection,
-    call: CallId,
-) -> Result<Option<(Option<Vec<u8>>, bool)>, Error> {
-    let row = query("SELECT key, forgotten FROM record WHERE call = $1")
-        .bind(call.uuid())
-        .fetch_optional(connection)
-        .await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
 }

@@ -9,6 +9,7 @@ use byleave::book::tally::{self, Move, Tally};
 use byleave::book::{Anchor, Flaw, Place, Verification, deeds};
 use byleave_core::act::Deed;
 use byleave_core::digest::{Digest, RecordKey};
+use byleave_core::entry::{Entry, Fact};
 use byleave_core::id::{ActId, CallId, TenantId};
 use byleave_core::record::Record;
 use ed25519_dalek::VerifyingKey;
@@ -243,6 +244,7 @@ impl Check<'_> {
                 // Of a key that is destroyed or damaged was spoken already.
                 None if opening.key.is_some() || opening.forgotten || row.contents.is_empty() => {}
                 None => self.flaw(row.pos, place, "their key is missing"),
+                Some(_) if row.contents.is_empty() && is_bare(row) => {}
                 Some(_) if row.contents.is_empty() => {
                     self.flaw(row.pos, place, "they are missing");
                 }
@@ -439,4 +441,12 @@ impl Rows {
         self.last = found.pos;
         Ok(Some(found))
     }
+}
+
+/// Whether it has only what an engine writes that holds records and has no key to them: there can be nothing sealed beside it.
+fn is_bare(row: &LineRow) -> bool {
+    lines_of(std::slice::from_ref(row)).iter().all(|line| {
+        let entry: Option<Entry> = serde_json::from_str(line.body()).ok();
+        entry.is_some_and(|entry| matches!(entry.fact, Fact::Interrupted { .. } | Fact::Expired { .. }))
+    })
 }

@@ -4,6 +4,10 @@
 //! ledger accepts, and does the walk admit it? Does anything hinder it (and if so, what was taken is put back)? Only then
 //! is it written, and only then do the lists learn of it. The engine carries every handler to its end, so nothing stops
 //! half-way; and one call has one writer at a time, so nothing comes in between.
+//!
+//! Where there is a book, a record that owes it lines has said so to a projector, once, and has not been told yet that they
+//! are taken. A record must never be cleared before it is settled and the book has given all of it back; then a tombstone
+//! stays, so that nobody opens the same call anew.
 
 use std::time::Duration;
 
@@ -17,19 +21,23 @@ use byleave_core::record::Record;
 use byleave_core::walk::{Next, next};
 use restate_sdk::prelude::*;
 
-use super::broken;
 use super::leave::LeaveEntityClient;
 use super::question::QuestionEntityClient;
 use super::session::SessionEntityClient;
 use super::tenant::TenantEntityClient;
 use super::unsettled::UnsettledEntityClient;
+use super::{broken, drop_handle, owing};
 use crate::keys;
-use crate::packing::{Kept, continue_lines};
-use crate::wire::{self, Append, Appended, Blob, Contents, Given, Relist, Seat, SessionChange, Uses};
+use crate::packing::{CONTENTS, Kept, Projected, Tombstone, contents_name, continue_lines};
+use crate::wire::{
+    self, Acknowledged, Append, Appended, Blob, Contents, Found, Given, Owed, Relist, Seat, SessionChange,
+    Uses,
+};
 
-/// Where the record lies in the state. Sealed contents lie beside it, under `c` and the place they came with.
+/// Where the record lies in the state. Sealed contents lie beside it.
 const RECORD: &str = "r";
-const CONTENTS: char = 'c';
+/// Where the tombstone is, in place of all that.
+const TOMBSTONE: &str = "t";
 
 /// The record of one call.
 #[derive(Debug)]
@@ -46,6 +54,10 @@ impl CallEntity {
     #[handler]
     async fn append(&self, ctx: ObjectContext<'_>, append: Json<Append>) -> HandlerResult<Json<Appended>> {
         let append = append.into_inner();
+        if let Some(tombstone) = tombstone(ctx.get(TOMBSTONE).await?)? {
+            let is_same = tombstone.token == append.token;
+            return Ok(Json(if is_same { Appended::Taken } else { Appended::Stale }));
+        }
         let kept = kept(ctx.get(RECORD).await?)?;
         if kept.as_ref().is_some_and(|kept| kept.token == append.token) {
             return Ok(Json(Appended::Taken));
@@ -66,9 +78,10 @@ impl CallEntity {
             return Ok(Json(hindered));
         }
         ctx.set(RECORD, pack(&checked.kept)?);
+        owing::tell(&ctx, &append.ledger, append.call, &checked.kept, append.at_len, &checked.after);
         // What is said to a forgotten record is forgotten at once.
         if !append.contents.0.is_empty() && checked.kept.key.is_some() {
-            ctx.set(&format!("{CONTENTS}{}", append.at_len), append.contents.0.clone());
+            ctx.set(&contents_name(append.at_len), append.contents.0.clone());
         }
         project(&ctx, &append, &checked, &moves).await?;
         Ok(Json(Appended::Taken))
@@ -80,13 +93,11 @@ impl CallEntity {
         &self,
         ctx: SharedObjectContext<'_>,
         _all: Json<()>,
-    ) -> HandlerResult<Json<Option<wire::Kept>>> {
-        let kept = kept(ctx.get(RECORD).await?)?;
-        Ok(Json(kept.map(|kept| wire::Kept {
-            key: kept.key.map(Blob),
-            bodies: kept.bodies,
-            head: kept.head,
-        })))
+    ) -> HandlerResult<Json<Found<wire::Kept>>> {
+        let Some(kept) = kept(ctx.get(RECORD).await?)? else {
+            return Ok(Json(not_here(ctx.get(TOMBSTONE).await?)?));
+        };
+        Ok(Json(Found::Here(wire::Kept { key: kept.key.map(Blob), bodies: kept.bodies, head: kept.head })))
     }
 
     /// Reads the sealed contents.
@@ -95,15 +106,17 @@ impl CallEntity {
         &self,
         ctx: SharedObjectContext<'_>,
         _all: Json<()>,
-    ) -> HandlerResult<Json<Option<Contents>>> {
-        let Some(kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(None)) };
+    ) -> HandlerResult<Json<Found<Contents>>> {
+        let Some(kept) = kept(ctx.get(RECORD).await?)? else {
+            return Ok(Json(not_here(ctx.get(TOMBSTONE).await?)?));
+        };
         let mut sealed = Vec::new();
         for name in ctx.get_keys().await? {
             let Some(seq) = name.strip_prefix(CONTENTS).and_then(|seq| seq.parse().ok()) else { continue };
             sealed.extend(ctx.get::<Vec<u8>>(&name).await?.map(|bytes| (seq, Blob(bytes))));
         }
         sealed.sort_unstable_by_key(|(seq, _)| *seq);
-        Ok(Json(Some(Contents { key: kept.key.map(Blob), sealed })))
+        Ok(Json(Found::Here(Contents { key: kept.key.map(Blob), sealed })))
     }
 
     /// Writes that an open attempt was interrupted. Whoever asks has seen that its owner is gone.
@@ -126,9 +139,10 @@ impl CallEntity {
         }
         let (line, _) =
             floor::interrupted(&mut record, attempt, at).map_err(|fault| broken(&fault.what, &fault.why))?;
-        kept.head = line.link();
-        kept.bodies.push(line.into_body());
+        let at_len = kept.len();
+        kept.push(line);
         ctx.set(RECORD, pack(&kept)?);
+        owing::tell(&ctx, &ledger, call, &kept, at_len, &record);
         if let Some(heading) = record.heading() {
             let key = keys::session(&ledger, &heading.tenant, &heading.session);
             let change = SessionChange { call, passes: true, holds: None };
@@ -154,9 +168,10 @@ impl CallEntity {
         }
         let entry = Entry { at: open.expires_at, fact: Fact::Expired { question } };
         let line = record.push(entry).map_err(|misplaced| broken("cannot expire a question", misplaced))?;
-        kept.head = line.link();
-        kept.bodies.push(line.into_body());
+        let at_len = kept.len();
+        kept.push(line);
         ctx.set(RECORD, pack(&kept)?);
+        owing::tell(&ctx, &ledger, call, &kept, at_len, &record);
         let relist = Relist { drop: before, add: listed(&record) };
         let key = keys::shard_of(&ledger, call);
         ctx.object_client::<UnsettledEntityClient<'_>>(key).relist(Json(relist)).call().await?;
@@ -177,6 +192,9 @@ impl CallEntity {
             return Ok(());
         }
         kept.key = None;
+        if let Some(projected) = &mut kept.projected {
+            projected.noted.summary.clear();
+        }
         ctx.set(RECORD, pack(&kept)?);
         for name in ctx.get_keys().await? {
             if name.starts_with(CONTENTS) {
@@ -185,6 +203,54 @@ impl CallEntity {
         }
         Ok(())
     }
+
+    /// What the book has not acknowledged, or the first part of it; `None` where that is nothing.
+    #[handler(ingress_private = true)]
+    async fn owed(&self, ctx: SharedObjectContext<'_>, _all: Json<()>) -> HandlerResult<Json<Option<Owed>>> {
+        let Some(kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(None)) };
+        Ok(Json(owing::owed(&ctx, &kept).await?))
+    }
+
+    /// The book has lines of this call: says what is still owed, or gives everything up that it has whole.
+    #[handler(ingress_private = true)]
+    async fn acknowledged(&self, ctx: ObjectContext<'_>, these: Json<Acknowledged>) -> HandlerResult<()> {
+        let Acknowledged { from, upto, whole } = these.into_inner();
+        let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(()) };
+        let len = kept.len();
+        let Some(projected) = &mut kept.projected else { return Ok(()) };
+        // What comes before them must have been acknowledged as well: since then it may have been sent for once more.
+        if from > projected.acknowledged || upto > len {
+            return Ok(());
+        }
+        projected.acknowledged = projected.acknowledged.max(upto);
+        if whole && projected.acknowledged == len {
+            ctx.clear_all();
+            ctx.set(TOMBSTONE, Tombstone { token: kept.token }.pack());
+            return Ok(());
+        }
+        let is_more = projected.acknowledged < len;
+        ctx.set(RECORD, pack(&kept)?);
+        if is_more {
+            owing::tell_from(&ctx, &kept, upto)?;
+        }
+        Ok(())
+    }
+
+    /// Sends everything that is here to the book once more. Says whether there is anything.
+    #[handler]
+    async fn again(&self, ctx: ObjectContext<'_>, _all: Json<()>) -> HandlerResult<Json<bool>> {
+        let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(false)) };
+        let Some(projected) = &mut kept.projected else { return Ok(Json(false)) };
+        projected.acknowledged = 0;
+        ctx.set(RECORD, pack(&kept)?);
+        owing::tell_from(&ctx, &kept, 0)?;
+        Ok(Json(true))
+    }
+}
+
+/// What to say of a call whose record is not here.
+fn not_here<T>(packed: Option<Vec<u8>>) -> Result<Found<T>, HandlerError> {
+    Ok(tombstone(packed)?.map_or(Found::Nowhere, |_| Found::InBook))
 }
 
 /// A batch that the walk admits.
@@ -209,6 +275,7 @@ impl Checked {
             return Err(damage.to_string());
         }
         let heading = after.heading().ok_or("a record begins with `received`")?;
+        let caller = heading.caller();
         if heading.tenant != append.tenant || heading.session != append.session {
             return Err("the call is of another session".into());
         }
@@ -246,13 +313,26 @@ impl Checked {
             begins,
             settles: append.settles,
         };
-        let (key, mut bodies) = match kept {
-            None => (append.key.clone().map(|key| key.0), Vec::new()),
+        let (key, mut bodies, mut projected) = match kept {
+            None => {
+                let projected = append.noted.as_ref().map(|_| Projected::default());
+                (append.key.clone().map(|key| key.0), Vec::new(), projected)
+            }
             Some(_) if append.key.is_some() => return Err("a key comes with the first lines".into()),
-            Some(kept) => (kept.key, kept.bodies),
+            Some(kept) => (kept.key, kept.bodies, kept.projected),
         };
         bodies.extend(append.bodies.iter().cloned());
-        let kept = Kept { token: append.token, key, head: append.head, bodies };
+        if let Some(projected) = &mut projected {
+            projected.cuts.push(u32::try_from(append.bodies.len()).map_err(|_| "it has too many lines")?);
+            if let Some(noted) = &append.noted {
+                projected.noted.clone_from(noted);
+                projected.noted.agent = noted.agent.clone().filter(|agent| *agent != caller);
+            }
+            if key.is_none() {
+                projected.noted.summary.clear();
+            }
+        }
+        let kept = Kept { token: append.token, key, head: append.head, bodies, projected };
         Ok(Self { before, after, kept, batch })
     }
 }
@@ -357,6 +437,7 @@ async fn project(
     if let Some(Waits { question, .. }) = &checked.batch.waits {
         let asked_at = checked.after.entries().last().map_or(0, |entry| entry.at);
         let expire = question.id.as_bytes().to_vec();
+        // A late expiry does nothing.
         let delay = Duration::from_millis(question.expires_at.saturating_sub(asked_at));
         drop_handle(ctx.object_client::<CallEntityClient<'_>>(ctx.key()).expire(expire).send_after(delay));
     }
@@ -373,11 +454,6 @@ async fn project(
         told.await?;
     }
     Ok(())
-}
-
-/// It is sent when it is made; who it was given to matters to nobody, as a late expiry does nothing.
-fn drop_handle<T>(handle: T) {
-    drop(handle);
 }
 
 /// What the session must know; nothing, for a call that neither sat nor was asked about.
@@ -407,6 +483,13 @@ fn kept(packed: Option<Vec<u8>>) -> Result<Option<Kept>, HandlerError> {
     packed
         .map(|packed| Kept::unpack(&packed).map_err(|fault| broken("cannot read a record", fault)))
         .transpose()
+}
+
+fn tombstone(packed: Option<Vec<u8>>) -> Result<Option<Tombstone>, HandlerError> {
+    let read = |packed: Vec<u8>| {
+        Tombstone::unpack(&packed).map_err(|fault| broken("cannot read a tombstone", fault))
+    };
+    packed.map(read).transpose()
 }
 
 fn pack(kept: &Kept) -> Result<Vec<u8>, HandlerError> {

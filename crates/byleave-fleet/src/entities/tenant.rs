@@ -6,14 +6,16 @@ use byleave_core::id::{ActId, SessionId, TenantId};
 use byleave_core::session::{DEPTH_MAX, Opening, act_of};
 use restate_sdk::prelude::*;
 
-use super::broken;
 use super::call::CallEntityClient;
 use super::leave::LeaveEntityClient;
+use super::projector::ProjectorEntityClient;
+use super::{broken, drop_handle};
 use crate::keys::{self, short};
-use crate::wire::CallName;
+use crate::wire::{CallName, NewAct};
 
-/// Where the halt is. Acts lie under `a` and their id, for the book to take.
+/// Where the halt is. Acts lie under `a` and their id.
 const HALT: &str = "halt";
+const ACT: char = 'a';
 
 /// The acts of one tenant.
 #[derive(Debug)]
@@ -29,12 +31,8 @@ pub(crate) struct TenantEntity;
 impl TenantEntity {
     /// Carries an act out, once. In force when it returns: what begins later is ordered after it.
     #[handler]
-    async fn act(
-        &self,
-        ctx: ObjectContext<'_>,
-        act: Json<(String, Act)>,
-    ) -> HandlerResult<Json<Option<String>>> {
-        let (ledger, act) = act.into_inner();
+    async fn act(&self, ctx: ObjectContext<'_>, act: Json<NewAct>) -> HandlerResult<Json<Option<String>>> {
+        let NewAct { ledger, act, book } = act.into_inner();
         let place = act_place(act.id);
         if let Some(there) = ctx.get::<Json<Act>>(&place).await? {
             return Ok(Json((there.0 != act).then(|| "its id is taken".into())));
@@ -49,6 +47,9 @@ impl TenantEntity {
             }
         }
         ctx.set(&place, Json(act.clone()));
+        if book {
+            owe(&ctx, &ledger, act.clone());
+        }
         match &act.deed {
             Deed::Halt { .. } => ctx.set(HALT, Json(act)),
             Deed::Lift => ctx.clear(HALT),
@@ -64,6 +65,20 @@ impl TenantEntity {
             }
         }
         Ok(Json(None))
+    }
+
+    /// Sends every act to the book once more. Says how many there are.
+    #[handler]
+    async fn again(&self, ctx: ObjectContext<'_>, _this: Json<()>) -> HandlerResult<Json<u64>> {
+        let ledger = keys::ledger_of(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
+        let mut sent = 0;
+        for name in ctx.get_keys().await?.iter().filter(|name| name.starts_with(ACT)) {
+            if let Some(act) = ctx.get::<Json<Act>>(name).await? {
+                owe(&ctx, &ledger, act.into_inner());
+                sent += 1;
+            }
+        }
+        Ok(Json(sent))
     }
 
     /// A session and those above it, by the acts that opened them.
@@ -100,8 +115,14 @@ impl TenantEntity {
     }
 }
 
+/// Has an act brought into the book.
+fn owe(ctx: &ObjectContext<'_>, ledger: &str, act: Act) {
+    let lane = keys::lane_of(ledger, &act.id.uuid());
+    drop_handle(ctx.object_client::<ProjectorEntityClient<'_>>(lane).owes_act(Json(act)).send());
+}
+
 fn act_place(act: ActId) -> String {
-    format!("a{}", short(&act.uuid()))
+    format!("{ACT}{}", short(&act.uuid()))
 }
 
 fn opening_place(tenant: &TenantId, session: &SessionId) -> String {

@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod book;
 mod engine;
 mod expiry;
 mod gate;

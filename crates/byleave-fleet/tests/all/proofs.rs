@@ -2,6 +2,7 @@
 //!
 //! Each has a short form that runs with the other tests; `BYLEAVE_PROOF=long` (`scripts/prove`) is the long one.
 
+mod book_away;
 mod fleet;
 mod kills;
 mod questions;

@@ -78,8 +78,23 @@ pub fn pack(
         packed.extend_from_slice(content.held.digest.as_bytes());
         put(&mut packed, &content.bytes)?;
     }
-    seal(&content_key(key), &batch_name(call, seq), &mut packed)?;
-    Ok(packed)
+    seal_plain(key, call, seq, packed)
+}
+
+/// Encrypts what someone else has laid out for one batch: for those who make it smaller first, which cannot be done afterwards.
+pub fn seal_plain(
+    key: &RecordKey,
+    call: CallId,
+    seq: u32,
+    mut plain: Vec<u8>,
+) -> Result<Vec<u8>, VaultFault> {
+    seal(&content_key(key), &batch_name(call, seq), &mut plain)?;
+    Ok(plain)
+}
+
+/// Decrypts what [`seal_plain`] made for this place.
+pub fn open_plain(key: &RecordKey, call: CallId, seq: u32, sealed: &[u8]) -> Result<Vec<u8>, ContentFault> {
+    open(&content_key(key), &batch_name(call, seq), sealed).ok_or(ContentFault::Changed)
 }
 
 fn put(packed: &mut Vec<u8>, bytes: &[u8]) -> Result<(), VaultFault> {
@@ -100,7 +115,7 @@ pub struct Unpacked {
 
 /// Decrypts what was packed for this place, and holds each content against its digest.
 pub fn unpack(key: &RecordKey, call: CallId, seq: u32, packed: &[u8]) -> Result<Unpacked, ContentFault> {
-    let plain = open(&content_key(key), &batch_name(call, seq), packed).ok_or(ContentFault::Changed)?;
+    let plain = open_plain(key, call, seq, packed)?;
     let mut rest = plain.as_slice();
     let note = take(&mut rest).and_then(|note| String::from_utf8(note.to_vec()).ok());
     let note = note.ok_or(ContentFault::Changed)?;

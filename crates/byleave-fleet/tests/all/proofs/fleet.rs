@@ -8,11 +8,20 @@ use std::process::Command;
 pub(crate) struct Fleet {
     run: PathBuf,
     port: u16,
+    book: Option<String>,
 }
 
 impl Fleet {
     pub(crate) fn start(folder: &Path) -> Self {
-        let fleet = Self { run: folder.join("fleet"), port: four_free_ports() };
+        let fleet = Self { run: folder.join("fleet"), port: four_free_ports(), book: None };
+        fleet.up();
+        fleet
+    }
+
+    /// The same with the books of its ledgers in a Postgres.
+    pub(crate) fn start_with_book(folder: &Path, url: &str) -> Self {
+        let book = Some(url.to_owned());
+        let fleet = Self { run: folder.join("fleet"), port: four_free_ports(), book };
         fleet.up();
         fleet
     }
@@ -74,6 +83,7 @@ impl Fleet {
             .env("BYLEAVE_FLEET_RUN", &self.run)
             .env("BYLEAVE_FLEET_PORT", self.port.to_string())
             .env("BYLEAVE_FLEET_SERVICE", env!("CARGO_BIN_EXE_byleave-fleet"))
+            .env("BYLEAVE_FLEET_BOOK", self.book.as_deref().unwrap_or_default())
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

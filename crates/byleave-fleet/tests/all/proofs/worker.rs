@@ -80,7 +80,7 @@ pub(crate) fn call(folder: &Path, session: &str, tool: &str, file: &str, line: &
     }
 }
 
-fn yes(question: &Question) -> GivenAnswer {
+pub(crate) fn yes(question: &Question) -> GivenAnswer {
     GivenAnswer {
         question: question.id,
         digest: question.digest(),

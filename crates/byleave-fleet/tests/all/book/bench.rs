@@ -1,0 +1,324 @@
+//! A ledger with a book, on the engine and the Postgres that the tests share.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use byleave::book::Book as _;
+use byleave::book::anchor_file::AnchorFile;
+use byleave::book::conformance::Opened;
+use byleave::core::act::Act;
+use byleave::core::call::Millis;
+use byleave::core::digest::{Digest, Held};
+use byleave::core::effect::Plan;
+use byleave::core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave::core::leave::Leave;
+use byleave::core::session::Opening;
+use byleave::ledger::{
+    AppendFault, Arrival, Batch, Comer, ContentFault, Interruption, Ledger, LedgerFault, Loaded,
+};
+use byleave::pending::Pending;
+use byleave_fleet::{Books, FleetUnsealer, Options, RestateLedger};
+use byleave_postgres::{Holding, Options as BookOptions, PgBook, SealedBook};
+
+use tokio::sync::OnceCell;
+
+use crate::engine::{self, ingress, options};
+
+/// How long the book may take to have something, on a machine with other work.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Where the Postgres is, as `scripts/postgres` has written it down in the target directory.
+pub(crate) fn url() -> String {
+    let binary = std::env::current_exe().unwrap();
+    // This binary is target/debug/deps/all-….
+    let said = binary.ancestors().nth(3).expect("a target directory").join("postgres.url");
+    let Ok(url) = std::fs::read_to_string(&said) else {
+        panic!("there is no Postgres (nothing at `{}`); start it: scripts/postgres up", said.display())
+    };
+    url.trim().to_owned()
+}
+
+/// A ledger of its own, with a book of its own.
+pub(crate) struct Ground {
+    pub(crate) ingress: String,
+    pub(crate) name: String,
+    pub(crate) books: Arc<Books>,
+    pub(crate) dir: PathBuf,
+    keyed: OnceCell<PgBook>,
+}
+
+impl Ground {
+    pub(crate) fn at(ingress: String, url: &str, dir: &Path) -> Self {
+        let name = uuid::Uuid::now_v7().to_string();
+        let books = Arc::new(Books::parse(url).unwrap());
+        Self { ingress, name, books, dir: dir.to_owned(), keyed: OnceCell::new() }
+    }
+
+    pub(crate) fn shared(dir: &Path) -> Self {
+        Self::at(ingress(), &url(), dir)
+    }
+
+    /// How an owner opens the ledger.
+    pub(crate) fn options(&self) -> Options {
+        let options = options(&self.ingress, &self.name, &self.dir.join("workers"));
+        Options { books: Some(Arc::clone(&self.books)), ..options }
+    }
+
+    pub(crate) fn ledger(&self) -> Arc<RestateLedger> {
+        Arc::new(RestateLedger::open(self.options()).unwrap())
+    }
+
+    /// The book with its keys, as whoever lists and verifies it opens it.
+    pub(crate) async fn book(&self, ledger: Option<Arc<dyn Ledger>>) -> Result<PgBook, LedgerFault> {
+        let options = BookOptions {
+            connect: self.books.connect_to(&self.name),
+            unsealer: Arc::new(FleetUnsealer::new(engine::MASTER.into())),
+            sign: [5; 32].into(),
+            anchors: Arc::new(AnchorFile::at(self.dir.join("anchor.json"))),
+            ledger,
+            seal_every: None,
+            lease: Duration::from_secs(10),
+            readers_max: 2,
+        };
+        PgBook::open(options).await
+    }
+
+    /// The same, opened once.
+    pub(crate) async fn keyed(&self) -> &PgBook {
+        self.keyed.get_or_init(async || self.book(None).await.unwrap()).await
+    }
+
+    pub(crate) async fn sealed(&self) -> Arc<SealedBook> {
+        self.books.of(&self.name).await.unwrap()
+    }
+
+    /// Whether the engine has given a call up to the book.
+    pub(crate) async fn is_cleared(&self, call: CallId) -> bool {
+        engine::load(&self.ingress, &self.name, call).await == "\"in_book\""
+    }
+
+    /// Until the book has acknowledged everything, and everyone knows.
+    pub(crate) async fn until_quiet(&self) {
+        let wait = Wait::until("nothing is on its way".into());
+        while !engine::is_quiet(&self.ingress, &self.name).await {
+            wait.a_little().await;
+        }
+    }
+
+    pub(crate) async fn until_cleared(&self, call: CallId) {
+        let wait = Wait::until(format!("call {call} is given up"));
+        while !self.is_cleared(call).await {
+            wait.a_little().await;
+        }
+    }
+
+    pub(crate) async fn until_held(&self, call: CallId, length: u32, head: Digest) {
+        let book = self.sealed().await;
+        let wanted = [(call, length, head)];
+        let wait = Wait::until(format!("call {call} with {length} lines is in the book"));
+        while book.holds(&wanted).await.unwrap() != [Holding::Whole] {
+            wait.a_little().await;
+        }
+    }
+}
+
+/// Waits for something that must come.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let wait = Wait::until(what.to_owned());
+    while !is_so().await {
+        wait.a_little().await;
+    }
+}
+
+/// For how long something was waited for.
+struct Wait {
+    what: String,
+    began: Instant,
+}
+
+impl Wait {
+    fn until(what: String) -> Self {
+        Self { what, began: Instant::now() }
+    }
+
+    async fn a_little(&self) {
+        assert!(self.began.elapsed() < SOON, "not within {SOON:?}: {}", self.what);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// An empty ledger with an empty book.
+pub(crate) struct BookBench {
+    ground: Arc<Ground>,
+    is_patient: bool,
+    _dir: tempfile::TempDir,
+}
+
+impl BookBench {
+    pub(crate) fn new() -> Self {
+        Self::patient(true)
+    }
+
+    /// One whose ledgers wait for the book, or one where that comes when it comes.
+    pub(crate) fn patient(is_patient: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { ground: Arc::new(Ground::shared(dir.path())), is_patient, _dir: dir }
+    }
+
+    fn ledger(&self) -> Result<Arc<dyn Ledger>, LedgerFault> {
+        let (ground, inner) = (Arc::clone(&self.ground), RestateLedger::open(self.ground.options())?);
+        Ok(if self.is_patient { Arc::new(Patient { inner, ground }) } else { Arc::new(inner) })
+    }
+}
+
+impl byleave::ledger::conformance::Bench for BookBench {
+    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+        Box::pin(async { self.ledger() })
+    }
+
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+        drop(ledger);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl byleave::book::conformance::Bench for BookBench {
+    fn open(&self) -> Pending<'_, Result<Opened, LedgerFault>> {
+        Box::pin(async {
+            let ledger = self.ledger()?;
+            let book = self.ground.book(Some(Arc::clone(&ledger))).await?;
+            Ok(Opened { ledger, book: Arc::new(book) })
+        })
+    }
+
+    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A ledger that returns only once the book has what was written and, where that settles a call, the engine has given it up:
+/// so whoever looks afterwards looks into the book.
+struct Patient {
+    inner: RestateLedger,
+    ground: Arc<Ground>,
+}
+
+impl Ledger for Patient {
+    fn owner(&self) -> OwnerId {
+        self.inner.owner()
+    }
+
+    fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
+        self.inner.load(call)
+    }
+
+    fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
+        self.inner.arrive(comer)
+    }
+
+    fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
+        Box::pin(async move {
+            let (call, settles) = (batch.call, batch.settles);
+            let end = batch.lines.last().map(|line| (line.seq() + 1, line.link()));
+            self.inner.append(batch).await?;
+            let (length, head) = end.expect("what has no lines is refused");
+            // Someone else may have gone on with it by now.
+            let book = self.ground.sealed().await;
+            let wait = Wait::until(format!("call {call} with {length} lines is in the book"));
+            loop {
+                let held = book.record(call).await?;
+                let line = held.as_ref().and_then(|record| record.lines.get(length as usize - 1));
+                if line.is_some_and(|line| line.link() == head) {
+                    break;
+                }
+                wait.a_little().await;
+            }
+            if settles {
+                self.ground.until_cleared(call).await;
+            }
+            Ok(())
+        })
+    }
+
+    fn content(&self, call: CallId, held: Held) -> Pending<'_, Result<Vec<u8>, ContentFault>> {
+        self.inner.content(call, held)
+    }
+
+    fn interrupt(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> Pending<'_, Result<Interruption, LedgerFault>> {
+        Box::pin(async move {
+            let came = self.inner.interrupt(call, attempt, at).await?;
+            if came == Interruption::Written {
+                let record = self.inner.load(call).await?.expect("it was just written").record;
+                if record.settled().is_none() {
+                    self.ground.until_held(call, record.len(), record.head()).await;
+                }
+            }
+            Ok(came)
+        })
+    }
+
+    fn starting(&self, call: CallId, attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {
+        self.inner.starting(call, attempt)
+    }
+
+    fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
+        Box::pin(async move {
+            self.inner.act(act.clone()).await?;
+            let book = self.ground.keyed().await;
+            let wait = Wait::until("an act is in the book".into());
+            while !book.acts().await?.contains(&act) {
+                wait.a_little().await;
+            }
+            Ok(())
+        })
+    }
+
+    fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
+        self.inner.halted(tenant)
+    }
+
+    fn lineage(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
+        self.inner.lineage(tenant, session)
+    }
+
+    fn leaves(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+        now: Millis,
+    ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
+        self.inner.leaves(tenant, tool, now)
+    }
+
+    fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        self.inner.call_of(question)
+    }
+
+    fn held_up_by(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+    ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+        self.inner.held_up_by(tenant, session, call, plan)
+    }
+
+    fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
+        self.inner.drivable(now, limit)
+    }
+}

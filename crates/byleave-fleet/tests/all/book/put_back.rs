@@ -1,0 +1,141 @@
+//! A book that was put back from an old copy: what the engine still holds is sent once more, and nothing is taken for whole of
+//! which only the end is there.
+
+use std::process::Command;
+
+use byleave::book::Book as _;
+use byleave::core::act::Deed;
+use byleave::core::digest::Digest;
+use byleave::core::question::Answer;
+use byleave::ledger::Ledger as _;
+use byleave::ledger::conformance::script::{Script, Setting, act};
+
+use byleave_fleet::Books;
+
+use super::bench::{Ground, until, url};
+use crate::engine::admin;
+
+/// As if the book had been put back from a copy that was made before anything was in it.
+fn put_back(ground: &Ground) {
+    let schema = Books::schema_of(&ground.name);
+    let tables = ["line", "record", "call", "unsettled", "leave", "leave_use", "early", "forgotten", "month"];
+    let tables = tables.map(|table| format!("{schema}.{table}")).join(", ");
+    let sql = format!(
+        "BEGIN; TRUNCATE {tables}; UPDATE {schema}.book_end SET pos = 0, places = '{{0,0,0,0,0,0,0,0}}', month = 0; COMMIT"
+    );
+    psql(&sql);
+}
+
+/// Does something that the book does not do.
+fn psql(sql: &str) {
+    let output = Command::new("psql").args([&url(), "-qAtX", "-v", "ON_ERROR_STOP=1", "-c", sql]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_engine_holds_is_sent_once_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let ground = Ground::shared(dir.path());
+    let ledger = ground.ledger();
+    let mut scripts: Vec<Script> = (0..20)
+        .map(|_| Script::waiting(Setting { exclusive: false, ..Setting::asking() }).unwrap())
+        .collect();
+    for script in &mut scripts {
+        ledger.append(script.batch()).await.unwrap();
+        script.answer(Answer::Yes { note: None }).unwrap();
+        ledger.append(script.batch()).await.unwrap();
+    }
+    assert!(act(&*ledger, "local", Deed::Halt { why: "for now".into() }).await.is_ok());
+    assert!(act(&*ledger, "local", Deed::Lift).await.is_ok());
+    let book = ground.keyed().await;
+    let all_there = async || {
+        let verified = book.verify().await.unwrap();
+        assert!(verified.is_sound(), "{:?}", verified.flaw);
+        let lines: u64 = scripts.iter().map(|script| u64::from(script.record.len())).sum();
+        (verified.records, verified.lines, verified.acts) == (20, lines, 2)
+    };
+    until("everything is in the book", all_there).await;
+    ground.until_quiet().await;
+    put_back(&ground);
+    assert_eq!(book.verify().await.unwrap().records, 0);
+
+    assert_eq!(ledger.send_again(&admin(&ground.ingress)).await.unwrap(), 22);
+    until("everything is in the book again", all_there).await;
+    ground.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_goes_on_brings_its_beginning_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let ground = Ground::shared(dir.path());
+    let ledger = ground.ledger();
+    let mut script = Script::waiting(Setting::asking()).unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    ground.until_held(script.call(), script.record.len(), script.record.head()).await;
+    ground.until_quiet().await;
+    put_back(&ground);
+
+    // Nobody has sent anything again. The book takes the end, and keeps it early.
+    script.answer(Answer::No { feedback: None }).unwrap();
+    script.settle().unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    ground.until_cleared(script.call()).await;
+    assert_eq!(ledger.load(script.call()).await.unwrap().unwrap().record, script.record);
+    assert!(ground.keyed().await.verify().await.unwrap().is_sound());
+    assert_eq!(ground.sealed().await.backlog().await.unwrap().early, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_was_cut_off_in_the_book_is_not_driven_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let ground = Ground::shared(dir.path());
+    let ledger = ground.ledger();
+    let mut script = Script::beginning(Setting::default(), ledger.owner()).unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    script.end().unwrap();
+    script.settle().unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    ground.until_cleared(script.call()).await;
+    let (schema, call) = (Books::schema_of(&ground.name), script.call());
+    psql(&format!("DELETE FROM {schema}.line WHERE call = '{call}' AND seq > 0"));
+    // It looks like an attempt that is still open.
+    let read = ledger.load(call).await;
+    assert!(read.is_err(), "{read:?}");
+    psql(&format!("DELETE FROM {schema}.line WHERE call = '{call}'"));
+    let read = ledger.load(call).await;
+    assert!(read.is_err(), "{read:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_large_is_sent_in_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let ground = Ground::shared(dir.path());
+    let ledger = ground.ledger();
+    let mut script = Script::new(Setting::default()).unwrap();
+    let mut contents = Vec::new();
+    for part in 0_u32..4 {
+        script.step().unwrap();
+        // Nothing makes it smaller: each part is more than a half of what is owed at once.
+        let digests = (0_u32..20_000).map(|n| *Digest::of(&(part * 20_000 + n).to_le_bytes()).as_bytes());
+        let bytes = digests.flatten().collect::<Vec<u8>>();
+        contents.push((script.hold(&bytes), bytes));
+        ledger.append(script.batch()).await.unwrap();
+    }
+    ground.until_held(script.call(), script.record.len(), script.record.head()).await;
+    ground.until_quiet().await;
+    put_back(&ground);
+    assert_eq!(ledger.send_again(&admin(&ground.ingress)).await.unwrap(), 1);
+    ground.until_held(script.call(), script.record.len(), script.record.head()).await;
+
+    while script.step().unwrap() {}
+    script.begin(ledger.owner()).unwrap();
+    script.end().unwrap();
+    script.settle().unwrap();
+    ledger.append(script.batch()).await.unwrap();
+    ground.until_cleared(script.call()).await;
+    for (held, bytes) in contents {
+        assert!(ledger.content(script.call(), held).await.unwrap() == bytes);
+    }
+    assert!(ground.keyed().await.verify().await.unwrap().is_sound());
+}
