@@ -11,6 +11,7 @@ use byleave_core::call::Millis;
 use byleave_core::effect::Plan;
 use byleave_core::entry::Fact;
 use byleave_core::id::CallId;
+use byleave_core::record::Record;
 use lru::LruCache;
 use serde::Serialize;
 use serde_json::Value;
@@ -248,14 +249,15 @@ impl Desk {
         if (record.len(), record.head()) != (batch.at_len, batch.before) {
             return Err(Trouble::Stale);
         }
-        let claim = floor::open_attempt(&record).map(|(_, owner)| owner);
-        let is_mine = claim == Some(self.present.owner);
-        if !is_mine && !self.present.was_offered(batch.call) {
+        let is_mine = |record: &Record| {
+            floor::open_attempt(record).is_some_and(|(_, owner)| owner == self.present.owner)
+        };
+        if !is_mine(&record) && !self.present.was_offered(batch.call) {
             return Err(not_for_workers("to write on a call that it was not offered").into());
         }
         for entry in &batch.entries {
             match &entry.fact {
-                Fact::Ended { .. } if !is_mine => {
+                Fact::Ended { .. } if !is_mine(&record) => {
                     return Err(not_for_workers("to end what another runs").into());
                 }
                 // Clocks differ by a little.

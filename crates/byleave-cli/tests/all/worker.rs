@@ -75,6 +75,20 @@ fn token_file(world: &World, name: &str) -> PathBuf {
     path
 }
 
+/// Waits until a call has begun.
+fn begun(served: &Served, reader: &str, call: &Value) {
+    let path = format!("/v1/book/calls/{}", call.as_str().unwrap());
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let record = served.ask(reader, "GET", &path, &Value::Null).1;
+        if record["lines"].as_array().unwrap().iter().any(|line| !line["entry"]["fact"]["begun"].is_null()) {
+            return;
+        }
+        assert!(Instant::now() < end, "it never began: {record}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn settled(served: &Served, bot: &str, call: &Value) -> Value {
     let path = format!("/v1/calls/{}?wait=60", call.as_str().unwrap());
     served.ask(bot, "GET", &path, &Value::Null).1
@@ -118,6 +132,55 @@ fn a_call_is_asked_about_at_the_server_and_run_by_a_worker() {
     served.stop();
 }
 
+// req: E4
+#[test]
+fn what_is_answered_on_the_server_itself_is_still_run_by_a_worker() {
+    let world = World::new();
+    let bot = token(&world, &["bot"]);
+    let served = Served::start(&world, &["--workers", "--worker-lease", "2s"]);
+    let file = token_file(&world, "w1");
+    let hired = Hired::start(&world, "w1", &file, &served.address);
+    let body = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "first"}});
+    let (_, standing) = served.ask(&bot, "POST", "/v1/calls?wait=0", &body);
+    let end = Instant::now() + Duration::from_secs(30);
+    while world.json(&["inbox", "--json"])[0].is_null() {
+        assert!(Instant::now() < end, "nobody is asked");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    hired.stop();
+    let question = world.question();
+    let answered = world.quietly(&["inbox", "answer", &question, "yes"], "");
+    let resumed = world.quietly(&["resume"], "");
+    assert!(!world.workspace().join("notes.txt").exists(), "{answered:?} {resumed:?}");
+    let hired = Hired::start(&world, "w1", &file, &served.address);
+    let standing = settled(&served, &bot, &standing["call"]);
+    assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
+    assert_eq!(world.file("notes.txt"), "first\n");
+    hired.stop();
+    served.stop();
+}
+
+// req: E1
+#[test]
+fn what_a_worker_ran_that_never_comes_back_is_unknown_with_nobody_there() {
+    let desk = Desk::new();
+    let world = &desk.world;
+    let (bot, ann) = (token(world, &["bot"]), token(world, &["web-ann", "--person"]));
+    let served = Served::start(world, &["--workers", "--worker-lease", "2s", "--mode", "yolo"]);
+    let file = token_file(world, "w1");
+    desk.give(&file);
+    let mut command = desk.command(&[]);
+    command.env("BYLEAVE_WAIVE", "memory-limited");
+    let mut hired = Hired::start_by(command, world, "w1", &file, &served.address);
+    let body = json!({"tool": "bash", "arguments": {"command": "sleep 60"}});
+    let (_, standing) = served.ask(&bot, "POST", "/v1/calls?wait=0", &body);
+    begun(&served, &ann, &standing["call"]);
+    hired.kill();
+    let standing = settled(&served, &bot, &standing["call"]);
+    assert_eq!(standing["result"]["outcome"], "unknown", "{standing}");
+    served.stop();
+}
+
 // req: R4
 #[test]
 fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
@@ -152,7 +215,7 @@ fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
 fn a_worker_that_is_told_to_end_ends_what_it_runs_first() {
     let desk = Desk::new();
     let world = &desk.world;
-    let bot = token(world, &["bot"]);
+    let (bot, ann) = (token(world, &["bot"]), token(world, &["web-ann", "--person"]));
     let served = Served::start(world, &["--workers", "--mode", "yolo"]);
     let file = token_file(world, "w1");
     desk.give(&file);
@@ -162,7 +225,7 @@ fn a_worker_that_is_told_to_end_ends_what_it_runs_first() {
     let hired = Hired::start_by(command, world, "w1", &file, &served.address);
     let body = json!({"tool": "bash", "arguments": {"command": "sleep 3 && echo done > done.txt"}});
     let (_, standing) = served.ask(&bot, "POST", "/v1/calls?wait=0", &body);
-    std::thread::sleep(Duration::from_millis(1_500));
+    begun(&served, &ann, &standing["call"]);
     hired.stop();
     let standing = settled(&served, &bot, &standing["call"]);
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");

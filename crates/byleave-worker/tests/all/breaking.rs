@@ -1,11 +1,14 @@
 //! Wires that break, and workers that are away.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use byleave::clock::fresh_id;
 use byleave::ledger::Ledger as _;
-use byleave_core::id::CallId;
-use byleave_worker::{Rights, Wire, office};
+use byleave::pending::Pending;
+use byleave_core::id::{AttemptId, CallId};
+use byleave_worker::{Dial, Rights, Undialled, Wire, office};
 
 use crate::stage::Office;
 
@@ -15,7 +18,7 @@ async fn a_wire_that_breaks_is_opened_again_and_what_was_asked_is_answered() {
     let office = Office::with(Duration::from_secs(5), Some(4));
     let worker = office.worker(Rights::All);
     for _ in 0..50 {
-        assert!(worker.load(CallId::new(byleave::clock::fresh_id())).await.unwrap().is_none());
+        assert!(worker.load(CallId::new(fresh_id())).await.unwrap().is_none());
     }
     assert!(office.dialled.load(Ordering::SeqCst) > 10, "it broke often");
 }
@@ -26,7 +29,7 @@ async fn who_is_away_for_less_than_the_lease_lives_and_for_longer_does_not() {
     let office = Office::with(Duration::from_millis(400), None);
     let worker = office.worker(Rights::All);
     let owner = worker.owner();
-    worker.load(CallId::new(byleave::clock::fresh_id())).await.unwrap();
+    worker.load(CallId::new(fresh_id())).await.unwrap();
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert!(office.roster.is_alive(owner), "here for as long as it has a wire");
     drop(worker);
@@ -58,6 +61,39 @@ async fn who_falls_silent_is_given_up() {
     assert!(!attending.is_finished());
     let given_up = tokio::time::timeout(Duration::from_secs(40), attending).await;
     assert!(given_up.is_ok(), "the office listens for ever");
+}
+
+/// A wire that can be had once.
+struct Once(Mutex<Option<Wire>>);
+
+impl Dial for Once {
+    fn dial(&self) -> Pending<'_, Result<Wire, Undialled>> {
+        let wire = self.0.lock().unwrap().take();
+        Box::pin(async move { wire.ok_or_else(|| Undialled("once".into())) })
+    }
+}
+
+// req: E1, E4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_begins_nothing_when_its_lease_may_be_over_whatever_still_lay_in_the_wire() {
+    let (near, mut office) = Wire::pair();
+    let worker = Office::new().worker_by(Once(Mutex::new(Some(near))));
+    assert!(office.hear.recv().await.unwrap().contains("hello"));
+    let welcome = r#"{"welcome":{"lease_ms":400,"office":"01980000-0000-7000-8000-000000000009"}}"#;
+    office.say.send(welcome.to_owned()).await.unwrap();
+    let starting = || worker.starting(CallId::new(fresh_id()), AttemptId::new(fresh_id()));
+    let beat = office.hear.recv().await.unwrap();
+    assert!(starting().await.is_ok());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // It was said long ago, and is heard only now.
+    office.say.send(beat).await.unwrap();
+    office.say.send(r#"{"told":{"id":77,"told":{"Ok":null}}}"#.to_owned()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(starting().await.unwrap_err().to_string().contains("longer than a lease"));
+    let beat = office.hear.recv().await.unwrap();
+    office.say.send(beat).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(starting().await.is_ok(), "the office has heard of it just now");
 }
 
 // req: R4

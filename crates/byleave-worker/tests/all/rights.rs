@@ -1,5 +1,7 @@
 //! What a worker may do, and what it may not.
 
+use std::time::Duration;
+
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
@@ -11,7 +13,9 @@ use byleave::settings::Settings;
 use byleave::tool::Run;
 use byleave::typed::Typed;
 use byleave_core::question::{Approver, Grade};
+use byleave_worker::{Drove, Job, Skills};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::stage::Office;
 
@@ -43,24 +47,41 @@ fn call(tenant: &str) -> Call {
     }
 }
 
-/// A call that came in at the store itself.
+/// A call that came in at the store itself, in a session of its own.
 async fn came_in(office: &Office, tenant: &str) -> CallId {
-    let call = call(tenant);
+    let mut call = call(tenant);
+    call.session = SessionId::new(call.id.to_string()).unwrap();
     gate(office.store.clone()).take_in(&call).await.unwrap();
     call.id
 }
 
-fn worker(office: &Office) -> Gate {
-    gate(office.worker(crate::stage::worker_of("acme", "w")))
+/// A worker of a tenant that drives what it is offered.
+fn hired(office: &Office) -> Gate {
+    let skills =
+        Skills { tools: ["note".into()].into(), capacity: 2, dir: "/tmp".into(), ..Skills::default() };
+    let (ledger, offers) = office.hire(crate::stage::worker_of("acme", "w"), skills);
+    let worker = gate(ledger);
+    tokio::spawn(offers.work(worker.clone(), CancellationToken::new()));
+    worker
+}
+
+/// Has a call driven by whoever is there.
+async fn driven(office: &Office, call: CallId) {
+    let (tenant, session) = (TenantId::new("acme").unwrap(), SessionId::new(call.to_string()).unwrap());
+    let job = Job { call, tenant: &tenant, session: &session, tool: "note", dir: "/tmp" };
+    while office.roster.drive(job).await != (Drove::Stood { held_up_by: None }) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 // req: R4, A1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
     let office = Office::new();
-    let call = came_in(&office, "acme").await;
-    let worker = worker(&office);
-    let Standing::Waiting { question, .. } = worker.resume(call).await else { panic!("it asks") };
+    let (call, server) = (came_in(&office, "acme").await, gate(office.store.clone()));
+    let worker = hired(&office);
+    driven(&office, call).await;
+    let Standing::Waiting { question, .. } = server.prepare_again(call).await else { panic!("it asks") };
     let yes = |question: QuestionId, digest| GivenAnswer {
         question,
         digest,
@@ -70,9 +91,27 @@ async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
     // Not even in a person's name.
     let own = worker.answer(yes(question.id, question.digest())).await;
     assert!(own.unwrap_err().to_string().contains("not for workers to answer"));
-    gate(office.store.clone()).answer(yes(question.id, question.digest())).await.unwrap();
-    let Standing::Settled(result) = worker.resume(call).await else { panic!("it settles") };
+    assert!(worker.cancel(call, "ann").await.is_err(), "nor does it call anything off");
+    server.answer(yes(question.id, question.digest())).await.unwrap();
+    driven(&office, call).await;
+    let Standing::Settled(result) = server.prepare_again(call).await else { panic!("it settles") };
     assert_eq!(result.ending.word(), "completed", "{result:?}");
+}
+
+// req: R4, A1
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_writes_on_nothing_that_it_was_not_offered() {
+    let office = Office::new();
+    let (call, other) = (came_in(&office, "acme").await, came_in(&office, "acme").await);
+    let worker = hired(&office);
+    driven(&office, call).await;
+    // It can see the other, and would drive it.
+    drop(worker.resume(other).await);
+    let len = |record: Option<byleave::ledger::Loaded>| record.unwrap().record.len();
+    assert!(len(office.store.load(call).await.unwrap()) > 1);
+    assert_eq!(len(office.store.load(other).await.unwrap()), 1, "nothing was written");
+    driven(&office, other).await;
+    assert!(len(office.store.load(other).await.unwrap()) > 1, "once it is offered it is");
 }
 
 // req: R4, A1

@@ -9,7 +9,9 @@ use byleave::ledger::memory::MemoryLedger;
 use byleave::ledger::{Ledger, LedgerFault};
 use byleave::pending::Pending;
 use byleave_core::id::{OwnerId, TenantId};
-use byleave_worker::{Deputy, Dial, IsAlive, Options, RemoteLedger, Rights, Roster, Undialled, Wire, office};
+use byleave_worker::{
+    Deputy, Dial, IsAlive, Offers, Options, RemoteLedger, Rights, Roster, Skills, Undialled, Wire, office,
+};
 
 /// A store in memory that writes for owners elsewhere.
 pub(crate) struct InMemory(pub(crate) MemoryLedger);
@@ -67,13 +69,21 @@ impl Office {
 
     /// A worker of this office.
     pub(crate) fn worker(&self, rights: Rights) -> RemoteLedger {
-        let dialling = Dialling {
+        self.worker_by(self.dialling(rights))
+    }
+
+    /// A worker of this office that wants calls.
+    pub(crate) fn hire(&self, rights: Rights, skills: Skills) -> (RemoteLedger, Offers) {
+        RemoteLedger::open_to_work(&self.options(), skills, self.dialling(rights)).unwrap()
+    }
+
+    fn dialling(&self, rights: Rights) -> Dialling {
+        Dialling {
             roster: self.roster.clone(),
             rights,
             dialled: Arc::clone(&self.dialled),
             breaks_after: self.breaks_after,
-        };
-        self.worker_by(dialling)
+        }
     }
 }
 
