@@ -1,7 +1,6 @@
 //! The house: the book in its state directory, and the gate in front of it.
 
 use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -135,19 +134,22 @@ fn workers_file(options: &Options) -> PathBuf {
     options.state.join("for-workers")
 }
 
-/// Says whether calls that come in over HTTP are for workers.
+/// Has calls that come in over HTTP be for workers; or not, where they never were: what workers run would be given up.
 pub(crate) fn leave_to_workers(options: &Options, left: bool) -> Result<()> {
     let path = workers_file(options);
-    let done = match left {
-        true => fs::write(&path, ""),
-        false => fs::remove_file(&path),
-    };
-    match done {
-        Err(error) if left || error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot say in `{}` who drives calls", path.display()))
-        }
-        _ => Ok(()),
+    if left {
+        let made = fs::write(&path, "");
+        return made.with_context(|| format!("cannot say in `{}` who drives calls", path.display()));
     }
+    if path.exists() {
+        let what = "the calls of this book are for workers, who may still run some";
+        let hint = format!(
+            "start the server with `--workers`; or, if no worker is to come back, remove `{}`: what they ran is then unknown",
+            path.display()
+        );
+        return Err(Complaint::new(what).hint(&hint).into());
+    }
+    Ok(())
 }
 
 /// A gate on a ledger, with the tools of the program; its policy is still to be set.

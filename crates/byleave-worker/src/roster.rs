@@ -144,11 +144,13 @@ impl Roster {
 
     /// Who is here, and who may come back.
     pub fn workers(&self) -> Vec<Worker> {
+        self.sweep();
         let owners = self.owners();
         let mut workers: Vec<Worker> = owners
             .iter()
             .filter_map(|(owner, known)| {
-                let hand = known.hand.as_ref()?;
+                // Who said goodbye does not come back.
+                let hand = known.hand.as_ref().filter(|hand| known.wires > 0 || !hand.is_leaving)?;
                 Some(Worker {
                     name: hand.name.clone(),
                     owner: *owner,

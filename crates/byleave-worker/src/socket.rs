@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, Request, Response, Uri};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Message, client::ClientRequestBuilder};
+use tokio_tungstenite::tungstenite::{Error as Refused, Message, client::ClientRequestBuilder};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use crate::link::{Dial, Undialled};
@@ -105,7 +105,11 @@ pub fn trusting(more: Option<&Path>) -> Result<Arc<ClientConfig>, BadTrust> {
         Some(path) => {
             let bad = |why: rustls::pki_types::pem::Error| BadTrust(format!("`{}`: {why}", path.display()));
             let roots = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            roots.map_err(bad)?
+            let roots = roots.map_err(bad)?;
+            if roots.is_empty() {
+                return Err(BadTrust(format!("there is none in `{}`", path.display())));
+            }
+            roots
         }
         None => Vec::new(),
     };
@@ -152,7 +156,7 @@ impl Socket {
             HeaderValue::try_from(format!("Bearer {token}")).map_err(|error| error.to_string())?;
         token.set_sensitive(true);
         request.headers_mut().insert(AUTHORIZATION, token);
-        let refused = |error: tokio_tungstenite::tungstenite::Error| error.to_string();
+        let refused = |error: Refused| words(&error);
         if safe {
             let name = ServerName::try_from(bare.to_owned()).map_err(|error| error.to_string())?;
             let connector = TlsConnector::from(Arc::clone(&self.tls));
@@ -164,6 +168,23 @@ impl Socket {
         let (socket, _) = client_async_with_config(request, stream, Some(config())).await.map_err(refused)?;
         Ok(over(socket))
     }
+}
+
+/// Why there is no wire, in words that say what to do.
+fn words(error: &Refused) -> String {
+    let Refused::Http(response) = error else { return error.to_string() };
+    let why = match response.status().as_u16() {
+        401 => {
+            "its token does not count: it is wrong, too old or removed (`byleave token add NAME --scope work` makes one)"
+        }
+        403 => "its token is not for work (`byleave token add NAME --scope work` makes one)",
+        404 => {
+            "nobody takes workers there: it was started without `--workers`, or the address is not the server's own"
+        }
+        429 => "too many have dialled with this token; each worker has one of its own",
+        _ => return error.to_string(),
+    };
+    format!("{why} [{}]", response.status().as_u16())
 }
 
 impl Dial for Socket {

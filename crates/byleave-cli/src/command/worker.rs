@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use byleave_worker::socket::{Socket, trusting};
 use byleave_worker::{Options as Place, Reach, RemoteLedger, Skills};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::{Ask, WorkArgs};
 use crate::ask::waive;
@@ -33,7 +34,10 @@ pub(crate) async fn run(typed: WorkArgs, options: &Options, screen: &mut Screen)
     let unusable = |why: String| {
         Complaint::new(why).hint("`--server` is where the server listens: https, or http on this machine")
     };
-    let trusted = trusting(typed.tls_ca.as_deref()).map_err(|fault| unusable(fault.to_string()))?;
+    let trusted = trusting(typed.tls_ca.as_deref()).map_err(|fault| {
+        Complaint::new(fault.to_string())
+            .hint("`--tls-ca` is a PEM file with the server's certificate, or its authority's")
+    })?;
     let address = format!("{}/{DOOR}", typed.server.trim_end_matches('/'));
     let dial = Socket::new(&address, token, trusted).map_err(|fault| unusable(fault.to_string()))?;
 
@@ -53,31 +57,46 @@ pub(crate) async fn run(typed: WorkArgs, options: &Options, screen: &mut Screen)
     let builder = equipped(options, &options.cwd, Ask::Inbox, options.chosen.gate(), Arc::new(ledger))?
         .policy(rules.policy);
     let gate = House::built(builder)?;
-    if !options.waived.is_empty() {
-        screen.say(&prose(&format!("saying at {} what is waived here", one_line(&typed.server))));
-        waive(&gate, options).await?;
-    }
-    screen.say(&prose(&format!("working in {} for {}", options.cwd, one_line(&typed.server))));
-    let reach = offers.reach();
+    let (reach, (leave, at_once)) = (offers.reach(), signals::ended_then_at_once()?);
+    let work = async {
+        // Before the first call is taken.
+        tokio::select! {
+            waived = waive(&gate, options) => waived?,
+            () = leave.cancelled() => return Ok(Status::Completed),
+        }
+        offers.work(gate.clone(), leave.clone()).await;
+        Ok(Status::Completed)
+    };
+    let place = format!("working in {} for {}", options.cwd, one_line(&typed.server));
     tokio::select! {
-        () = offers.work(gate, signals::ended()?) => Ok(Status::Completed),
-        never = tell(reach, screen) => never,
+        done = work => done,
+        () = at_once.cancelled() => Ok(Status::Unknown),
+        never = tell(reach, &leave, &place, screen) => never,
     }
 }
 
-/// Says how it stands with the server, whenever that changes.
-async fn tell(mut reach: watch::Receiver<Reach>, screen: &mut Screen) -> Result<Status> {
+/// Says how it stands with the server, whenever that changes, and what is waited for at the end.
+async fn tell(
+    mut reach: watch::Receiver<Reach>,
+    leave: &CancellationToken,
+    place: &str,
+    screen: &mut Screen,
+) -> Result<Status> {
     loop {
         let now = reach.borrow_and_update().clone();
         match now {
             Reach::Unknown => {}
-            Reach::Here => screen.say("the server is there"),
+            Reach::Here => screen.say(&prose(place)),
             Reach::Away(why) => {
                 screen.say(&prose(&format!("the server cannot be used: {}; trying again", one_line(&why))));
             }
         }
-        if reach.changed().await.is_err() {
-            return std::future::pending().await;
+        tokio::select! {
+            changed = reach.changed() => if changed.is_err() { return std::future::pending().await },
+            () = leave.cancelled() => break,
         }
     }
+    screen.say("told to end: nothing new is taken; what runs is waited for, until the server has its result");
+    screen.say("a second signal ends at once, and leaves that unknown");
+    std::future::pending().await
 }

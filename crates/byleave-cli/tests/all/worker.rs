@@ -199,6 +199,10 @@ fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
     assert_eq!(served.ask(&worker, "GET", "/v1/questions", &Value::Null).0, 403);
     assert_eq!(served.ask(&worker, "GET", "/v1/workers/wire", &Value::Null).0, 400, "it is no wire");
     served.stop();
+    // Not by mistake: workers may still run what came in before.
+    let (code, why) = said(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(code == Some(2) && why.contains("--workers") && why.contains("for-workers"), "{why}");
+    std::fs::remove_file(world.state().join("for-workers")).unwrap();
     let served = Served::start(&world, &[]);
     assert_eq!(served.ask(&worker, "GET", "/v1/workers/wire", &Value::Null).0, 404, "it drives calls itself");
     served.stop();
@@ -236,7 +240,7 @@ fn a_worker_that_is_told_to_end_ends_what_it_runs_first() {
     served.stop();
 }
 
-// req: A4, E4
+// req: E1, E4
 #[test]
 fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_run_nothing_twice() {
     let kills: usize = std::env::var("BYLEAVE_KILLS").map_or(16, |many| many.parse().unwrap());
