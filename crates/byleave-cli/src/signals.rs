@@ -24,15 +24,5 @@ pub(crate) fn ended_then_at_once() -> Result<(CancellationToken, CancellationTok
 
 /// Told when somebody wants us to end. What listens is ended with the runtime.
 pub(crate) fn ended() -> Result<CancellationToken> {
-    let end = CancellationToken::new();
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut heard = signal(kind).context("cannot listen to signals")?;
-        let end = end.clone();
-        tokio::spawn(async move {
-            if heard.recv().await.is_some() {
-                end.cancel();
-            }
-        });
-    }
-    Ok(end)
+    Ok(ended_then_at_once()?.0)
 }

@@ -14,15 +14,11 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::crew::Skills;
-use crate::wire::{Ask, Frame, Gone, Hello, PROTOCOL, Trouble, Wire};
+use crate::wire::{Ask, Frame, Gone, Hello, PROTOCOL, Trouble, Wire, patience};
 
 /// How long the office may take to say its first word.
 const WELCOME: Duration = Duration::from_secs(10);
-/// How long the office may say nothing at all.
-const SILENCE: Duration = Duration::from_secs(30);
-/// However short our lease is.
-const SILENCE_MIN: Duration = Duration::from_secs(2);
-/// How often in that time we say that we are alive.
+/// How often we say that we are alive, in the time for which we may be silent.
 const BEATS: u32 = 3;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -261,7 +257,7 @@ impl Line {
 
     async fn converse(&mut self, mut wire: Wire, lease: Duration) -> Ended {
         let now = Instant::now();
-        let patience = SILENCE.min(lease.max(SILENCE_MIN));
+        let patience = patience(lease);
         self.open.retain(|_, question| question.until > now && !question.reply.is_closed());
         let unanswered: Vec<u64> = self.open.keys().copied().collect();
         for id in unanswered {

@@ -21,14 +21,12 @@ use tokio::time::Instant;
 use crate::crew::{Offer, Skills};
 use crate::rights::{Rights, not_for_workers};
 use crate::roster::{Present, Roster};
-use crate::wire::{Append, Arrived, Ask, Frame, Gone, Hello, Interrupted, PROTOCOL, Read, Trouble, Wire};
+use crate::wire::{
+    Append, Arrived, Ask, Frame, Gone, Hello, Interrupted, PROTOCOL, Read, Trouble, Wire, patience,
+};
 
 /// How long a worker may take to say who it is.
 const HELLO: Duration = Duration::from_secs(10);
-/// How long a worker may say nothing at all.
-const SILENCE: Duration = Duration::from_secs(30);
-/// However short its lease is.
-const SILENCE_MIN: Duration = Duration::from_secs(2);
 /// How many questions of one worker are worked on at once; the others wait in the wire.
 const AT_ONCE: usize = 64;
 /// How many calls are remembered as ones that the worker may see.
@@ -73,7 +71,7 @@ pub async fn attend(roster: &Roster, rights: Rights, mut wire: Wire) {
         return;
     }
     let desk = Arc::new(Desk { present, rights, seen: Mutex::new(LruCache::new(SEEN_MAX)) });
-    let patience = SILENCE.min(roster.lease().max(SILENCE_MIN));
+    let patience = patience(roster.lease());
     if let Err(Gone) = converse(&desk, wire, offers, patience).await {
         tracing::debug!(%owner, "the wire of a worker broke");
     }

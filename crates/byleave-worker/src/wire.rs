@@ -2,6 +2,8 @@
 //!
 //! Contents and keys are in it, in the clear: whatever carries a wire between machines must be TLS.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use byleave::ledger::{
@@ -29,6 +31,16 @@ use crate::crew::Skills;
 pub(crate) const PROTOCOL: u32 = 1;
 /// How many frames wait at most in either direction; who says more waits.
 const WAITING_MAX: usize = 256;
+
+/// How long the other end may say nothing at all, however long the lease.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// However short it is.
+const SILENCE_MIN: Duration = Duration::from_secs(2);
+
+/// How long the other end may say nothing at all. Both go by the same.
+pub(crate) fn patience(lease: Duration) -> Duration {
+    lease.clamp(SILENCE_MIN, SILENCE_MAX)
+}
 
 /// A connection, as texts in both directions. It is closed by letting go of it.
 #[derive(Debug)]

@@ -49,9 +49,8 @@ impl Tenancy {
             match (crew.drive(job).await, next) {
                 (Drove::Stood { held_up_by: Some(by) }, _) => return Standing::HeldUp { call: id, by },
                 (Drove::Stood { held_up_by: None }, _) => {}
-                // Nothing is left to be done but to say so.
-                (_, Next::Settle(_)) => return self.gate.prepare_again(id).await,
-                (_, Next::Wait(_)) => return self.gate.prepare_again(id).await,
+                // Nothing is left to be done but to say so: that it is over, or that nobody answered in time.
+                (_, Next::Settle(_) | Next::Wait(_)) => return self.gate.prepare_again(id).await,
                 // Who ran it may be gone for good. If so it is written down, which runs nothing.
                 (_, Next::Do(Task::Execute { attempt, .. })) => {
                     let now = SystemClock.now();
