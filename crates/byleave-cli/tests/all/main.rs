@@ -17,6 +17,7 @@ mod desk;
 mod doctor;
 mod exam;
 mod explain;
+mod fleet;
 mod guide;
 mod hooks;
 mod inbox;

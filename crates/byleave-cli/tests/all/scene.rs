@@ -107,8 +107,19 @@ impl Scene {
             all.into_iter().map(Result::unwrap).collect()
         });
         let took = began.elapsed();
-        let record =
-            |call: &str| self.ask(&people.ann, "-", "GET", &format!("/v1/book/calls/{call}"), &Value::Null).1;
+        // Where the book is written by others it may take a moment.
+        let record = |call: &str| {
+            let (path, end) = (format!("/v1/book/calls/{call}"), Instant::now() + PATIENCE);
+            loop {
+                let (status, record) = self.ask(&people.ann, "-", "GET", &path, &Value::Null);
+                let mut lines = record["lines"].as_array().into_iter().flatten();
+                if status == 200 && lines.any(|line| !line["entry"]["fact"]["settled"].is_null()) {
+                    return record;
+                }
+                assert!(Instant::now() < end, "the book does not have the end of {call}: {record}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
         let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
         for (bot, made) in
             people.bots.iter().zip(&all).flat_map(|(bot, all)| all.iter().map(move |made| (bot, made)))
@@ -127,7 +138,7 @@ impl Scene {
     }
 
     /// Asks whatever server there is until one answers, with the same key each time.
-    fn ask(&self, token: &str, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn ask(&self, token: &str, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let end = Instant::now() + PATIENCE;
         loop {
             let address = self.address.read().unwrap().clone();
@@ -196,7 +207,12 @@ impl Scene {
             for question in open["questions"].as_array().into_iter().flatten() {
                 let (id, call) = (text(&question["question"]), text(&question["call"]));
                 let path = format!("/v1/questions/{id}");
-                let sheet = self.ask(ann, "-", "GET", &path, &Value::Null).1;
+                let (status, sheet) = self.ask(ann, "-", "GET", &path, &Value::Null);
+                // A list may be a moment behind.
+                if status != 200 {
+                    assert!(matches!(status, 404 | 409), "{status} {sheet}");
+                    continue;
+                }
                 let answer = json!({"digest": sheet["question"]["digest"], "answer": {"say": "yes"}});
                 match self.ask(ann, "-", "POST", &format!("{path}/answer"), &answer) {
                     (200 | 202, _) => drop(self.answers.lock().unwrap().insert(id, call)),

@@ -19,13 +19,13 @@ use crate::world::World;
 const LIFE_MS: u64 = 300;
 
 /// The program as a worker, with a state directory of its own.
-struct Hired {
+pub(crate) struct Hired {
     child: Child,
 }
 
 impl Hired {
     /// One with this name, whose token is in a file.
-    fn start(world: &World, name: &str, token: &Path, server: &str) -> Self {
+    pub(crate) fn start(world: &World, name: &str, token: &Path, server: &str) -> Self {
         Self::start_by(world.command(Path::new(env!("CARGO_BIN_EXE_byleave"))), world, name, token, server)
     }
 
@@ -41,19 +41,19 @@ impl Hired {
         Self { child }
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Ends it as nobody can prepare for.
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 
     /// Ends it as a person would, and waits.
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         self.signal(Signal::TERM);
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
@@ -66,7 +66,7 @@ impl Drop for Hired {
 }
 
 /// A token for a worker, in a file that only its owner reads.
-fn token_file(world: &World, name: &str) -> PathBuf {
+pub(crate) fn token_file(world: &World, name: &str) -> PathBuf {
     use std::os::unix::fs::OpenOptionsExt as _;
     let path = world.workspace().join(format!("../{name}.token"));
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -89,7 +89,7 @@ fn begun(served: &Served, reader: &str, call: &Value) {
     }
 }
 
-fn settled(served: &Served, bot: &str, call: &Value) -> Value {
+pub(crate) fn settled(served: &Served, bot: &str, call: &Value) -> Value {
     let path = format!("/v1/calls/{}?wait=60", call.as_str().unwrap());
     served.ask(bot, "GET", &path, &Value::Null).1
 }
