@@ -3,6 +3,7 @@
 mod acp;
 mod book;
 mod config;
+mod fleet;
 mod hook;
 mod inbox;
 mod init;
@@ -25,6 +26,7 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 pub(crate) use self::acp::{Acp, AskOver};
 pub(crate) use self::book::{Book, ExportForm};
 pub(crate) use self::config::Config;
+pub(crate) use self::fleet::{Fleet, FleetArgs};
 pub(crate) use self::hook::{Hook, Judge, Serve, Ticket};
 pub(crate) use self::inbox::{Answer, Inbox, List};
 pub(crate) use self::init::Init;
@@ -135,6 +137,11 @@ pub(crate) enum Command {
     Inbox {
         #[command(subcommand)]
         command: Option<Inbox>,
+    },
+    /// See how a fleet stands, and look after its book
+    Fleet {
+        #[command(subcommand)]
+        command: Fleet,
     },
     /// See and revoke standing leaves
     Leaves {

@@ -8,6 +8,7 @@ mod config;
 mod doctor;
 mod exec;
 mod explain;
+mod fleet;
 mod halt;
 mod hook;
 mod inbox;
@@ -74,6 +75,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Exec(typed) => exec::run(&typed, options, screen).await,
         Command::Sandbox { command } => sandbox::run(command, options, screen).await,
         Command::Mcp { command } => mcp::run(command, options, screen).await,
+        Command::Fleet { command } => fleet::run(command, options, screen).await,
         Command::Serve(typed) => serve::run(typed, options, screen).await,
         Command::Worker(typed) => worker::run(typed, options, screen).await,
         Command::Token { command } => token::run(command, options, screen),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 /// How long one try may take: longer than any handler, shorter than anyone's patience.
-const TRY_MAX: Duration = Duration::from_secs(10);
+const TRY_MAX: Duration = Duration::from_secs(4);
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -132,6 +132,19 @@ impl Engine {
         })?;
         let found: Found = serde_json::from_slice(&answer).map_err(|error| cannot(error.to_string()))?;
         Ok(found.rows.into_iter().map(|row| row.service_key).collect())
+    }
+
+    /// Whether the first node is there.
+    pub(crate) async fn health(&self) -> Result<(), String> {
+        let address = self.addresses.first().map_or("", String::as_str);
+        let request = Request::get(format!("http://{address}/restate/health")).body(Full::default());
+        let request = request.map_err(|error| error.to_string())?;
+        match tokio::time::timeout(TRY_MAX, self.client.request(request)).await {
+            Ok(Ok(response)) if response.status().is_success() => Ok(()),
+            Ok(Ok(response)) => Err(response.status().to_string()),
+            Ok(Err(error)) => Err(in_full(&error)),
+            Err(_) => Err(format!("no answer within {} s", TRY_MAX.as_secs())),
+        }
     }
 
     async fn once(&self, uri: &str, body: Bytes) -> Result<Bytes, Trouble> {

@@ -38,7 +38,8 @@ use crate::engine::Engine;
 use crate::keys;
 use crate::packing::{Noted, lines};
 use crate::sealing;
-use crate::wire::{self, Append, Appended, Behind, Blob, Contents, Due, Found, Interrupt, NewAct, Passing};
+use crate::upkeep::{self, BookLag};
+use crate::wire::{self, Append, Appended, Blob, Contents, Due, Found, Interrupt, NewAct, Passing};
 
 /// How many keys of records are remembered; of the others they are asked for again.
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
@@ -59,17 +60,6 @@ pub struct Options {
     /// Where its book is. The same for everyone who works on this ledger: with one, the engine gives settled calls up to it,
     /// and they are read there. Without one, the engine keeps everything.
     pub books: Option<Arc<Books>>,
-}
-
-/// How far the book of a ledger is behind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BookLag {
-    /// So many calls and acts have something that the book has not acknowledged.
-    pub waiting: u64,
-    /// For how long the oldest of that has been there.
-    pub oldest_ms: u64,
-    /// What the book has refused, because it is not what is there, and why. It stays in the engine, and someone must look.
-    pub refused: Vec<String>,
 }
 
 /// A ledger on Restate. Each is an owner of its own.
@@ -135,17 +125,7 @@ impl RestateLedger {
 
     /// How far the book is behind what was written by now.
     pub async fn book_lag(&self, now: Millis) -> Result<BookLag, LedgerFault> {
-        let lanes = (0..keys::LANES).map(|lane| keys::lane(&self.shared.name, lane));
-        let lanes = try_join_all(lanes.map(|key| async move {
-            self.shared.engine.ask::<Behind>("Projector", &key, "behind", &()).await
-        }));
-        let mut lag = BookLag::default();
-        for Behind { waiting, since, refused } in lanes.await? {
-            lag.waiting = lag.waiting.saturating_add(waiting);
-            lag.oldest_ms = lag.oldest_ms.max(since.map_or(0, |since| now.saturating_sub(since)));
-            lag.refused.extend(refused);
-        }
-        Ok(lag)
+        upkeep::lag(&self.shared.engine, &self.shared.name, now).await
     }
 
     /// Has everything sent to the book once more that the engine still holds, as after an old copy of the book was put back.
@@ -153,21 +133,7 @@ impl RestateLedger {
     ///
     /// What the engine has given up to the book is not among it: a copy must be newer than the oldest call that may be lost.
     pub async fn send_again(&self, admin: &str) -> Result<u64, LedgerFault> {
-        let Shared { engine, name, .. } = &*self.shared;
-        let prefix = keys::prefix(name);
-        let mut sent: u64 = 0;
-        for key in engine.keys(admin, "Tenant", "a", &prefix).await? {
-            sent += engine.ask::<u64>("Tenant", &key, "again", &()).await?;
-        }
-        for some in engine.keys(admin, "Call", "r", &prefix).await?.chunks(16) {
-            let asked = some.iter().map(|key| engine.ask::<bool>("Call", key, "again", &()));
-            sent += try_join_all(asked).await?.into_iter().map(u64::from).sum::<u64>();
-        }
-        // A message that was lost with an engine that was put back itself is not waited for.
-        for lane in 0..keys::LANES {
-            engine.ask::<()>("Projector", &keys::lane(name, lane), "wake", &()).await?;
-        }
-        Ok(sent)
+        upkeep::send_again(&self.shared.engine, admin, &self.shared.name).await
     }
 
     async fn load_call(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {

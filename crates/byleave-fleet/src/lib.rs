@@ -21,11 +21,13 @@ mod sealing;
 #[cfg(feature = "service")]
 pub mod service;
 mod settings;
+mod upkeep;
 mod wire;
 
 pub use self::books::Books;
 pub use self::gateway::{Gateway, Held};
 pub use self::identity::{Identity, NoIdentity};
-pub use self::ledger::{BookLag, Options, RestateLedger};
+pub use self::ledger::{Options, RestateLedger};
 pub use self::sealing::FleetUnsealer;
 pub use self::settings::{Fleet, FleetFault};
+pub use self::upkeep::{BookHealth, BookLag, Health};

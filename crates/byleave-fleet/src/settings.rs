@@ -34,10 +34,10 @@ const KNOWN: [&str; 5] = ["engine", "admin", "name", "book", "key"];
 
 /// How a fleet is reached.
 pub struct Fleet {
-    engine: Vec<String>,
-    admin: Option<String>,
-    name: String,
-    books: Arc<Books>,
+    pub(crate) engine: Vec<String>,
+    pub(crate) admin: Option<String>,
+    pub(crate) name: String,
+    pub(crate) books: Arc<Books>,
     master: Zeroizing<[u8; 32]>,
 }
 
@@ -100,11 +100,6 @@ impl Fleet {
         })
     }
 
-    /// The engine's port for administrators, where it is known.
-    pub fn admin(&self) -> Option<&str> {
-        self.admin.as_deref()
-    }
-
     /// Wants to be the gateway of this fleet. Nothing is asked of the engine yet.
     pub fn gateway(&self, dir: &Path) -> Result<Gateway, LedgerFault> {
         Gateway::new(Engine::at(&self.engine, BEAT_PATIENCE), self.name.clone(), dir)
@@ -146,7 +141,7 @@ impl Fleet {
     }
 
     /// One for each tenant: nothing of one waits behind anything of another's.
-    fn ledger_of(&self, tenant: &TenantId) -> String {
+    pub(crate) fn ledger_of(&self, tenant: &TenantId) -> String {
         format!("{}/{tenant}", self.name)
     }
 }
@@ -166,7 +161,7 @@ mod tests {
     #[test]
     fn the_file_of_a_fleet_is_read_and_nothing_in_it_is_passed_over() {
         let fleet = Fleet::parse(GOOD).unwrap_or_else(|fault| panic!("{fault}"));
-        assert_eq!((fleet.engine.len(), fleet.admin()), (2, Some("127.0.0.1:3")));
+        assert_eq!((fleet.engine.len(), fleet.admin.as_deref()), (2, Some("127.0.0.1:3")));
         assert_eq!(*fleet.master, [7; 32]);
         for (from, to, said) in [
             ("name", "nmae", "`nmae` is no setting"),

@@ -31,6 +31,8 @@ const HELLO: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 64;
 /// How many calls are remembered as ones that the worker may see.
 const SEEN_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
+/// How many records are remembered as they were last seen: more than a worker usually drives at once.
+const RECORDS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(127);
 /// By how much the clock of a worker may be ahead.
 const SKEW_MS: Millis = 60_000;
 
@@ -70,7 +72,8 @@ pub async fn attend(roster: &Roster, rights: Rights, mut wire: Wire) {
     if wire.say(&Frame::Welcome { lease_ms, office: roster.id() }).await.is_err() {
         return;
     }
-    let desk = Arc::new(Desk { present, rights, seen: Mutex::new(LruCache::new(SEEN_MAX)) });
+    let (seen, records) = (LruCache::new(SEEN_MAX), LruCache::new(RECORDS_MAX));
+    let desk = Arc::new(Desk { present, rights, seen: Mutex::new(seen), records: Mutex::new(records) });
     let patience = patience(roster.lease());
     if let Err(Gone) = converse(&desk, wire, offers, patience).await {
         tracing::debug!(%owner, "the wire of a worker broke");
@@ -155,6 +158,8 @@ struct Desk {
     rights: Rights,
     /// The calls that it may see.
     seen: Mutex<LruCache<CallId, ()>>,
+    /// As they were last seen. One whose last link is known is known whole: it need not be read again to judge what continues it.
+    records: Mutex<LruCache<CallId, Record>>,
 }
 
 impl Desk {
@@ -228,11 +233,15 @@ impl Desk {
     async fn append(&self, append: Append) -> Result<Value, Trouble> {
         let (call, batch) = (append.call, append.into_batch()?);
         self.rights.may_append(&batch)?;
-        if self.rights != Rights::All {
-            self.may_write(&batch).await?;
-        }
+        let grown = match self.rights {
+            Rights::All => None,
+            Rights::Worker { .. } => Some(self.may_write(&batch).await?),
+        };
         match self.ledger().append(batch).await {
             Ok(()) => {
+                if let Some(record) = grown.filter(|record| record.settled().is_none()) {
+                    self.records.lock().unwrap_or_else(PoisonError::into_inner).put(call, record);
+                }
                 self.remember(call);
                 self.present.has_written(call);
                 said(&())
@@ -244,13 +253,17 @@ impl Desk {
     }
 
     /// Whether a worker may write this: on a call that it was offered or has claimed, what the walk admits and is its own to say.
-    async fn may_write(&self, batch: &Batch) -> Result<(), Trouble> {
-        let Some(Loaded { mut record, .. }) = self.load(batch.call).await? else {
-            return Err(Trouble::Stale);
+    /// Returns the record as it is then.
+    async fn may_write(&self, batch: &Batch) -> Result<Record, Trouble> {
+        let is_before = |record: &Record| (record.len(), record.head()) == (batch.at_len, batch.before);
+        let known = self.records.lock().unwrap_or_else(PoisonError::into_inner).pop(&batch.call);
+        let mut record = match known.filter(is_before) {
+            Some(record) => record,
+            None => {
+                let loaded = self.load(batch.call).await?.map(|loaded| loaded.record);
+                loaded.filter(is_before).ok_or(Trouble::Stale)?
+            }
         };
-        if (record.len(), record.head()) != (batch.at_len, batch.before) {
-            return Err(Trouble::Stale);
-        }
         let is_mine = |record: &Record| {
             floor::open_attempt(record).is_some_and(|(_, owner)| owner == self.present.owner)
         };
@@ -275,7 +288,7 @@ impl Desk {
             let misplaced = |why| LedgerFault::new("cannot be written on this record", why);
             record.push(entry.clone()).map_err(misplaced)?;
         }
-        Ok(())
+        Ok(record)
     }
 
     async fn load(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {

@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::args::{Ask, ServeHttp};
 use crate::ask::waive;
+use crate::command::fleet::fleet_of;
 use crate::command::{token, webhook};
 use crate::complaint::Complaint;
 use crate::config::Config;
@@ -31,7 +32,7 @@ use crate::signals;
 use crate::status::Status;
 use crate::time::lasting;
 
-use ground::{Ground, Plot, fleet_of, gateway_of};
+use ground::{Ground, Plot, gateway_of};
 
 /// Who shows no good token may ask so many times less often.
 const STRANGERS: u32 = 25;

@@ -1,6 +1,6 @@
 //! What a server stands on: the book of this machine, or a fleet.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +10,8 @@ use byleave::ledger::Ledger;
 use byleave_fleet::{Fleet, Gateway, Held};
 use byleave_worker::{Roster, SqliteDeputy};
 
-use crate::complaint::Complaint;
 use crate::house::{House, leave_to_workers};
 use crate::options::Options;
-use crate::private::read_private;
 
 /// What a server stands on, for all of its tenants.
 pub(super) enum Ground {
@@ -53,24 +51,12 @@ impl Ground {
     }
 }
 
-/// Reads the file of a fleet.
-pub(super) fn fleet_of(path: &Path) -> Result<Fleet> {
-    let flawed = |why: String| {
-        Complaint::new(format!("cannot use the fleet in `{}`: {why}", path.display())).hint(
-            "docs/operations.md says what is in it; it holds keys, and only its owner may read it: `chmod 600`",
-        )
-    };
-    let text = read_private(path).map_err(|error| flawed(error.to_string()))?;
-    let text = std::str::from_utf8(text.expose()).map_err(|error| flawed(error.to_string()))?;
-    Ok(Fleet::parse(text).map_err(|fault| flawed(fault.to_string()))?)
-}
-
 /// Wants to be the gateway of a fleet.
 pub(super) fn gateway_of(fleet: &Fleet, options: &Options) -> Result<Gateway> {
     Ok(fleet.gateway(&fleet_dir(options))?)
 }
 
 /// Where a state directory keeps what it has of a fleet.
-fn fleet_dir(options: &Options) -> std::path::PathBuf {
+fn fleet_dir(options: &Options) -> PathBuf {
     options.state.join("fleet")
 }

@@ -1,0 +1,125 @@
+//! `byleave fleet`: how a fleet stands, and looking after its book.
+
+use std::path::Path;
+
+use anyhow::Result;
+use byleave::core::id::TenantId;
+use byleave_fleet::{BookHealth, BookLag, Fleet, Health};
+use serde_json::{Value, json};
+
+use crate::args::{Fleet as Command, FleetArgs};
+use crate::complaint::Complaint;
+use crate::options::Options;
+use crate::private::read_private;
+use crate::screen::{Screen, Tone, one_line, prose};
+use crate::status::Status;
+use crate::time::{now, span};
+
+pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen) -> Result<Status> {
+    match command {
+        Command::Status(typed) => status(&typed, options, screen).await,
+        Command::Resend(typed) => resend(&typed, options, screen).await,
+    }
+}
+
+/// Reads the file of a fleet.
+pub(crate) fn fleet_of(path: &Path) -> Result<Fleet> {
+    let flawed = |why: String| {
+        Complaint::new(format!("cannot use the fleet in `{}`: {why}", path.display())).hint(
+            "docs/operations.md says what is in it; it holds keys, and only its owner may read it: `chmod 600`",
+        )
+    };
+    let text = read_private(path).map_err(|error| flawed(error.to_string()))?;
+    let text = std::str::from_utf8(text.expose()).map_err(|error| flawed(error.to_string()))?;
+    Ok(Fleet::parse(text).map_err(|fault| flawed(fault.to_string()))?)
+}
+
+fn tenants(typed: &FleetArgs, options: &Options) -> Result<Vec<TenantId>> {
+    let named = typed.tenants.iter().map(|name| Ok(TenantId::new(name.as_str())?));
+    std::iter::once(Ok(options.tenant.clone())).chain(named).collect()
+}
+
+async fn status(typed: &FleetArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let health = fleet_of(&typed.file)?.look(&tenants(typed, options)?, now()).await;
+    if screen.json() {
+        screen.value(&as_json(&health));
+    } else {
+        show(&health, screen);
+    }
+    Ok(if health.is_well() { Status::Completed } else { Status::Failed })
+}
+
+fn show(health: &Health, screen: &mut Screen) {
+    let mut say = |what: &str, stands: Result<String, &String>| match stands {
+        Ok(stands) => screen.line(&prose(&format!("{what}: {stands}"))),
+        Err(why) => screen.toned(Tone::Careful, &format!("{what}:"), &prose(&one_line(why))),
+    };
+    for (node, stands) in &health.nodes {
+        say(&format!("engine at {}", one_line(node)), stands.as_ref().map(|()| "it answers".to_owned()));
+    }
+    say("service", health.service.as_ref().map(|()| "it answers".to_owned()));
+    say("gateway", health.gateway.as_ref().map(|()| "it is there".to_owned()));
+    for (tenant, stands) in &health.books {
+        let what = format!("book of {tenant}");
+        let stands = stands.as_ref().map(|BookHealth { lag, backlog }| {
+            let owed = match lag {
+                BookLag { waiting: 0, .. } => "it has everything".to_owned(),
+                BookLag { waiting, oldest_ms, .. } => {
+                    format!("{waiting} calls and acts are on their way, the oldest for {}", span(*oldest_ms))
+                }
+            };
+            match backlog.early {
+                0 => owed,
+                early => {
+                    format!("{owed}; {early} appends wait for those before them, {}", span(backlog.early_ms))
+                }
+            }
+        });
+        say(&what, stands);
+    }
+    for why in
+        health.books.iter().filter_map(|(_, book)| book.as_ref().ok()).flat_map(|book| &book.lag.refused)
+    {
+        screen.toned(Tone::Careful, "refused by the book:", &prose(&one_line(why)));
+    }
+}
+
+fn as_json(health: &Health) -> Value {
+    let stands = |stands: &Result<(), String>| json!({ "ok": stands.is_ok(), "why": stands.as_ref().err() });
+    let nodes = health.nodes.iter().map(|(node, state)| json!({ "address": node, "state": stands(state) }));
+    let books = health.books.iter().map(|(tenant, book)| match book {
+        Ok(BookHealth { lag, backlog }) => json!({
+            "tenant": tenant,
+            "waiting": lag.waiting,
+            "oldest_ms": lag.oldest_ms,
+            "refused": lag.refused,
+            "early": backlog.early,
+        }),
+        Err(why) => json!({ "tenant": tenant, "why": why }),
+    });
+    json!({
+        "well": health.is_well(),
+        "nodes": nodes.collect::<Vec<_>>(),
+        "service": stands(&health.service),
+        "gateway": stands(&health.gateway),
+        "books": books.collect::<Vec<_>>(),
+    })
+}
+
+async fn resend(typed: &FleetArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let fleet = fleet_of(&typed.file)?;
+    let mut sent = serde_json::Map::new();
+    for tenant in tenants(typed, options)? {
+        let many = fleet.send_again(&tenant).await?;
+        if !screen.json() {
+            screen.line(&prose(&format!("book of {tenant}: {many} calls and acts are sent again")));
+        }
+        sent.insert(tenant.to_string(), json!(many));
+    }
+    if screen.json() {
+        screen.value(&Value::Object(sent));
+    } else {
+        screen.say(&prose("`byleave fleet status` says when they have arrived"));
+    }
+    Ok(Status::Completed)
+}
