@@ -62,7 +62,7 @@ export class Wire {
       }
       if (response.ok) return body;
       const problem = problemOf(response, body);
-      if (isLast || !["too-many", "busy"].includes(problem.code)) throw problem;
+      if (isLast || problem.code !== "too-many") throw problem;
       await pause((problem.retryAfterS ?? 1) * 1000);
     }
   }

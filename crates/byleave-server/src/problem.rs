@@ -74,7 +74,7 @@ troubles! {
     TooLarge = "too-large", PAYLOAD_TOO_LARGE;
     /// The body took too long.
     TooSlow = "too-slow", REQUEST_TIMEOUT;
-    /// More requests, streams or checks than are allowed.
+    /// More requests, calls, streams or checks than are allowed.
     TooMany = "too-many", TOO_MANY_REQUESTS;
     /// The question was answered, called off, or is too old.
     Closed = "closed", CONFLICT;
@@ -82,8 +82,6 @@ troubles! {
     Taken = "taken", CONFLICT;
     /// Nobody answers what stands under their own name.
     OwnQuestion = "own-question", FORBIDDEN;
-    /// Too many calls run; try again.
-    Busy = "busy", SERVICE_UNAVAILABLE;
     /// Something of ours broke.
     Fault = "fault", INTERNAL_SERVER_ERROR;
 }
@@ -116,7 +114,7 @@ impl Problem {
             status: trouble.status().as_u16(),
             detail: detail.into(),
             code: trouble.as_str().to_owned(),
-            retry_after_s: (trouble == Trouble::Busy).then_some(1),
+            retry_after_s: None,
         }
     }
 

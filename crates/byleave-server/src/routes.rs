@@ -48,14 +48,13 @@ impl Modify for Token {
 }
 
 /// What may go wrong with any request, whatever it is.
-const ANY: [Trouble; 7] = [
+const ANY: [Trouble; 6] = [
     Trouble::Malformed,
     Trouble::Unauthenticated,
     Trouble::Forbidden,
     Trouble::ForeignHost,
     Trouble::TooMany,
     Trouble::Fault,
-    Trouble::Busy,
 ];
 
 /// All routes.

@@ -82,7 +82,7 @@ def sent(request: Request, tries: int) -> Flow[Reply]:
         if 200 <= reply.status < 300:
             return reply
         problem = problem_of(reply)
-        if is_last or problem.code not in ("too-many", "busy"):
+        if is_last or problem.code != "too-many":
             raise problem
         yield Pause(problem.retry_after_s or 1.0)
     raise AssertionError("there is at least one try")

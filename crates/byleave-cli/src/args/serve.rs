@@ -53,6 +53,9 @@ pub(crate) struct ServeHttp {
     /// How many requests a second each principal may make; each address without a good token a 25th of that
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) requests_per_second: u32,
+    /// How many calls of a tenant are driven at once; whoever makes more is told to come back
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) calls: u32,
     /// How many connections there are at once; whoever comes then is turned away
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,

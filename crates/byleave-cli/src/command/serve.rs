@@ -140,6 +140,7 @@ fn limits(typed: &ServeHttp) -> Limits {
         requests_per_second: each,
         burst: each.saturating_mul(4),
         strangers_per_second: (each / STRANGERS).max(1),
+        calls: many(typed.calls),
         connections: many(typed.connections),
         streams: many(typed.streams),
         streams_each: many(typed.streams / 8),

@@ -6,13 +6,15 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::desk::Desk;
 use crate::scene::{Dice, People, Scene};
 use crate::serve::{Served, request, token};
-use crate::worker::{Hired, settled, token_file};
+use crate::worker::{Hired, settled, token_file, token_file_for};
 use crate::world::World;
 
 /// The longest between two deaths.
@@ -169,6 +171,92 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
     assert_eq!((&verified["sound"], &verified["records"]), (&json!(true), &json!(2)), "{verified}");
     hired.stop();
     served.stop();
+}
+
+/// How long calls of one bot take, one after the other: the one that is longer than all but a hundredth.
+fn p99_ms(served: &Served, bot: &str, round: &str, many: usize) -> f64 {
+    let body = json!({"tool": "read_file", "arguments": {"path": "notes.txt"}});
+    let mut took: Vec<f64> = (0..many)
+        .map(|call| {
+            let (key, began) = (format!("{round}-{call}"), Instant::now());
+            let (_, heard) = request(&served.address, bot, &key, "POST", "/v1/calls?wait=60", &body).unwrap();
+            assert_eq!(heard["result"]["outcome"], "completed", "{heard}");
+            began.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    took.sort_by(f64::total_cmp);
+    took[(took.len() * 99).div_ceil(100) - 1]
+}
+
+// req: E4
+#[test]
+fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
+    let number = |name: &str, usual: usize| std::env::var(name).map_or(usual, |many| many.parse().unwrap());
+    let (flood, calls) = (number("BYLEAVE_FLOOD", 600), number("BYLEAVE_CALLS", 60));
+    let (fleet, desk) = (Fleet::start(1), Desk::new());
+    let world = &desk.world;
+    std::fs::write(world.workspace().join("notes.txt"), "hello").unwrap();
+    let words =
+        ["--fleet", &*fleet.file(), "--mode", "yolo", "--requests-per-second", "100000", "--tenant", "loud"];
+    let (loud, quiet) = (token(world, &["loud-bot", "--tenant", "loud"]), token(world, &["bot"]));
+    let files = [("w1", vec![]), ("w2", vec!["--tenant", "loud"])].map(|(name, words)| {
+        let file = token_file_for(world, name, &words);
+        desk.give(&file);
+        (name, file)
+    });
+    let served = Served::start(world, &words);
+    let hired = files.map(|(name, file)| {
+        let mut command = desk.command(&[]);
+        command.env("BYLEAVE_WAIVE", "memory-limited");
+        Hired::start_by(command, world, name, &file, &served.address)
+    });
+    p99_ms(&served, &quiet, "first", 5);
+    let before = p99_ms(&served, &quiet, "before", calls);
+    let over = AtomicBool::new(false);
+    let (taken, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let during = std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (served, loud, over, taken, refused) = (&served, &loud, &over, &taken, &refused);
+            scope.spawn(move || {
+                let body = json!({"tool": "bash", "arguments": {"command": "sleep 1"}, "session": format!("s{thread}")});
+                for call in 0..flood / 8 {
+                    let key = format!("{thread}-{call}");
+                    while !over.load(Ordering::Relaxed) {
+                        let made = request(&served.address, loud, &key, "POST", "/v1/calls?wait=0", &body);
+                        match made.unwrap() {
+                            (200 | 202, _) => {
+                                taken.fetch_add(1, Ordering::Relaxed);
+                                break;
+                            }
+                            (429, _) => {
+                                refused.fetch_add(1, Ordering::Relaxed);
+                                std::thread::sleep(Duration::from_secs(1));
+                            }
+                            (status, said) => panic!("{status} {said}"),
+                        }
+                    }
+                }
+            });
+        }
+        // Until it is told to come back: then all that is allowed is there.
+        let end = Instant::now() + Duration::from_secs(60);
+        while refused.load(Ordering::Relaxed) == 0 {
+            assert!(Instant::now() < end, "nobody is told to come back; {taken:?} were taken");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let during = std::panic::catch_unwind(|| p99_ms(&served, &quiet, "during", calls));
+        over.store(true, Ordering::Relaxed);
+        during.unwrap()
+    });
+    println!(
+        "{} slow calls of one tenant were taken, {} times it was told to come back; another's p99 {before:.0} ms before, \
+         {during:.0} ms beside them: {:.1} times",
+        taken.into_inner(),
+        refused.into_inner(),
+        during / before
+    );
+    assert!(during <= before * 3.0, "{before} {during}");
+    hired.into_iter().for_each(|mut hired| hired.kill());
 }
 
 // req: E1, E4

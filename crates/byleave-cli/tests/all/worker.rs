@@ -30,7 +30,13 @@ impl Hired {
     }
 
     /// The same by whoever this command is of.
-    fn start_by(mut command: Command, world: &World, name: &str, token: &Path, server: &str) -> Self {
+    pub(crate) fn start_by(
+        mut command: Command,
+        world: &World,
+        name: &str,
+        token: &Path,
+        server: &str,
+    ) -> Self {
         command.env("BYLEAVE_STATE", world.workspace().join(format!("../worker-{name}")));
         command.args(["worker", "--server", &format!("http://{server}"), "--token"]).arg(token);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -67,11 +73,19 @@ impl Drop for Hired {
 
 /// A token for a worker, in a file that only its owner reads.
 pub(crate) fn token_file(world: &World, name: &str) -> PathBuf {
+    token_file_for(world, name, &[])
+}
+
+/// The same, made with these words.
+pub(crate) fn token_file_for(world: &World, name: &str, words: &[&str]) -> PathBuf {
     use std::os::unix::fs::OpenOptionsExt as _;
     let path = world.workspace().join(format!("../{name}.token"));
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    std::io::Write::write_all(&mut made.unwrap(), token(world, &[name, "--scope", "work"]).as_bytes())
-        .unwrap();
+    std::io::Write::write_all(
+        &mut made.unwrap(),
+        token(world, &[&[name, "--scope", "work"], words].concat()).as_bytes(),
+    )
+    .unwrap();
     path
 }
 

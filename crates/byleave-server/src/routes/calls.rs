@@ -254,7 +254,7 @@ pub(super) fn mode(caller: &Caller, wanted: Option<ModeWord>) -> Result<Mode, Pr
 
 pub(super) fn unstarted(unstarted: Unstarted) -> Problem {
     match unstarted {
-        Unstarted::Busy => Problem::new(Trouble::Busy, "too many calls run; try again"),
+        Unstarted::Busy => Problem::too_many("too many calls of this tenant run; try again", 1),
         Unstarted::Other => {
             let why = "the key was used for another call";
             Problem::refused(StatusCode::CONFLICT, &Refusal::new(Code::CallReused, why))
