@@ -27,7 +27,6 @@ use crate::tools::{self, workplace};
 #[derive(Clone)]
 pub(crate) struct House {
     pub(crate) book: Arc<SqliteBook>,
-    /// The state directory, links followed: that is how effects name what is in it.
     state: String,
 }
 
@@ -51,9 +50,7 @@ impl House {
 
     fn open(options: &Options, how: &sqlite::Options) -> Result<Self> {
         let book = SqliteBook::open(&options.state, how)?;
-        let state = options.ours().canonicalize();
-        let state = state.with_context(|| format!("cannot find `{}` again", options.ours().display()))?;
-        Ok(Self { book: Arc::new(book), state: text_of(&state)? })
+        Ok(Self { book: Arc::new(book), state: state_of(options)? })
     }
 
     /// The gate for calls in this directory, with questions left open or refused.
@@ -150,6 +147,12 @@ pub(crate) fn leave_to_workers(options: &Options, left: bool) -> Result<()> {
         return Err(Complaint::new(what).hint(&hint).into());
     }
     Ok(())
+}
+
+/// The directory that holds all that is ours, links followed: that is how effects name what is in it.
+pub(crate) fn state_of(options: &Options) -> Result<String> {
+    let state = options.ours().canonicalize();
+    text_of(&state.with_context(|| format!("cannot find `{}` again", options.ours().display()))?)
 }
 
 /// A gate on a ledger, with the tools of the program; its policy is still to be set.

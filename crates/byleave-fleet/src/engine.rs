@@ -4,6 +4,7 @@
 //! Everything asked here may be asked twice: reads change nothing, and what writes carries a token or an id by which the
 //! second time is known. So an engine that is away for a moment is waited for, and only then is it a fault.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use byleave::ledger::LedgerFault;
@@ -26,7 +27,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The engine's ingress.
 pub(crate) struct Engine {
     client: Client<HttpConnector, Full<Bytes>>,
-    address: String,
+    /// The ingress of each node; any of them answers for all.
+    addresses: Vec<String>,
+    /// Which of them was last there.
+    there: AtomicUsize,
     patience: Duration,
 }
 
@@ -50,12 +54,12 @@ struct FoundRow {
 }
 
 impl Engine {
-    pub(crate) fn at(address: &str, patience: Duration) -> Self {
+    pub(crate) fn at(addresses: &[String], patience: Duration) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(Duration::from_secs(2)));
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Self { client, address: address.to_owned(), patience }
+        Self { client, addresses: addresses.to_vec(), there: AtomicUsize::new(0), patience }
     }
 
     /// Asks a handler of an entity.
@@ -68,16 +72,19 @@ impl Engine {
     ) -> Result<A, LedgerFault> {
         let cannot = |why: String| {
             LedgerFault::new(
-                format!("cannot ask the engine at `{}` for {entity}/{handler}", self.address),
+                format!("cannot ask the engine at `{}` for {entity}/{handler}", self.addresses.join("`, `")),
                 why,
             )
         };
         let body = serde_json::to_vec(question).map_err(|error| cannot(error.to_string()))?;
         let body = Bytes::from(body);
-        let uri = format!("http://{}/restate/call/{entity}/{}/{handler}", self.address, escape(key));
+        let path = format!("/restate/call/{entity}/{}/{handler}", escape(key));
         let until = Instant::now() + self.patience;
         let mut pause = PAUSE_MIN;
         loop {
+            let there = self.there.load(Ordering::Relaxed);
+            let address = self.addresses.get(there % self.addresses.len().max(1)).map_or("", String::as_str);
+            let uri = format!("http://{address}{path}");
             let tried = tokio::time::timeout(TRY_MAX, self.once(&uri, body.clone())).await;
             let why = match tried {
                 Ok(Ok(answer)) => {
@@ -91,6 +98,9 @@ impl Engine {
                 return Err(cannot(format!("{why}; is it running? `scripts/fleet status` says so")));
             }
             tracing::debug!(entity, handler, why, "asking the engine again");
+            // Another node may be there. Who failed beside us may have moved on already.
+            let next = there.wrapping_add(1);
+            self.there.compare_exchange(there, next, Ordering::Relaxed, Ordering::Relaxed).unwrap_or(next);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }

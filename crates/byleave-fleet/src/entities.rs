@@ -9,6 +9,7 @@
 //! Question   which call a question belongs to
 //! Unsettled  a part of the calls that are not settled
 //! Projector  a lane into the book: who owes it something
+//! Gateway    which process is the gateway of a fleet
 //! ```
 //!
 //! A call asks the others, never the other way round, except that a tenant may have it forget; and a tenant is asked
@@ -16,6 +17,7 @@
 //! So nothing can wait in a circle. Handlers are short: they check, write and end.
 
 pub(crate) mod call;
+pub(crate) mod gateway;
 pub(crate) mod leave;
 mod owing;
 pub(crate) mod projector;

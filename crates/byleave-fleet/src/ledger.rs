@@ -46,8 +46,8 @@ const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 /// Where the records are, and where the owner lives.
 #[derive(Clone)]
 pub struct Options {
-    /// The engine's ingress, as `host:port`. It must be private: the engine asks nobody who they are.
-    pub ingress: String,
+    /// The engine's ingress at each of its nodes, as `host:port`. It must be private: the engine asks nobody who they are.
+    pub ingress: Vec<String>,
     /// The name of the ledger. Several may share one engine and see nothing of each other.
     pub name: String,
     /// A directory on this machine, for the locks and the marks of everyone here who works on this ledger.
@@ -120,9 +120,9 @@ impl RestateLedger {
         Ok(Self { shared: Arc::new(shared), owner, here: Some(Here { starts, _lock: lock }) })
     }
 
-    /// Writes for owners who are elsewhere, and whom this process answers.
-    pub fn deputy(&self) -> impl Deputy {
-        RestateDeputy(Arc::clone(&self.shared))
+    /// Writes for owners who are elsewhere, and whom this process answers while it is sure that no other does.
+    pub fn deputy(&self, is_sure: impl Fn() -> bool + Send + Sync + 'static) -> impl Deputy {
+        RestateDeputy { shared: Arc::clone(&self.shared), is_sure: Box::new(is_sure) }
     }
 
     /// Whether the worker that held a claim ever started it, by that worker's own disk; `None` where it is not this one.
@@ -481,18 +481,25 @@ impl Ledger for RestateLedger {
     }
 }
 
-struct RestateDeputy(Arc<Shared>);
+struct RestateDeputy {
+    shared: Arc<Shared>,
+    is_sure: Box<dyn Fn() -> bool + Send + Sync>,
+}
 
 impl Deputy for RestateDeputy {
     fn watch(&self, is_alive: IsAlive) {
         // One roster answers for all who are elsewhere: a second would not know the owners of the first.
-        if self.0.others.set(is_alive).is_err() {
+        if self.shared.others.set(is_alive).is_err() {
             tracing::error!("two rosters on one ledger; the first counts");
         }
     }
 
     fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerFault> {
-        Ok(Arc::new(RestateLedger { shared: Arc::clone(&self.0), owner, here: None }))
+        Ok(Arc::new(RestateLedger { shared: Arc::clone(&self.shared), owner, here: None }))
+    }
+
+    fn is_sure(&self) -> bool {
+        (self.is_sure)()
     }
 }
 

@@ -9,17 +9,23 @@
 
 mod books;
 mod engine;
+#[cfg(feature = "service")]
 mod entities;
+mod gateway;
 mod identity;
 mod keys;
 mod ledger;
 mod packing;
 mod projection;
 mod sealing;
+#[cfg(feature = "service")]
 pub mod service;
+mod settings;
 mod wire;
 
 pub use self::books::Books;
+pub use self::gateway::{Gateway, Held};
 pub use self::identity::{Identity, NoIdentity};
 pub use self::ledger::{BookLag, Options, RestateLedger};
 pub use self::sealing::FleetUnsealer;
+pub use self::settings::{Fleet, FleetFault};

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::books::Books;
 use crate::entities::call::CallEntity;
+use crate::entities::gateway::GatewayEntity;
 use crate::entities::leave::{LeaveEntity, LeavesEntity};
 use crate::entities::projector::ProjectorEntity;
 use crate::entities::question::QuestionEntity;
@@ -35,6 +36,7 @@ fn endpoint(identity: &Identity, books: Option<Arc<Books>>) -> io::Result<Endpoi
         .bind(LeavesEntity)
         .bind(QuestionEntity)
         .bind(UnsettledEntity)
+        .bind(GatewayEntity)
         .bind(ProjectorEntity::new(books))
         .build();
     Ok(endpoint)

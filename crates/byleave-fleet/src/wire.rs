@@ -306,3 +306,25 @@ pub(crate) struct CallName {
     /// The call.
     pub(crate) call: CallId,
 }
+
+/// Who wants to be the gateway of a fleet, or to stay it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Hold {
+    /// Another for each process.
+    pub(crate) id: Uuid,
+    /// The same for all processes of one state directory, of which one runs at a time.
+    pub(crate) place: Uuid,
+    /// In whose place, where that one is known to be gone.
+    pub(crate) over: Option<Holder>,
+}
+
+/// Who is the gateway of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Holder {
+    /// Another for each process.
+    pub(crate) id: Uuid,
+    /// The same for all processes of one state directory.
+    pub(crate) place: Uuid,
+    /// Grows for as long as it is there.
+    pub(crate) beat: u64,
+}

@@ -22,7 +22,7 @@ mod work;
 
 pub use self::crew::{CAPACITY_MAX, Drove, Job, Skills, Worker};
 pub use self::ledger::{Options, RemoteLedger};
-pub use self::link::{Dial, Reach, Undialled};
+pub use self::link::{Dial, Reach, Undialled, uptime};
 pub use self::rights::Rights;
 pub use self::roster::{Deputy, Roster};
 pub use self::sqlite::SqliteDeputy;

@@ -80,7 +80,7 @@ pub enum Reach {
 }
 
 /// The time since the machine was started, also while it slept.
-fn uptime() -> Duration {
+pub fn uptime() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::try_from(now).unwrap_or_default()
 }

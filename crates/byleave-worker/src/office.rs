@@ -128,7 +128,11 @@ async fn converse(
                 }
             }
             Ok(Frame::Leaving) => desk.present.leaves(),
-            Ok(beat @ Frame::Beat { .. }) => wire.say(&beat).await?,
+            Ok(beat @ Frame::Beat { .. }) => {
+                if desk.present.is_sure() {
+                    wire.say(&beat).await?;
+                }
+            }
             Ok(_) | Err(_) => {
                 tracing::warn!("a worker says what workers do not say");
                 return Err(Gone);

@@ -43,6 +43,12 @@ pub trait Deputy: Send + Sync + 'static {
 
     /// A ledger that writes claims for this owner, who lives for at least as long as it is held.
     fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerFault>;
+
+    /// Whether no other process answers for the same owners. While that is not sure, nobody is given up here, and no worker is told
+    /// that it is heard.
+    fn is_sure(&self) -> bool {
+        true
+    }
 }
 
 /// Who is here. Cheap to clone; all clones are one.
@@ -112,6 +118,10 @@ impl Roster {
         self.0.dir.as_deref()
     }
 
+    pub(crate) fn is_sure(&self) -> bool {
+        self.0.deputy.is_sure()
+    }
+
     pub(crate) fn lease(&self) -> Duration {
         self.0.lease
     }
@@ -121,6 +131,7 @@ impl Roster {
     /// Who was never seen may have been here before this process began, and is waited for as long as anyone.
     pub fn is_alive(&self, owner: OwnerId) -> bool {
         match self.owners().get(&owner) {
+            _ if !self.is_sure() => true,
             Some(known) => known.wires > 0 || known.left.elapsed() < self.0.lease,
             None => self.0.began.elapsed() < self.0.lease,
         }
@@ -281,6 +292,10 @@ impl Present {
 
     pub(crate) fn was_offered(&self, call: CallId) -> bool {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner).contains(&call)
+    }
+
+    pub(crate) fn is_sure(&self) -> bool {
+        self.roster.is_sure()
     }
 
     pub(crate) fn has_written(&self, call: CallId) {

@@ -27,10 +27,13 @@ pub(crate) struct ServeHttp {
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<PublicUrl>,
     /// Calls are driven by workers (`byleave worker`), and nothing runs here
-    #[arg(long)]
+    #[arg(long, group = "crewed")]
     pub(crate) workers: bool,
+    /// Stands on a durable engine and Postgres, as this file says; calls are driven by workers
+    #[arg(long, value_name = "FILE", group = "crewed")]
+    pub(crate) fleet: Option<PathBuf>,
     /// How long a worker may be away and keep what it runs: a number and s, m or h
-    #[arg(long, value_name = "SPAN", default_value = "60s", requires = "workers")]
+    #[arg(long, value_name = "SPAN", default_value = "60s", requires = "crewed")]
     pub(crate) worker_lease: String,
     /// A tenant beside `local`, with a book of its own
     #[arg(long = "tenant", value_name = "NAME")]

@@ -1,5 +1,7 @@
 //! `byleave serve`: the gate over HTTP, for agents and people in any language.
 
+mod ground;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use byleave::core::id::TenantId;
+use byleave_fleet::Gateway;
 use byleave_server::listen::{self, ListenFault};
 use byleave_server::oidc::Oidc;
 use byleave_server::otlp::Otlp;
-use byleave_server::{Limits, OwnTools, PublicUrl, Server, Tenancy, telemetry};
-use byleave_worker::{Roster, SqliteDeputy};
+use byleave_server::{Limits, OwnTools, PublicUrl, Server, Tenancy, is_for_workers, telemetry};
 use tokio::net::TcpListener;
 
 use crate::args::{Ask, ServeHttp};
@@ -19,8 +21,8 @@ use crate::ask::waive;
 use crate::command::{token, webhook};
 use crate::complaint::Complaint;
 use crate::config::Config;
-use crate::house::{House, leave_to_workers};
-use crate::options::{Options, settled};
+use crate::house::{House, equipped, state_of};
+use crate::options::Options;
 use crate::private::read_private;
 use crate::rules::Rules;
 use crate::screen::{Screen, one_line, prose};
@@ -28,6 +30,8 @@ use crate::show;
 use crate::signals;
 use crate::status::Status;
 use crate::time::lasting;
+
+use ground::{Ground, Plot, fleet_of, gateway_of};
 
 /// Who shows no good token may ask so many times less often.
 const STRANGERS: u32 = 25;
@@ -56,11 +60,23 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     if let Some(collector) = collector {
         builder = builder.collector(collector);
     }
-    let lease = typed.workers.then(|| lasting(&typed.worker_lease)).transpose()?.map(Duration::from_millis);
-    builder = builder.tenancy(tenancy(options, &chosen, lease).await?);
+    let lease = Duration::from_millis(lasting(&typed.worker_lease)?);
+    let (ground, gateway) = match &typed.fleet {
+        Some(file) => {
+            let fleet = fleet_of(file)?;
+            let gateway = gateway_of(&fleet, options)?;
+            // Before anybody is let in: who lives is known to one gateway only.
+            gateway
+                .take(|| screen.say(&prose("another gateway serves this fleet; waiting for its place")))
+                .await?;
+            (Ground::Fleet { fleet, held: gateway.held(), lease }, Some(gateway))
+        }
+        None => (Ground::Here(typed.workers.then_some(lease)), None),
+    };
+    builder = builder.tenancy(tenancy(options, &chosen, &ground).await?);
     for name in &typed.tenants {
         let options = options.of_tenant(TenantId::new(name.as_str())?);
-        builder = builder.tenancy(tenancy(&options, &chosen, lease).await?);
+        builder = builder.tenancy(tenancy(&options, &chosen, &ground).await?);
     }
     if let Some((issuer, client)) = typed.oidc_issuer.zip(typed.oidc_client) {
         builder = builder.oidc(provider(&issuer, client, typed.oidc_secret.as_deref())?);
@@ -83,7 +99,7 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     let server = builder.notices(serving_file(options), webhook::webhooks(options)).build();
     screen.say(&format!("listening on {scheme}://{address}/v1"));
     screen.say(&format!("people sign in at {pages}/"));
-    if typed.workers {
+    if typed.workers || gateway.is_some() {
         screen.say(&prose(&format!(
             "calls are driven by workers in {}: `byleave token add NAME --scope work` makes a token for one, `byleave worker` is one",
             options.cwd
@@ -95,8 +111,25 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     if known.is_empty() {
         screen.say(&prose("nobody can use it yet: `byleave token add NAME` makes a token"));
     }
-    listen::serve(server, listener, tls, signals::ended()?, GRACE).await?;
+    let serving = listen::serve(server, listener, tls, signals::ended()?, GRACE);
+    match gateway {
+        Some(gateway) => as_gateway(gateway, serving).await?,
+        None => serving.await?,
+    }
     Ok(Status::Completed)
+}
+
+/// Serves for as long as this is the gateway of its fleet.
+async fn as_gateway(gateway: Gateway, serving: impl Future<Output = Result<(), ListenFault>>) -> Result<()> {
+    tokio::select! {
+        served = serving => served?,
+        fault = gateway.keep() => {
+            return Err(Complaint::new(fault.to_string())
+                .hint("the other one serves now; start this one again if it is to wait for its turn")
+                .into());
+        }
+    }
+    Ok(gateway.leave().await?)
 }
 
 fn limits(typed: &ServeHttp) -> Limits {
@@ -150,22 +183,23 @@ fn usual_url(scheme: &str, address: SocketAddr, host: Option<&String>) -> Result
     })
 }
 
-/// The gate of one tenant, with questions left open for whoever answers them; where there is a lease, workers drive its calls.
-async fn tenancy(options: &Options, chosen: &Config, lease: Option<Duration>) -> Result<Tenancy> {
-    let house = House::open_or_make(options)?;
-    // Before there is a gate, and for the gates of other programs on this book as well.
-    leave_to_workers(options, lease.is_some())?;
+/// The gate of one tenant, with questions left open for whoever answers them.
+async fn tenancy(options: &Options, chosen: &Config, ground: &Ground) -> Result<Tenancy> {
+    let Plot { ledger, book, crew } = ground.plot(options).await?;
+    let state = state_of(options)?;
+    let policy = Rules { options, workspace: &options.cwd, state: &state }.load()?.policy;
+    let builder =
+        equipped(options, &options.cwd, Ask::Inbox, chosen.gate(), Arc::clone(&ledger))?.policy(policy);
+    let builder = if crew.is_some() { builder.leaving(Arc::new(is_for_workers)) } else { builder };
     let own = OwnTools::default();
-    let builder = house.builder(options, &options.cwd, Ask::Inbox, chosen.gate())?;
     let gate = House::built(own.behind(builder))?;
     waive(&gate, options).await?;
-    let shelf = (Arc::clone(&house.book) as Arc<_>, Arc::clone(&house.book) as Arc<_>);
-    let mut tenancy = Tenancy::new(options.tenant.clone(), gate, shelf, options.cwd.clone(), chosen.mode());
-    if let Some(lease) = lease {
-        tenancy =
-            tenancy.crewed(Roster::in_dir(SqliteDeputy(Arc::clone(&house.book)), lease, options.cwd.clone()));
+    let mut tenancy =
+        Tenancy::new(options.tenant.clone(), gate, (ledger, book), options.cwd.clone(), chosen.mode());
+    if let Some(crew) = crew {
+        tenancy = tenancy.crewed(crew);
     }
-    let (options, state) = (options.clone(), settled(&options.state)?.unwrap_or_default());
+    let options = options.clone();
     let tried =
         move |text: &str| Rules { options: &options, workspace: &options.cwd, state: &state }.with_own(text);
     Ok(tenancy.own_tools(own).trying(Arc::new(tried)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use byleave_worker::socket::{Socket, trusting};
 use byleave_worker::{Options as Place, Reach, RemoteLedger, Skills};
 use tokio::sync::watch;
@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::args::{Ask, WorkArgs};
 use crate::ask::waive;
 use crate::complaint::Complaint;
-use crate::house::{House, equipped, mend_copies};
-use crate::options::{Options, text_of};
+use crate::house::{House, equipped, mend_copies, state_of};
+use crate::options::Options;
 use crate::private::read_private;
 use crate::rules::Rules;
 use crate::screen::{Screen, one_line, prose};
@@ -51,9 +51,7 @@ pub(crate) async fn run(typed: WorkArgs, options: &Options, screen: &mut Screen)
     let place = Place { dir: options.state.join("worker"), patience: PATIENCE };
     let (ledger, offers) = RemoteLedger::open_to_work(&place, skills, dial)?;
     mend_copies(options, screen)?;
-    let state = options.ours().canonicalize();
-    let state = state.with_context(|| format!("cannot find `{}` again", options.ours().display()))?;
-    let rules = Rules { options, workspace: &options.cwd, state: &text_of(&state)? }.load()?;
+    let rules = Rules { options, workspace: &options.cwd, state: &state_of(options)? }.load()?;
     let builder = equipped(options, &options.cwd, Ask::Inbox, options.chosen.gate(), Arc::new(ledger))?
         .policy(rules.policy);
     let gate = House::built(builder)?;

@@ -35,7 +35,7 @@ pub(crate) fn ingress() -> String {
 /// How every owner in the tests opens a ledger.
 pub(crate) fn options(ingress: &str, name: &str, workers: &Path) -> Options {
     Options {
-        ingress: ingress.to_owned(),
+        ingress: vec![ingress.to_owned()],
         name: name.to_owned(),
         workers: workers.to_owned(),
         master: MASTER.into(),

@@ -24,7 +24,7 @@ impl Office {
         let (workers, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let name = uuid::Uuid::now_v7().to_string();
         let ledger = RestateLedger::open(options(&ingress(), &name, here.path())).unwrap();
-        let roster = Roster::new(ledger.deputy(), Duration::ZERO);
+        let roster = Roster::new(ledger.deputy(|| true), Duration::ZERO);
         Self { roster, _ledger: ledger, workers, _here: here }
     }
 }
