@@ -30,6 +30,7 @@ use byleave_postgres::{SealedBook, SealedRecord, TakeFault};
 use byleave_worker::{Deputy, IsAlive};
 use futures::future::try_join_all;
 use lru::LruCache;
+use tokio::time::Instant;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -43,6 +44,16 @@ use crate::wire::{self, Append, Appended, Blob, Contents, Due, Found, Interrupt,
 
 /// How many keys of records are remembered; of the others they are asked for again.
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
+
+/// How long a book that could not be read is left alone.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// What is read of a record.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Lines,
+    Contents,
+}
 
 /// Where the records are, and where the owner lives.
 #[derive(Clone)]
@@ -73,6 +84,8 @@ pub struct RestateLedger {
 /// What all owners share that write from this process.
 struct Shared {
     engine: Engine,
+    /// How long a book that does not answer is waited for, as the engine is.
+    patience: Duration,
     name: String,
     vault: Vault,
     workers: PathBuf,
@@ -100,6 +113,7 @@ impl RestateLedger {
         let starts = Starts::open(&workers, owner).map_err(cannot)?;
         let shared = Shared {
             engine: Engine::at(&ingress, patience),
+            patience,
             name,
             vault: Vault::new(master),
             workers,
@@ -145,8 +159,7 @@ impl RestateLedger {
                 (Record::read(call, &lines(call, &bodies, head)), key)
             }
             Found::InBook => {
-                let SealedRecord { lines, key, .. } =
-                    self.book().await?.record(call).await?.ok_or_else(lost)?;
+                let SealedRecord { lines, key, .. } = self.read_back(call, Wanted::Lines).await?;
                 (cleared(Record::read(call, &lines))?, key.map(Blob))
             }
         };
@@ -230,6 +243,27 @@ impl RestateLedger {
         self.shared.books.as_ref().ok_or_else(none)?.of(&self.shared.name).await
     }
 
+    /// A record that the engine has given up. A book that is away for a moment is waited for, as the engine is: whoever asks for
+    /// what is settled must not be told something else instead.
+    async fn read_back(&self, call: CallId, wanted: Wanted) -> Result<SealedRecord, LedgerFault> {
+        let until = Instant::now() + self.shared.patience;
+        loop {
+            let read = async {
+                let book = self.book().await?;
+                match wanted {
+                    Wanted::Lines => book.record(call).await,
+                    Wanted::Contents => book.record_with_contents(call).await,
+                }
+            };
+            match read.await {
+                Ok(found) => return found.ok_or_else(lost),
+                Err(fault) if Instant::now() + AGAIN > until => return Err(fault),
+                Err(fault) => tracing::debug!(%fault, "reading from the book again"),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
     /// The key of a record, as far as it is still there.
     async fn key_of(&self, batch: &Batch) -> Result<Option<RecordKey>, AppendFault> {
         if let Some(key) = &batch.key {
@@ -263,7 +297,7 @@ impl RestateLedger {
             Found::Nowhere => return Err(ContentFault::Missing),
             Found::Here(contents) => contents,
             Found::InBook => {
-                let record = self.book().await?.record_with_contents(call).await?.ok_or_else(lost)?;
+                let record = self.read_back(call, Wanted::Contents).await?;
                 let sealed = record.contents.into_iter().map(|(seq, sealed)| (seq, Blob(sealed)));
                 Contents { key: record.key.map(Blob), sealed: sealed.collect() }
             }

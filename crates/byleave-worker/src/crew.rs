@@ -15,6 +15,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 /// How many calls a worker may say that it drives at once.
 pub const CAPACITY_MAX: u32 = 1_024;
 
+/// How many calls wait for room at one worker; those beyond that wait in the book, and hold up nobody.
+const WAITING_MAX: usize = 64;
 const TOOLS_MAX: usize = 4_096;
 const LABELS_MAX: usize = 64;
 
@@ -128,6 +130,10 @@ impl Hand {
     /// Whether it works for this tenant in this directory.
     fn works_there(&self, job: &Job<'_>) -> bool {
         self.tenant == *job.tenant && self.skills.dir == job.dir
+    }
+
+    pub(crate) fn is_crowded(&self) -> bool {
+        Arc::strong_count(&self.waiting) > WAITING_MAX
     }
 
     pub(crate) fn busy(&self) -> u32 {

@@ -29,8 +29,6 @@ const WRITTEN_MAX: usize = 1_024;
 const OFFERED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2_047);
 /// How many owners of one name may be known at once: one, and those who died within a lease.
 const NAMESAKES_MAX: usize = 64;
-/// How many calls wait for room at one worker; those beyond that wait in the book, and hold up nobody.
-const WAITING_MAX: usize = 64;
 /// How long those are waited for who were here before the office began: longer than they pause before they dial.
 const ARRIVING: Duration = Duration::from_secs(3);
 
@@ -176,6 +174,13 @@ impl Roster {
         workers
     }
 
+    /// Whether so many wait for the worker whose a call is that it would not be taken up soon.
+    pub fn is_crowded(&self, job: &Job<'_>) -> bool {
+        let owners = self.owners();
+        let hands = owners.values().filter_map(|known| known.hand.as_ref());
+        choose(hands, job).is_some_and(Hand::is_crowded)
+    }
+
     /// Has a call driven by the worker whose it is, to where it stands.
     ///
     /// A worker has room for so many; the others wait here. Whoever stops waiting stops nothing.
@@ -190,7 +195,7 @@ impl Roster {
             let hands = owners.values().filter_map(|known| known.hand.as_ref());
             let Some(hand) = choose(hands, &job) else { return Drove::Nobody };
             match &hand.line {
-                Some(line) if !hand.is_leaving && Arc::strong_count(&hand.waiting) <= WAITING_MAX => {
+                Some(line) if !hand.is_leaving && !hand.is_crowded() => {
                     (Arc::clone(&hand.room), line.clone(), Arc::clone(&hand.waiting))
                 }
                 _ => return Drove::Away,

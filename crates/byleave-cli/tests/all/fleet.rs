@@ -218,7 +218,7 @@ fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
         for thread in 0..8 {
             let (served, loud, over, taken, refused) = (&served, &loud, &over, &taken, &refused);
             scope.spawn(move || {
-                let body = json!({"tool": "bash", "arguments": {"command": "sleep 1"}, "session": format!("s{thread}")});
+                let body = json!({"tool": "bash", "arguments": {"command": "sleep 10"}, "session": format!("s{thread}")});
                 for call in 0..flood / 8 {
                     let key = format!("{thread}-{call}");
                     while !over.load(Ordering::Relaxed) {

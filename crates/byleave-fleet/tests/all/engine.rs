@@ -88,7 +88,7 @@ async fn query(ingress: &str, sql: &str) -> Vec<serde_json::Value> {
     answer["rows"].as_array().unwrap_or_else(|| panic!("{said}")).clone()
 }
 
-async fn post(url: &str, body: &str) -> String {
+pub(crate) async fn post(url: &str, body: &str) -> String {
     let client: Client<HttpConnector, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let request = hyper::Request::post(url)
         .header("content-type", "application/json")

@@ -6,6 +6,7 @@ mod book_away;
 mod fleet;
 mod kills;
 mod questions;
+mod upgrade;
 pub(crate) mod worker;
 
 pub(crate) fn long() -> bool {

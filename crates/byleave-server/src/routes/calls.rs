@@ -65,6 +65,10 @@ pub(super) async fn submit(
     if app.parts.collector.is_some() {
         caller.tenancy.parents.keep(call.id, &headers);
     }
+    // Before anything is written: what nobody can take up soon is for its client to keep.
+    if !caller.tenancy.has_room(&call).await? {
+        return Err(unstarted(Unstarted::Busy));
+    }
     // Who does not wait is told only that the call was taken in. That comes first, so that nothing has to be walked again.
     if wait.wait == 0 {
         take_in(&caller, &call).await?;

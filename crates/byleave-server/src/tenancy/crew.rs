@@ -11,6 +11,11 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::Tenancy;
 
+/// A call as workers are chosen for it.
+pub(super) fn job_of(call: &Call) -> Job<'_> {
+    Job { call: call.id, tenant: &call.tenant, session: &call.session, tool: &call.tool, dir: &call.cwd }
+}
+
 impl Tenancy {
     /// Takes a call in, for whoever of the crew drives it.
     pub(super) async fn taken_in_for(&self, crew: &Roster, call: &Call) -> Standing {

@@ -16,7 +16,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::crew::job_of;
 use super::{Driven, Tenancy};
+use crate::own_tools::is_own;
 
 /// How long a call that stands behind others is left alone.
 const BEHIND: Duration = Duration::from_secs(1);
@@ -74,6 +76,13 @@ impl Tenancy {
     /// Drives a call on that is in the book.
     pub(crate) fn go_on(self: &Arc<Self>, id: CallId) -> Result<(), Unstarted> {
         self.start(id, None, move |tenancy| async move { tenancy.resumed(id).await })
+    }
+
+    /// Whether a call would be taken up soon. One that is known is not new, and is not turned away.
+    pub(crate) async fn has_room(&self, call: &Call) -> Result<bool, LedgerFault> {
+        let is_full = self.room.available_permits() == 0
+            || self.crew.as_ref().is_some_and(|crew| !is_own(&call.tool) && crew.is_crowded(&job_of(call)));
+        Ok(!is_full || self.is_driven(call.id) || self.record(call.id).await?.is_some())
     }
 
     fn driven_now(&self, id: CallId) -> Option<watch::Receiver<Option<Standing>>> {

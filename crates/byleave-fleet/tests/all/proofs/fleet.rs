@@ -9,11 +9,18 @@ pub(crate) struct Fleet {
     run: PathBuf,
     port: u16,
     book: Option<String>,
+    service: PathBuf,
 }
 
 impl Fleet {
     pub(crate) fn start(folder: &Path) -> Self {
-        let fleet = Self { run: folder.join("fleet"), port: four_free_ports(), book: None };
+        Self::start_old(folder, Path::new(env!("CARGO_BIN_EXE_byleave-fleet")))
+    }
+
+    /// The same with another program as its service.
+    pub(crate) fn start_old(folder: &Path, service: &Path) -> Self {
+        let (run, service) = (folder.join("fleet"), service.to_owned());
+        let fleet = Self { run, port: free_ports(4), book: None, service };
         fleet.up();
         fleet
     }
@@ -21,7 +28,8 @@ impl Fleet {
     /// The same with the books of its ledgers in a Postgres.
     pub(crate) fn start_with_book(folder: &Path, url: &str) -> Self {
         let book = Some(url.to_owned());
-        let fleet = Self { run: folder.join("fleet"), port: four_free_ports(), book };
+        let service = env!("CARGO_BIN_EXE_byleave-fleet").into();
+        let fleet = Self { run: folder.join("fleet"), port: free_ports(4), book, service };
         fleet.up();
         fleet
     }
@@ -42,6 +50,11 @@ impl Fleet {
     /// Stops everything, in order: what the engine knows is on the disk.
     pub(crate) fn down(&self) {
         self.script("down");
+    }
+
+    /// Where it keeps everything.
+    pub(crate) fn run(&self) -> &Path {
+        &self.run
     }
 
     /// Where the engine keeps what it knows.
@@ -82,7 +95,7 @@ impl Fleet {
             .arg(what)
             .env("BYLEAVE_FLEET_RUN", &self.run)
             .env("BYLEAVE_FLEET_PORT", self.port.to_string())
-            .env("BYLEAVE_FLEET_SERVICE", env!("CARGO_BIN_EXE_byleave-fleet"))
+            .env("BYLEAVE_FLEET_SERVICE", &self.service)
             .env("BYLEAVE_FLEET_BOOK", self.book.as_deref().unwrap_or_default())
             .output()
             .unwrap();
@@ -104,13 +117,14 @@ impl Drop for Fleet {
     }
 }
 
-fn four_free_ports() -> u16 {
+/// The first of so many in a row.
+pub(crate) fn free_ports(many: u16) -> u16 {
     for _ in 0..100 {
         let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if (first..=first.saturating_add(3)).all(is_free) {
+        if (first..first.saturating_add(many)).all(is_free) {
             return first;
         }
     }
-    panic!("there are no four free ports in a row")
+    panic!("there are not {many} free ports in a row")
 }
