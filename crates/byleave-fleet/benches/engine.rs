@@ -109,7 +109,7 @@ fn main() {
         return;
     }
     let short = std::env::var("BYLEAVE_PROOF").is_ok_and(|size| size == "short");
-    let (rounds, size) = if short { (1, 1) } else { (5, 4) };
+    let (rounds, size) = if short { (1, 1) } else { (5, 2) };
     let folder = tempfile::tempdir().unwrap();
     let postgres = Postgres::start(folder.path());
     let fleet = Fleet::start_with_book(folder.path(), &postgres.url());
