@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Call       the record of one call, its sealed contents, its wrapped key
-//! Session    who runs alone, and whose effects hold others up: a pure queue
+//! Session    who runs alone in it
+//! Holds      a part of those whose effects hold others up
 //! Tenant     what administrators did; the halt in force
 //! Leave      one leave: how often it was used, whether it was revoked
 //! Leaves     the leaves of one tenant for one tool
@@ -12,12 +13,13 @@
 //! Gateway    which process is the gateway of a fleet
 //! ```
 //!
-//! A call asks the others, never the other way round, except that a tenant may have it forget; and a tenant is asked
-//! without waiting for its writer. A projector is told and never waited for; it asks a call without waiting for its writer.
+//! A call asks the others, never the other way round, except that a tenant may have it forget. A tenant tells those who list what
+//! is unsettled that it is halted, and they ask it without waiting for its writer. A projector is told and never waited for; it asks a call without waiting for its writer.
 //! So nothing can wait in a circle. Handlers are short: they check, write and end.
 
 pub(crate) mod call;
 pub(crate) mod gateway;
+pub(crate) mod holds;
 pub(crate) mod leave;
 mod owing;
 pub(crate) mod projector;

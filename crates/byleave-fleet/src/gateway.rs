@@ -17,7 +17,7 @@ use byleave_worker::uptime;
 use uuid::Uuid;
 
 use crate::engine::Engine;
-use crate::wire::{Hold, Holder};
+use crate::wire::{Candidate, Holder};
 
 /// For how long one who says nothing is watched before its place is taken.
 const LEASE: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const BEAT: Duration = Duration::from_secs(1);
 pub struct Gateway {
     engine: Engine,
     name: String,
-    me: Hold,
+    me: Candidate,
     held: Held,
     /// Locked.
     _place: File,
@@ -49,7 +49,7 @@ impl Gateway {
     pub(crate) fn new(engine: Engine, name: String, dir: &Path) -> Result<Self, LedgerFault> {
         let (place, file) =
             place(dir).map_err(|error| LedgerFault::new(format!("cannot use `{}`", dir.display()), error))?;
-        let me = Hold { id: Uuid::now_v7(), place, over: None };
+        let me = Candidate { id: Uuid::now_v7(), place, over: None };
         Ok(Self { engine, name, me, held: Held(Arc::default()), _place: file })
     }
 
@@ -113,7 +113,7 @@ impl Gateway {
     async fn hold(&self, over: Option<Holder>) -> Result<Option<Holder>, LedgerFault> {
         // Before it is said: it may take a while to be heard.
         let at = uptime();
-        let hold = Hold { over, ..self.me.clone() };
+        let hold = Candidate { over, ..self.me.clone() };
         let holder: Holder = self.engine.ask("Gateway", &self.name, "hold", &hold).await?;
         let is_me = holder.id == self.me.id;
         *self.held.0.lock().unwrap_or_else(PoisonError::into_inner) = is_me.then_some(at);

@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use byleave_core::digest::Digest;
 use byleave_core::id::{CallId, LeaveId, QuestionId, SessionId, TenantId};
 use uuid::Uuid;
 
-/// Over how many objects the unsettled calls of a ledger are spread.
+/// Over how many objects the unsettled calls of a ledger are spread, and the sessions of a tenant.
 pub(crate) const SHARDS: u8 = 4;
 
 /// Over how many lanes what is owed to the book of a ledger is spread.
@@ -52,6 +53,12 @@ pub(crate) fn tenant(ledger: &str, tenant: &TenantId) -> String {
 
 pub(crate) fn session(ledger: &str, tenant: &TenantId, session: &SessionId) -> String {
     join(&[ledger, tenant.as_str(), session.as_str()])
+}
+
+/// The part of a tenant's sessions that one belongs to, as far as those are concerned who hold others up.
+pub(crate) fn holds(ledger: &str, tenant: &TenantId, session: &SessionId) -> String {
+    let [first, ..] = *Digest::of(session.as_str().as_bytes()).as_bytes();
+    join(&[ledger, tenant.as_str(), &(first % SHARDS).to_string()])
 }
 
 pub(crate) fn leave(ledger: &str, tenant: &TenantId, leave: LeaveId) -> String {

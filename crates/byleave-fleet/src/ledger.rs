@@ -15,7 +15,8 @@ use byleave::ledger::floor;
 use byleave::ledger::owners::{self, OwnerLock};
 use byleave::ledger::starts::{self, Starts};
 use byleave::ledger::{
-    AppendFault, Arrival, Batch, Comer, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
+    AppendFault, Around, Arrival, Batch, Comer, ContentFault, Hindrance, Interruption, Ledger, LedgerFault,
+    Loaded,
 };
 use byleave::pending::Pending;
 use byleave_core::act::{Act, Deed};
@@ -34,6 +35,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use crate::around::Looks;
 use crate::books::Books;
 use crate::engine::Engine;
 use crate::keys;
@@ -42,7 +44,7 @@ use crate::sealing;
 use crate::upkeep::{self, BookLag};
 use crate::wire::{self, Append, Appended, Blob, Contents, Due, Found, Interrupt, NewAct, Passing};
 
-/// How many keys of records are remembered; of the others they are asked for again.
+/// How many keys of records are remembered, and how many questions; of the others they are asked for again.
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
 /// How long a book that could not be read is left alone.
@@ -83,14 +85,17 @@ pub struct RestateLedger {
 
 /// What all owners share that write from this process.
 struct Shared {
-    engine: Engine,
+    engine: Arc<Engine>,
     /// How long a book that does not answer is waited for, as the engine is.
     patience: Duration,
+    looks: Arc<Looks>,
     name: String,
     vault: Vault,
     workers: PathBuf,
     books: Option<Arc<Books>>,
     keys: Mutex<LruCache<CallId, RecordKey>>,
+    /// Which calls questions belong to, which never changes.
+    questions: Mutex<LruCache<QuestionId, CallId>>,
     /// Says which owners live elsewhere.
     others: OnceLock<IsAlive>,
 }
@@ -112,13 +117,15 @@ impl RestateLedger {
             .ok_or_else(|| LedgerFault::new("cannot become an owner", "the id is taken"))?;
         let starts = Starts::open(&workers, owner).map_err(cannot)?;
         let shared = Shared {
-            engine: Engine::at(&ingress, patience),
+            engine: Arc::new(Engine::at(&ingress, patience)),
             patience,
+            looks: Looks::new(),
             name,
             vault: Vault::new(master),
             workers,
             books,
             keys: Mutex::new(LruCache::new(KEYS_MAX)),
+            questions: Mutex::new(LruCache::new(KEYS_MAX)),
             others: OnceLock::new(),
         };
         Ok(Self { shared: Arc::new(shared), owner, here: Some(Here { starts, _lock: lock }) })
@@ -169,12 +176,13 @@ impl RestateLedger {
     }
 
     async fn append_batch(&self, batch: Batch) -> Result<(), AppendFault> {
-        floor::moves(&batch, self.owner)?;
+        let asks = floor::moves(&batch, self.owner)?.asks;
         let append = self.prepare(&batch).await?;
         let key = keys::call(&self.shared.name, batch.call);
         let appended: Appended = self.shared.engine.ask("Call", &key, "append", &append).await?;
         match appended {
             Appended::Taken => {
+                asks.into_iter().for_each(|question| self.remember_question(question, batch.call));
                 let known = batch.key.as_ref();
                 if known.is_some() || batch.settles {
                     self.remember_key(batch.call, known, batch.settles);
@@ -277,6 +285,10 @@ impl RestateLedger {
         Ok(loaded.key)
     }
 
+    fn remember_question(&self, question: QuestionId, call: CallId) {
+        self.shared.questions.lock().unwrap_or_else(PoisonError::into_inner).put(question, call);
+    }
+
     /// A call that is settled needs its key no more.
     fn remember_key(&self, call: CallId, key: Option<&RecordKey>, settled: bool) {
         let mut keys = self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner);
@@ -364,10 +376,16 @@ impl Ledger for RestateLedger {
 
     fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
         Box::pin(async move {
+            let Comer { call, tenant, session, tool, now } = comer;
+            let Shared { looks, engine, name, .. } = &*self.shared;
             // Beside each other, so that it takes no longer than one of them.
-            let (loaded, lineage) =
-                tokio::try_join!(self.load_call(comer.call), self.lineage(comer.tenant, comer.session))?;
-            Ok(Arrival { loaded, lineage, around: None })
+            let look = looks.look(engine, name, (tenant, session, tool));
+            let (loaded, seen) = tokio::try_join!(self.load_call(call), look)?;
+            let (lineage, is_crowded) = seen.of_session(session)?;
+            let leaves =
+                seen.leaves(tool)?.iter().filter(|leave| floor::in_time(leave, now)).cloned().collect();
+            let around = Around { leaves, halt: seen.halt.clone(), is_crowded };
+            Ok(Arrival { loaded, lineage, around: Some(around) })
         })
     }
 
@@ -446,8 +464,17 @@ impl Ledger for RestateLedger {
     }
 
     fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
-        let key = keys::question(&self.shared.name, question);
-        Box::pin(async move { self.shared.engine.ask("Question", &key, "call_of", &()).await })
+        Box::pin(async move {
+            let known =
+                self.shared.questions.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
+            if known.is_some() {
+                return Ok(known);
+            }
+            let key = keys::question(&self.shared.name, question);
+            let call: Option<CallId> = self.shared.engine.ask("Question", &key, "call_of", &()).await?;
+            call.into_iter().for_each(|call| self.remember_question(question, call));
+            Ok(call)
+        })
     }
 
     fn held_up_by(
@@ -457,13 +484,13 @@ impl Ledger for RestateLedger {
         call: CallId,
         plan: &Plan,
     ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
-        let key = keys::session(&self.shared.name, tenant, session);
-        let passing = Passing { call, effects: plan.effects.clone() };
+        let key = keys::holds(&self.shared.name, tenant, session);
+        let passing = Passing { session: session.clone(), call, effects: plan.effects.clone() };
         Box::pin(async move {
             if passing.effects.is_empty() {
                 return Ok(None);
             }
-            self.shared.engine.ask("Session", &key, "held_up_by", &passing).await
+            self.shared.engine.ask("Holds", &key, "held_up_by", &passing).await
         })
     }
 

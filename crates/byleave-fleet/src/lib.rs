@@ -7,6 +7,7 @@
 //! A handler checks, writes and ends. It never runs a tool, never sleeps, never looks at a clock, and never sees a content
 //! or a key. The engine replays handlers, so whatever happened inside one could happen twice.
 
+mod around;
 mod books;
 mod engine;
 #[cfg(feature = "service")]

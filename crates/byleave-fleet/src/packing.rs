@@ -3,11 +3,15 @@
 //! Lines are kept without their links, which follow from them; the last link is kept, and everything is held against it
 //! when it is read. Nothing that cannot be read back whole is ever taken for a shorter record.
 
+use std::cell::RefCell;
+use std::io;
+
 use byleave_core::chain::{GENESIS, Line};
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use zstd::bulk::{Compressor, Decompressor};
 
 /// What zstd may refer back to. To change it is to make everything that was packed unreadable: add a new version beside it.
 const DICTIONARY: &[u8] = include_bytes!("packing/dictionary-1.txt");
@@ -33,7 +37,7 @@ pub(crate) enum PackingFault {
     #[error("it was packed by a newer version ({0})")]
     Version(u8),
     #[error("zstd: {0}")]
-    Zstd(#[from] std::io::Error),
+    Zstd(#[from] io::Error),
 }
 
 /// What is kept of a call.
@@ -286,15 +290,33 @@ fn unhyphen(text: &[u8; 36]) -> Option<Uuid> {
     (id.hyphenated().encode_lower(&mut buffer).as_bytes() == text).then_some(id)
 }
 
+thread_local! {
+    // To take the dictionary in costs more than to pack a record with it.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn compressor() -> io::Result<Compressor<'static>> {
+    let mut compressor = Compressor::with_dictionary(LEVEL, DICTIONARY)?;
+    compressor.include_checksum(false)?;
+    compressor.include_contentsize(false)?;
+    compressor.include_dictid(false)?;
+    Ok(compressor)
+}
+
 /// Compresses, with the length in front.
 pub(crate) fn squeeze(plain: &[u8]) -> Result<Vec<u8>, PackingFault> {
     let length = u32::try_from(plain.len()).map_err(|_| PackingFault::Layout)?;
     let mut packed = length.to_le_bytes().to_vec();
-    let mut compressor = zstd::bulk::Compressor::with_dictionary(LEVEL, DICTIONARY)?;
-    compressor.include_checksum(false)?;
-    compressor.include_contentsize(false)?;
-    compressor.include_dictid(false)?;
-    packed.extend_from_slice(&compressor.compress(plain)?);
+    let compressed = COMPRESSOR.with(|kept| {
+        let mut kept = kept.borrow_mut();
+        let compressor = match &mut *kept {
+            Some(compressor) => compressor,
+            None => kept.insert(compressor()?),
+        };
+        compressor.compress(plain)
+    })?;
+    packed.extend_from_slice(&compressed);
     Ok(packed)
 }
 
@@ -305,8 +327,14 @@ pub(crate) fn unsqueeze(packed: &[u8]) -> Result<Vec<u8>, PackingFault> {
     if length > PLAIN_BYTES_MAX {
         return Err(PackingFault::Layout);
     }
-    let mut decompressor = zstd::bulk::Decompressor::with_dictionary(DICTIONARY)?;
-    let plain = decompressor.decompress(rest, length)?;
+    let plain = DECOMPRESSOR.with(|kept| {
+        let mut kept = kept.borrow_mut();
+        let decompressor = match &mut *kept {
+            Some(decompressor) => decompressor,
+            None => kept.insert(Decompressor::with_dictionary(DICTIONARY)?),
+        };
+        decompressor.decompress(rest, length)
+    })?;
     if plain.len() == length { Ok(plain) } else { Err(PackingFault::Layout) }
 }
 

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::books::Books;
 use crate::entities::call::CallEntity;
 use crate::entities::gateway::GatewayEntity;
+use crate::entities::holds::HoldsEntity;
 use crate::entities::leave::{LeaveEntity, LeavesEntity};
 use crate::entities::projector::ProjectorEntity;
 use crate::entities::question::QuestionEntity;
@@ -31,6 +32,7 @@ fn endpoint(identity: &Identity, books: Option<Arc<Books>>) -> io::Result<Endpoi
     let endpoint = builder
         .bind(CallEntity)
         .bind(SessionEntity)
+        .bind(HoldsEntity)
         .bind(TenantEntity)
         .bind(LeaveEntity)
         .bind(LeavesEntity)

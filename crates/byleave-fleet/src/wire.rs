@@ -10,6 +10,7 @@ use byleave_core::digest::Digest;
 use byleave_core::effect::Effect;
 use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, SessionId, TenantId};
 use byleave_core::leave::Leave;
+use byleave_core::session::Opening;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
@@ -235,15 +236,33 @@ pub(crate) struct NewAct {
     pub(crate) book: bool,
 }
 
-/// What changes in a session with lines of one of its calls.
+/// Who has come in, of one tenant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct SessionChange {
+pub(crate) struct Looking {
+    /// The tenant.
+    pub(crate) tenant: TenantId,
+    /// The sessions.
+    pub(crate) sessions: Vec<SessionId>,
+}
+
+/// What stands for them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Looked {
+    /// The newest halt, where it has not been lifted.
+    pub(crate) halt: Option<Act>,
+    /// Each session with those above it.
+    pub(crate) lineages: Vec<Vec<Opening>>,
+}
+
+/// Whom a call holds up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Hold {
+    /// The session.
+    pub(crate) session: SessionId,
     /// Which call.
     pub(crate) call: CallId,
-    /// It runs no more, and holds nobody up.
-    pub(crate) passes: bool,
-    /// A person was asked about this.
-    pub(crate) holds: Option<Vec<Effect>>,
+    /// Those who come into conflict with this, about which a person was asked; nobody any more where it is absent.
+    pub(crate) effects: Option<Vec<Effect>>,
 }
 
 /// Who wants to run alone.
@@ -258,6 +277,8 @@ pub(crate) struct Seat {
 /// What wants to pass those who wait.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Passing {
+    /// The session.
+    pub(crate) session: SessionId,
     /// Which call.
     pub(crate) call: CallId,
     /// What it would do.
@@ -291,6 +312,17 @@ pub(crate) struct Relist {
     pub(crate) add: Option<String>,
 }
 
+/// A call that begins something.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Begin {
+    /// The ledger.
+    pub(crate) ledger: String,
+    /// Whose call.
+    pub(crate) tenant: TenantId,
+    /// How it is listed from now on.
+    pub(crate) relist: Relist,
+}
+
 /// Which of the unsettled calls are asked for.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Due {
@@ -309,7 +341,7 @@ pub(crate) struct CallName {
 
 /// Who wants to be the gateway of a fleet, or to stay it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Hold {
+pub(crate) struct Candidate {
     /// Another for each process.
     pub(crate) id: Uuid,
     /// The same for all processes of one state directory, of which one runs at a time.

@@ -135,7 +135,7 @@ impl Ledger for RemoteLedger {
             let (tenant, session, tool) = (tenant.clone(), session.clone(), tool.to_owned());
             let arrived: Arrived = self.asked(Ask::Arrive { call, tenant, session, tool, now }).await?;
             let loaded = arrived.loaded.map(|read| read.into_loaded(call)).transpose()?;
-            Ok(Arrival { loaded, lineage: arrived.lineage, around: None })
+            Ok(Arrival { loaded, lineage: arrived.lineage, around: arrived.around.map(Into::into) })
         })
     }
 

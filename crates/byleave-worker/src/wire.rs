@@ -2,13 +2,14 @@
 //!
 //! Contents and keys are in it, in the clear: whatever carries a wire between machines must be TLS.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use byleave::ledger::{
-    Arrival, Batch, Begins, Content, ContentFault, Hindrance, Interruption, LedgerFault, Listing, Loaded,
-    Waits,
+    Around, Arrival, Batch, Begins, Content, ContentFault, Hindrance, Interruption, LedgerFault, Listing,
+    Loaded, Waits,
 };
 use byleave_core::act::Act;
 use byleave_core::call::Millis;
@@ -17,6 +18,7 @@ use byleave_core::digest::{Digest, Held, RecordKey};
 use byleave_core::effect::Effect;
 use byleave_core::entry::Entry;
 use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_core::leave::Leave;
 use byleave_core::question::Question;
 use byleave_core::record::Record;
 use byleave_core::session::Opening;
@@ -388,13 +390,34 @@ impl Read {
 pub(crate) struct Arrived {
     pub(crate) loaded: Option<Read>,
     pub(crate) lineage: Vec<Opening>,
+    #[serde(default)]
+    pub(crate) around: Option<Stood>,
+}
+
+/// What stood around a call when it came in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Stood {
+    leaves: Vec<Leave>,
+    halt: Option<Act>,
+    is_crowded: bool,
+}
+
+impl From<Around> for Stood {
+    fn from(Around { leaves, halt, is_crowded }: Around) -> Self {
+        Self { leaves: leaves.iter().map(|leave| (**leave).clone()).collect(), halt, is_crowded }
+    }
+}
+
+impl From<Stood> for Around {
+    fn from(Stood { leaves, halt, is_crowded }: Stood) -> Self {
+        Self { leaves: leaves.into_iter().map(Arc::new).collect(), halt, is_crowded }
+    }
 }
 
 impl Arrived {
-    /// What counts for a moment only is not worth sending.
     pub(crate) fn of(arrival: Arrival) -> Result<Self, LedgerFault> {
         let loaded = arrival.loaded.as_ref().map(Read::of).transpose()?;
-        Ok(Self { loaded, lineage: arrival.lineage })
+        Ok(Self { loaded, lineage: arrival.lineage, around: arrival.around.map(Stood::from) })
     }
 }
 

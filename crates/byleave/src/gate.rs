@@ -404,7 +404,7 @@ impl Gate {
     /// The desk for a call that comes in: a new one, or the one that the same call was put on before.
     async fn open(&self, call: &Call) -> Result<Desk, Box<CallResult>> {
         let refuse = |code, why: String| Err(Box::new(unopened(call, code, why)));
-        let (at, stirs) = (Instant::now(), self.parts.bustle.stirs());
+        let stirs = self.parts.bustle.stirs();
         let tool = self.parts.catalog.get(&call.tool);
         let tool = tool.as_ref().map_or(call.tool.as_str(), |entry| entry.name());
         let (tenant, session, now) = (&call.tenant, &call.session, self.parts.now());
@@ -413,6 +413,7 @@ impl Gate {
             Ok(arrival) => arrival,
             Err(fault) => return refuse(Code::NotRecorded, fault.to_string()),
         };
+        let at = Instant::now();
         let desk = loaded.map(|loaded| Desk::reopen(loaded.record, loaded.key));
         let mut desk = match desk {
             Some(desk) => match desk.is_same_call(call) {

@@ -32,7 +32,7 @@ pub trait Ledger: Send + Sync + 'static {
 
     /// Looks a call up that comes in, and at what else stands then, where that is to be seen in the same look.
     ///
-    /// What is seen counts for a moment only. A ledger to which a look takes longer than that shows the record alone.
+    /// What is told counts for a moment only, as any answer of the ledger does.
     fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
         Box::pin(async move {
             let loaded = self.load(comer.call).await?;

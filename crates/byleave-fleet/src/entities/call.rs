@@ -2,7 +2,8 @@
 //!
 //! The order within an append is what makes it safe. Is the record still as it was taken to be? Is the batch what every
 //! ledger accepts, and does the walk admit it? Does anything hinder it (and if so, what was taken is put back)? Only then
-//! is it written, and only then do the lists learn of it. The engine carries every handler to its end, so nothing stops
+//! is it written, and only then do the lists learn of it, but for what begins: that is listed where halts are looked at, before it
+//! is written, so that nothing runs that nobody would take up. The engine carries every handler to its end, so nothing stops
 //! half-way; and one call has one writer at a time, so nothing comes in between.
 //!
 //! Where there is a book, a record that owes it lines has said so to a projector, once, and has not been told yet that they
@@ -15,29 +16,34 @@ use byleave::ledger::floor::{self, Moves};
 use byleave::ledger::{Batch, Begins, Interruption, Listing, Waits};
 use byleave_core::call::Millis;
 use byleave_core::chain::GENESIS;
+use byleave_core::effect::Effect;
 use byleave_core::entry::{Entry, Fact};
-use byleave_core::id::{LeaveId, QuestionId, TenantId};
+use byleave_core::id::{CallId, LeaveId, QuestionId, SessionId, TenantId};
 use byleave_core::record::Record;
 use byleave_core::walk::{Next, next};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use restate_sdk::prelude::*;
 
+use super::holds::HoldsEntityClient;
 use super::leave::LeaveEntityClient;
 use super::question::QuestionEntityClient;
 use super::session::SessionEntityClient;
-use super::tenant::TenantEntityClient;
 use super::unsettled::UnsettledEntityClient;
 use super::{broken, drop_handle, owing};
 use crate::keys;
 use crate::packing::{CONTENTS, Kept, Projected, Tombstone, contents_name, continue_lines};
 use crate::wire::{
-    self, Acknowledged, Append, Appended, Blob, Contents, Found, Given, Owed, Relist, Seat, SessionChange,
-    Uses,
+    self, Acknowledged, Append, Appended, Begin, Blob, Contents, Found, Given, Hold, Owed, Relist, Seat, Uses,
 };
 
 /// Where the record lies in the state. Sealed contents lie beside it.
 const RECORD: &str = "r";
 /// Where the tombstone is, in place of all that.
 const TOMBSTONE: &str = "t";
+
+/// Something that another entity was told, and that must have come of it.
+type Told<'ctx> = BoxFuture<'ctx, Result<(), TerminalError>>;
 
 /// The record of one call.
 #[derive(Debug)]
@@ -54,11 +60,14 @@ impl CallEntity {
     #[handler]
     async fn append(&self, ctx: ObjectContext<'_>, append: Json<Append>) -> HandlerResult<Json<Appended>> {
         let append = append.into_inner();
-        if let Some(tombstone) = tombstone(ctx.get(TOMBSTONE).await?)? {
+        let kept = kept(ctx.get(RECORD).await?)?;
+        // Never beside a record.
+        if kept.is_none()
+            && let Some(tombstone) = tombstone(ctx.get(TOMBSTONE).await?)?
+        {
             let is_same = tombstone.token == append.token;
             return Ok(Json(if is_same { Appended::Taken } else { Appended::Stale }));
         }
-        let kept = kept(ctx.get(RECORD).await?)?;
         if kept.as_ref().is_some_and(|kept| kept.token == append.token) {
             return Ok(Json(Appended::Taken));
         }
@@ -74,7 +83,7 @@ impl CallEntity {
             Ok(moves) => moves,
             Err(fault) => return Ok(Json(Appended::Refused { why: fault.why })),
         };
-        if let Some(hindered) = take_what_it_needs(&ctx, &append, &moves).await? {
+        if let Some(hindered) = take_what_it_needs(&ctx, &append, &checked, &moves).await? {
             return Ok(Json(hindered));
         }
         ctx.set(RECORD, pack(&checked.kept)?);
@@ -137,6 +146,7 @@ impl CallEntity {
         if not.is_some() {
             return Ok(Json(false));
         }
+        let before = record.clone();
         let (line, _) =
             floor::interrupted(&mut record, attempt, at).map_err(|fault| broken(&fault.what, &fault.why))?;
         let at_len = kept.len();
@@ -144,9 +154,9 @@ impl CallEntity {
         ctx.set(RECORD, pack(&kept)?);
         owing::tell(&ctx, &ledger, call, &kept, at_len, &record);
         if let Some(heading) = record.heading() {
-            let key = keys::session(&ledger, &heading.tenant, &heading.session);
-            let change = SessionChange { call, passes: true, holds: None };
-            ctx.object_client::<SessionEntityClient<'_>>(key).change(Json(change)).call().await?;
+            for told in pass(&ctx, &ledger, (&heading.tenant, &heading.session), &before) {
+                told.await?;
+            }
         }
         Ok(Json(true))
     }
@@ -287,6 +297,9 @@ impl Checked {
             }
             (Some(_), _) => return Err("it waits for a question that it does not ask".into()),
         };
+        if append.begins.is_some_and(|begins| begins.exclusive != runs_alone(&after)) {
+            return Err("whether it runs alone is not what its terms say".into());
+        }
         let begins = append.begins.map(|begins| Begins {
             attempt: begins.attempt,
             exclusive: begins.exclusive,
@@ -341,11 +354,14 @@ impl Checked {
 async fn take_what_it_needs(
     ctx: &ObjectContext<'_>,
     append: &Append,
+    checked: &Checked,
     moves: &Moves<'_>,
 ) -> Result<Option<Appended>, HandlerError> {
     if append.begins.is_some() {
-        let key = keys::tenant(&append.ledger, &append.tenant);
-        let halted = ctx.object_client::<TenantEntityClient<'_>>(key).halted(Json(())).call().await?;
+        let relist = Relist { drop: listed(&checked.before), add: listed(&checked.after) };
+        let (ledger, tenant) = (append.ledger.clone(), append.tenant.clone());
+        let begin = Json(Begin { ledger, tenant, relist });
+        let halted = unsettled(ctx, append).begin(begin).call().await?;
         let standing = floor::Standing { halt: halted.0.as_ref(), leave_left: true, seat: None };
         let begins = append.begins.map(|begins| Begins {
             attempt: begins.attempt,
@@ -370,7 +386,7 @@ async fn take_what_it_needs(
         let key = keys::leave(&append.ledger, &append.tenant, *leave);
         let got = ctx.object_client::<LeaveEntityClient<'_>>(key).take(Json(uses)).call().await?;
         if !got.0 {
-            put_back(ctx, append, taken).await?;
+            put_back(ctx, append, checked, taken).await?;
             return Ok(Some(Appended::LeaveSpent));
         }
         taken.push((*leave, uses));
@@ -380,7 +396,7 @@ async fn take_what_it_needs(
         let seat = Seat { call: append.call, attempt: begins.attempt };
         let busy = ctx.object_client::<SessionEntityClient<'_>>(key).sit(Json(seat)).call().await?;
         if let Some(Seat { call, attempt }) = busy.0 {
-            put_back(ctx, append, taken).await?;
+            put_back(ctx, append, checked, taken).await?;
             return Ok(Some(Appended::SessionBusy { call, attempt }));
         }
     }
@@ -390,8 +406,13 @@ async fn take_what_it_needs(
 async fn put_back(
     ctx: &ObjectContext<'_>,
     append: &Append,
+    checked: &Checked,
     taken: Vec<(LeaveId, Uses)>,
 ) -> Result<(), HandlerError> {
+    if append.begins.is_some() {
+        let relist = Relist { drop: listed(&checked.after), add: listed(&checked.before) };
+        unsettled(ctx, append).relist(Json(relist)).call().await?;
+    }
     for (leave, uses) in taken {
         let key = keys::leave(&append.ledger, &append.tenant, leave);
         ctx.object_client::<LeaveEntityClient<'_>>(key).put_back(Json(uses)).call().await?;
@@ -425,15 +446,20 @@ async fn project(
             ctx.object_client::<LeaveEntityClient<'_>>(key).give(Json(given)).call()
         })
         .collect();
-    let change = session_change(append, checked, moves).map(|change| {
-        let key = keys::session(ledger, &append.tenant, &append.session);
-        ctx.object_client::<SessionEntityClient<'_>>(key).change(Json(change)).call()
-    });
+    let whose = (&append.tenant, &append.session);
+    let mut others = Vec::new();
+    if moves.frees_seat {
+        others = pass(ctx, ledger, whose, &checked.before);
+    }
+    if let Some(Waits { effects, .. }) =
+        checked.batch.waits.as_ref().filter(|waits| !waits.effects.is_empty())
+    {
+        others.push(hold(ctx, ledger, whose, call, Some(effects.clone())));
+    }
     let (drop, add) = (listed(&checked.before), listed(&checked.after));
-    let relist = (drop != add).then(|| {
-        let key = keys::shard_of(ledger, call);
-        ctx.object_client::<UnsettledEntityClient<'_>>(key).relist(Json(Relist { drop, add })).call()
-    });
+    // What begins was listed before.
+    let relist = (drop != add && append.begins.is_none())
+        .then(|| unsettled(ctx, append).relist(Json(Relist { drop, add })).call());
     if let Some(Waits { question, .. }) = &checked.batch.waits {
         let asked_at = checked.after.entries().last().map_or(0, |entry| entry.at);
         let expire = question.id.as_bytes().to_vec();
@@ -447,7 +473,7 @@ async fn project(
     for told in gives {
         told.await?;
     }
-    if let Some(told) = change {
+    for told in others {
         told.await?;
     }
     if let Some(told) = relist {
@@ -456,14 +482,46 @@ async fn project(
     Ok(())
 }
 
-/// What the session must know; nothing, for a call that neither sat nor was asked about.
-fn session_change(append: &Append, checked: &Checked, moves: &Moves<'_>) -> Option<SessionChange> {
-    let sat = floor::open_attempt(&checked.before).is_some();
-    let asked = checked.before.entries().iter().any(|entry| matches!(entry.fact, Fact::Asked(Ok(_))));
-    let passes = moves.frees_seat && (sat || asked);
-    let holds = checked.batch.waits.as_ref().map(|waits| waits.effects.clone());
-    let holds = holds.filter(|effects| !effects.is_empty());
-    (passes || holds.is_some()).then_some(SessionChange { call: append.call, passes, holds })
+/// The part of the unsettled calls that this one is listed in.
+fn unsettled<'ctx>(ctx: &'ctx ObjectContext<'_>, append: &Append) -> UnsettledEntityClient<'ctx> {
+    ctx.object_client::<UnsettledEntityClient<'_>>(keys::shard_of(&append.ledger, append.call))
+}
+
+/// Tells those who must know that a call runs no more and holds nobody up; nobody, for one that neither sat nor was asked about.
+/// `record` is what it was before.
+fn pass<'ctx>(
+    ctx: &'ctx ObjectContext<'_>,
+    ledger: &str,
+    (tenant, session): (&TenantId, &SessionId),
+    record: &Record,
+) -> Vec<Told<'ctx>> {
+    let mut told = Vec::new();
+    if floor::open_attempt(record).is_some() && runs_alone(record) {
+        let key = keys::session(ledger, tenant, session);
+        told.push(ctx.object_client::<SessionEntityClient<'_>>(key).rise(Json(record.call())).call().boxed());
+    }
+    if record.entries().iter().any(|entry| matches!(entry.fact, Fact::Asked(Ok(_)))) {
+        told.push(hold(ctx, ledger, (tenant, session), record.call(), None));
+    }
+    told
+}
+
+/// Tells those who must know whom a call holds up from now on.
+fn hold<'ctx>(
+    ctx: &'ctx ObjectContext<'_>,
+    ledger: &str,
+    (tenant, session): (&TenantId, &SessionId),
+    call: CallId,
+    effects: Option<Vec<Effect>>,
+) -> Told<'ctx> {
+    let key = keys::holds(ledger, tenant, session);
+    let hold = Json(Hold { session: session.clone(), call, effects });
+    ctx.object_client::<HoldsEntityClient<'_>>(key).change(hold).call().boxed()
+}
+
+/// Whether attempts of a call run alone in their session, by the terms that it was resolved on.
+fn runs_alone(record: &Record) -> bool {
+    !matches!(record.resolved(), Some(Ok(terms)) if terms.concurrency_safe)
 }
 
 /// How an unsettled call is listed: by when it came in, and from when on it can be driven.

@@ -3,7 +3,7 @@
 use restate_sdk::prelude::*;
 use uuid::Uuid;
 
-use crate::wire::{Hold, Holder};
+use crate::wire::{Candidate, Holder};
 
 const HOLDER: &str = "h";
 
@@ -20,8 +20,8 @@ pub(crate) struct GatewayEntity;
 impl GatewayEntity {
     /// Holds the place, where it is free, one's own, or that of the very one who was watched; says whose it is now.
     #[handler]
-    async fn hold(&self, ctx: ObjectContext<'_>, hold: Json<Hold>) -> HandlerResult<Json<Holder>> {
-        let Hold { id, place, over } = hold.into_inner();
+    async fn hold(&self, ctx: ObjectContext<'_>, hold: Json<Candidate>) -> HandlerResult<Json<Holder>> {
+        let Candidate { id, place, over } = hold.into_inner();
         let held = ctx.get::<Json<Holder>>(HOLDER).await?.map(Json::into_inner);
         let beat = match held {
             Some(held) if held.id != id && over.as_ref() != Some(&held) => return Ok(Json(held)),

@@ -9,9 +9,10 @@ use restate_sdk::prelude::*;
 use super::call::CallEntityClient;
 use super::leave::LeaveEntityClient;
 use super::projector::ProjectorEntityClient;
+use super::unsettled::UnsettledEntityClient;
 use super::{broken, drop_handle};
 use crate::keys::{self, short};
-use crate::wire::{CallName, NewAct};
+use crate::wire::{CallName, Looked, Looking, NewAct};
 
 /// Where the halt is. Acts lie under `a` and their id.
 const HALT: &str = "halt";
@@ -51,8 +52,14 @@ impl TenantEntity {
             owe(&ctx, &ledger, act.clone());
         }
         match &act.deed {
-            Deed::Halt { .. } => ctx.set(HALT, Json(act)),
-            Deed::Lift => ctx.clear(HALT),
+            Deed::Halt { .. } => {
+                ctx.set(HALT, Json(act.clone()));
+                tell_all(&ctx, &ledger, act.tenant.clone(), Some(act)).await?;
+            }
+            Deed::Lift => {
+                ctx.clear(HALT);
+                tell_all(&ctx, &ledger, act.tenant, None).await?;
+            }
             Deed::Open(_) | Deed::Waive { .. } => {}
             Deed::Revoke { leave } => {
                 let key = keys::leave(&ledger, &act.tenant, *leave);
@@ -89,19 +96,24 @@ impl TenantEntity {
         of: Json<(TenantId, SessionId)>,
     ) -> HandlerResult<Json<Vec<Opening>>> {
         let (tenant, session) = of.into_inner();
-        let mut lineage: Vec<Opening> = Vec::new();
-        let mut at = Some(session);
-        while let Some(session) = at {
-            match opened(ctx.get(&opening_place(&tenant, &session)).await?) {
-                Some(opening) if lineage.len() <= DEPTH_MAX => {
-                    at = opening.parent.clone();
-                    lineage.push(opening);
-                }
-                None if lineage.is_empty() => break,
-                _ => return Err(broken("cannot tell who is above a session", &session)),
-            }
+        Ok(Json(lineage(&ctx, &tenant, session).await?))
+    }
+
+    /// The newest halt, and those above some sessions: for calls that come in together.
+    #[handler]
+    async fn look(&self, ctx: SharedObjectContext<'_>, of: Json<Looking>) -> HandlerResult<Json<Looked>> {
+        let Looking { tenant, sessions } = of.into_inner();
+        // All at once: each is a way to the engine and back.
+        let halt = ctx.get::<Json<Act>>(HALT);
+        let places: Vec<String> = sessions.iter().map(|session| opening_place(&tenant, session)).collect();
+        let opened: Vec<_> = places.iter().map(|place| ctx.get::<Json<Act>>(place)).collect();
+        let halt = halt.await?.map(Json::into_inner);
+        let mut lineages = Vec::new();
+        for (session, opened) in sessions.into_iter().zip(opened) {
+            let is_opened = opened.await?.is_some();
+            lineages.push(if is_opened { lineage(&ctx, &tenant, session).await? } else { Vec::new() });
         }
-        Ok(Json(lineage))
+        Ok(Json(Looked { halt, lineages }))
     }
 
     /// The newest halt, where it has not been lifted.
@@ -113,6 +125,45 @@ impl TenantEntity {
     ) -> HandlerResult<Json<Option<Act>>> {
         Ok(Json(ctx.get::<Json<Act>>(HALT).await?.map(Json::into_inner)))
     }
+}
+
+async fn lineage(
+    ctx: &SharedObjectContext<'_>,
+    tenant: &TenantId,
+    session: SessionId,
+) -> Result<Vec<Opening>, HandlerError> {
+    let mut lineage: Vec<Opening> = Vec::new();
+    let mut at = Some(session);
+    while let Some(session) = at {
+        match opened(ctx.get(&opening_place(tenant, &session)).await?) {
+            Some(opening) if lineage.len() <= DEPTH_MAX => {
+                at = opening.parent.clone();
+                lineage.push(opening);
+            }
+            None if lineage.is_empty() => break,
+            _ => return Err(broken("cannot tell who is above a session", &session)),
+        }
+    }
+    Ok(lineage)
+}
+
+/// Tells every place where something may begin whether the tenant is halted. All at once: none waits for another.
+async fn tell_all(
+    ctx: &ObjectContext<'_>,
+    ledger: &str,
+    tenant: TenantId,
+    halt: Option<Act>,
+) -> Result<(), HandlerError> {
+    let told: Vec<_> = (0..keys::SHARDS)
+        .map(|shard| {
+            let part = ctx.object_client::<UnsettledEntityClient<'_>>(keys::shard(ledger, shard));
+            part.halts(Json((tenant.clone(), halt.clone()))).call()
+        })
+        .collect();
+    for told in told {
+        told.await?;
+    }
+    Ok(())
 }
 
 /// Has an act brought into the book.

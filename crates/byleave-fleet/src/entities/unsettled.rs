@@ -1,15 +1,18 @@
-//! A part of the calls that are not settled, for whoever starts anew and takes up what was left.
+//! A part of the calls that are not settled, for whoever starts anew and takes up what was left. Nothing begins without being
+//! listed here, so this is also where it is seen that a tenant is halted: one look for both.
 //!
 //! Everything that is known of a call stands in the name under which it is listed, so that nothing need be read to list
 //! them, and nothing of the others need be read to change one.
 
 use byleave::ledger::floor;
+use byleave_core::act::Act;
 use byleave_core::call::Millis;
-use byleave_core::id::CallId;
+use byleave_core::id::{CallId, TenantId};
 use restate_sdk::prelude::*;
 
-use crate::keys::{short, unshort};
-use crate::wire::{Due, Relist};
+use super::tenant::TenantEntityClient;
+use crate::keys::{self, short, unshort};
+use crate::wire::{Begin, Due, Relist};
 
 /// A part of the unsettled calls.
 #[derive(Debug)]
@@ -27,12 +30,37 @@ impl UnsettledEntity {
     #[handler(ingress_private = true)]
     async fn relist(&self, ctx: ObjectContext<'_>, relist: Json<Relist>) -> HandlerResult<()> {
         let Relist { drop, add } = relist.into_inner();
-        if let Some(name) = drop {
-            ctx.clear(&name);
+        list(&ctx, drop, add);
+        Ok(())
+    }
+
+    /// Lists a call that begins something, unless its tenant is halted: then it says so, and lists nothing.
+    ///
+    /// A halt returns only after every part knows of it, so whatever is listed before that was begun before it.
+    #[handler(ingress_private = true)]
+    async fn begin(&self, ctx: ObjectContext<'_>, begin: Json<Begin>) -> HandlerResult<Json<Option<Act>>> {
+        let Begin { ledger, tenant, relist: Relist { drop, add } } = begin.into_inner();
+        let halt = match ctx.get::<Json<Option<Act>>>(&halt_name(&tenant)).await? {
+            Some(known) => known.into_inner(),
+            // Asked without waiting for the tenant's writer, who may be waiting for this part.
+            None => {
+                let key = keys::tenant(&ledger, &tenant);
+                let halt = ctx.object_client::<TenantEntityClient<'_>>(key).halted(Json(())).call().await?;
+                ctx.set(&halt_name(&tenant), Json(halt.0.clone()));
+                halt.into_inner()
+            }
+        };
+        if halt.is_none() {
+            list(&ctx, drop, add);
         }
-        if let Some(name) = add {
-            ctx.set(&name, Vec::<u8>::new());
-        }
+        Ok(Json(halt))
+    }
+
+    /// Knows from now on that a tenant is halted, or that it is not.
+    #[handler(ingress_private = true)]
+    async fn halts(&self, ctx: ObjectContext<'_>, halt: Json<(TenantId, Option<Act>)>) -> HandlerResult<()> {
+        let (tenant, halt) = halt.into_inner();
+        ctx.set(&halt_name(&tenant), Json(halt));
         Ok(())
     }
 
@@ -57,6 +85,23 @@ impl UnsettledEntity {
     }
 }
 
+fn list(ctx: &ObjectContext<'_>, drop: Option<String>, add: Option<String>) {
+    if drop == add {
+        return;
+    }
+    if let Some(name) = drop {
+        ctx.clear(&name);
+    }
+    if let Some(name) = add {
+        ctx.set(&name, Vec::<u8>::new());
+    }
+}
+
+/// The name under which it is known whether a tenant is halted. No call is listed like this.
+fn halt_name(tenant: &TenantId) -> String {
+    format!("halt {tenant}")
+}
+
 /// The name under which a call is listed.
 pub(crate) fn name(opened_at: Millis, due: Millis, call: CallId) -> String {
     format!("{opened_at:x}.{due:x}.{}", short(&call.uuid()))
@@ -78,5 +123,6 @@ mod tests {
         let call = CallId::new(uuid::Uuid::from_u128(9));
         assert_eq!(read(&name(1_700_000_000_000, 0, call)), Some((1_700_000_000_000, 0, call)));
         assert_eq!(read("nonsense"), None);
+        assert_eq!(read(&halt_name(&TenantId::new("1.2").unwrap())), None);
     }
 }

@@ -5,6 +5,7 @@
 mod book_away;
 mod fleet;
 mod kills;
+mod postgres;
 mod questions;
 mod upgrade;
 pub(crate) mod worker;

@@ -11,7 +11,6 @@ mod book;
 mod forgetting;
 mod killed;
 mod lists;
-mod measure;
 mod sealing;
 mod server;
 mod story;

@@ -218,14 +218,14 @@ impl Desk {
         self.durable.0
     }
 
-    /// Whether what is written changes nothing for other calls: it came in, was permitted by rule, ran and is settled.
+    /// Whether what is written and not yet durable changes nothing that other calls look at when they come in: it asks nobody, so
+    /// that it holds nobody up, and gives and uses no leave.
     pub(crate) fn concerns_nobody_else(&self) -> bool {
-        let by_rule = |entry: &Entry| match &entry.fact {
-            Fact::Begun(Ok(claim)) => claim.by == GrantedBy::Rule,
-            Fact::Asked(_) => false,
+        self.unwritten().iter().all(|entry| match &entry.fact {
+            Fact::Begun(Ok(claim)) => !matches!(claim.by, GrantedBy::Leave(_)),
+            Fact::Asked(_) | Fact::Answered(_) => false,
             _ => true,
-        };
-        self.durable.0 == 0 && self.record.settled().is_some() && self.record.entries().iter().all(by_rule)
+        })
     }
 
     /// Something has run, or someone may be running it.

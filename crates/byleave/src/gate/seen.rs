@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::ledger::Around;
 
-/// So long what was seen counts as now. Less than what passes anyway between a look and what is done upon it.
+/// So long what was told counts as now: hardly longer than what passes anyway between an answer and what is done upon it.
 const FRESH: Duration = Duration::from_millis(2);
 
 /// What stood in the ledger a moment ago.
@@ -15,7 +15,7 @@ const FRESH: Duration = Duration::from_millis(2);
 pub(crate) struct Seen {
     /// What it was.
     pub(crate) around: Around,
-    /// When it was looked.
+    /// When the ledger told it.
     pub(crate) at: Instant,
     /// How often this process had written then.
     pub(crate) stirs: u64,

@@ -1,7 +1,6 @@
 //! The book away: its Postgres dies under load, and the service and the engine die while it is away.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use byleave::book::Book as _;
@@ -15,6 +14,7 @@ use byleave::result::Standing;
 use byleave::settings::Settings;
 
 use super::fleet::Fleet;
+use super::postgres::Postgres;
 use super::worker::{appender, call};
 use crate::book::bench::{Ground, until};
 
@@ -124,53 +124,4 @@ async fn run(gate: &Gate, folder: &Path, calls: usize, mode: Mode) -> Vec<CallId
 fn now() -> Millis {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     Millis::try_from(since.as_millis()).unwrap()
-}
-
-/// A Postgres of one's own, started with the same script as everyone's.
-struct Postgres {
-    target: PathBuf,
-}
-
-impl Postgres {
-    fn start(folder: &Path) -> Self {
-        let postgres = Self { target: folder.join("postgres") };
-        postgres.up();
-        postgres
-    }
-
-    fn url(&self) -> String {
-        std::fs::read_to_string(self.target.join("postgres.url")).unwrap().trim().to_owned()
-    }
-
-    fn up(&self) {
-        self.script("up");
-    }
-
-    /// At once, as if the machine had failed: nothing is written out, and what it comes back with is what it had committed.
-    fn kill(&self) {
-        let said = self.script("status");
-        let pid = said.split("pid ").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
-        let killed = Command::new("kill").args(["-QUIT", pid]).status().unwrap();
-        assert!(killed.success(), "{said}");
-        while Path::new(&format!("/proc/{pid}/stat")).exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn script(&self, what: &str) -> String {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/postgres");
-        let output = Command::new(script).arg(what).env("CARGO_TARGET_DIR", &self.target).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        let url = self.url();
-        self.script("down");
-        // Its data lies beside the shared one's, and is of no use to anyone.
-        let run = url.split("host=").nth(1).and_then(|rest| rest.split('&').next()).unwrap();
-        std::fs::remove_dir_all(run.replace("%2F", "/")).unwrap();
-    }
 }

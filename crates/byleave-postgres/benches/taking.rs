@@ -1,4 +1,24 @@
-//! What taking costs, beside bare inserts of the same rows.
+//! What taking costs the book, beside bare inserts of the same rows: the same rows into the same tables, in batches of the same size.
+//!
+//! `scripts/prove book-cost` measures and writes docs/performance.md (its part between the marks). With `BYLEAVE_PROOF=short` it
+//! takes some seconds and writes nothing. Either way it fails where taking costs twice what it may. Wants the Postgres of
+//! `scripts/postgres up`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "a benchmark"
+)]
+
+#[path = "../../byleave/benches/page/mod.rs"]
+mod page;
+#[expect(dead_code, reason = "tests do more with it")]
+#[path = "../tests/all/server.rs"]
+mod server;
+#[path = "../tests/all/story.rs"]
+mod story;
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +35,6 @@ use crate::story::{asked, waiting};
 
 /// So many are given at once, and so many rows are in a bare insert.
 const TOGETHER: usize = 1_024;
-const CALLS: usize = 5_000;
 const TENANTS: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// Taking checks, links and lists; it may cost twice as much as only writing the rows down.
 const RATIO_MIN: f64 = 0.5;
@@ -118,50 +137,76 @@ async fn columns_of(ground: &Ground, table: &str) -> Vec<(String, String)> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// Takes it, and then writes the rows that came of it bare. Returns how much slower the former was, most of the time.
-#[expect(clippy::print_stdout, reason = "its figures are what it is run for")]
-async fn ratio(what: &str, rounds: &[Vec<Taking>]) -> f64 {
-    let mut ratios = Vec::new();
-    for _ in 0..3 {
+/// Takes it, and then writes the rows that came of it bare. Says how much slower the former was, most of the time.
+async fn compared(what: &str, rounds: &[Vec<Taking>], bar: Option<f64>) -> (String, f64) {
+    let (mut ratios, mut taken, mut written) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..5 {
         let (from, to) = (Ground::new().await, Ground::new().await);
         let (book, other) = (from.open().await, to.open().await);
         let took = take(&book, rounds).await;
         let (bare, rows) = bare(&from, &to).await;
         drop(other);
         assert!(book.verify().await.unwrap().is_sound());
-        let appends: usize = rounds.iter().map(Vec::len).sum();
-        let (rows, appends) = (u32::try_from(rows).unwrap(), u32::try_from(appends).unwrap());
-        let a_second = |count: u32, took: Duration| f64::from(count) / took.as_secs_f64();
-        let ratio = a_second(rows, took) / a_second(rows, bare);
-        println!(
-            "{what}: taken {:.0} rows a second ({:.0} appends), bare {:.0} rows a second: ratio {ratio:.2}",
-            a_second(rows, took),
-            a_second(appends, took),
-            a_second(rows, bare)
-        );
-        ratios.push(ratio);
+        let a_second = |took: Duration| f64::from(u32::try_from(rows).unwrap()) / took.as_secs_f64();
+        ratios.push(a_second(took) / a_second(bare));
+        taken.push(a_second(took));
+        written.push(a_second(bare));
         for ground in [from, to] {
             ground.execute(&format!("DROP SCHEMA {} CASCADE", ground.schema)).await;
         }
     }
-    ratios.sort_by(f64::total_cmp);
-    ratios[1]
+    let ratio = median(&mut ratios);
+    let within = match bar {
+        Some(bar) if ratio >= bar => format!("≥ {bar:.2}"),
+        Some(bar) => format!("≥ {bar:.2}, **missed**"),
+        None => String::new(),
+    };
+    let line = format!(
+        "| {what} | {:.0} | {:.0} | {ratio:.2} | {within} |\n",
+        median(&mut written),
+        median(&mut taken)
+    );
+    (line, ratio)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it measures: cargo nextest run --cargo-profile short -p byleave-postgres --run-ignored only --no-capture"]
-async fn taking_costs_at_most_twice_a_bare_insert() {
-    // Every row is new: what is inserted bare is what was written.
+fn main() {
+    let short = std::env::var("BYLEAVE_PROOF").is_ok_and(|size| size == "short");
+    let calls: usize = if short { 500 } else { 5_000 };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let setting = |n: usize| Setting { tenant: TENANTS[n % 5], ..Setting::default() };
-    let rounds = vec![(0..CALLS * 4).map(|n| waiting(setting(n)).1).collect()];
-    let inserts = ratio("calls that wait", &rounds).await;
-    // Rows are changed, too, twice for each that is left in the end: bare inserts have nothing like it. Only told.
-    let mut rounds: Vec<Vec<Taking>> = vec![Vec::new(); 4];
-    for n in 0..CALLS {
-        for (round, taking) in rounds.iter_mut().zip(asked(setting(n)).1) {
-            round.push(taking);
+    let (lines, ratios): (Vec<String>, Vec<f64>) = runtime.block_on(async {
+        // Every row is new: what is inserted bare is what was written.
+        let waiting: Vec<Taking> = (0..calls * 4).map(|n| waiting(setting(n)).1).collect();
+        // As the fleet brings a call that is over when it is fetched: all its appends together, so each row is written once.
+        let together: Vec<Taking> = (0..calls).flat_map(|n| asked(setting(n)).1).collect();
+        // Each append by itself: rows are changed, too, twice for each that is left in the end. Bare inserts have nothing like it.
+        let mut apart: Vec<Vec<Taking>> = vec![Vec::new(); 4];
+        for n in 0..calls {
+            for (round, taking) in apart.iter_mut().zip(asked(setting(n)).1) {
+                round.push(taking);
+            }
         }
+        let bar = Some(RATIO_MIN);
+        [
+            compared("calls that wait, one append each", &[waiting], bar).await,
+            compared("calls of four appends, brought together", &[together], bar).await,
+            compared("calls of four appends, each by itself", &apart, bar).await,
+        ]
+        .into_iter()
+        .unzip()
+    });
+    let table = format!(
+        "| what | rows/s bare | rows/s taken | ratio | bar |\n|---|--:|--:|--:|---|\n{}\nFive runs each, the median.\n",
+        lines.concat()
+    );
+    println!("{table}");
+    if !short {
+        page::write("taking", &table);
     }
-    ratio("calls of four appends", &rounds).await;
-    assert!(inserts >= RATIO_MIN, "ratio {inserts:.2}");
+    assert!(ratios.iter().all(|ratio| *ratio >= RATIO_MIN / 2.0), "{ratios:?}");
+}
+
+fn median(figures: &mut [f64]) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
