@@ -70,8 +70,8 @@ const ROWS: [Row; 8] = [
     row("inline: a tool with side effects", Way::Claimed, false, None, None, 0.03),
     row("by a worker: a tool with side effects", Way::Worker, false, Some((0.38, 0.50)), Some(2.2), 0.03),
     row("the same, with the book", Way::Worker, true, None, None, 0.02),
-    row("asked about and approved", Way::Approve, false, Some((0.20, 0.30)), None, 0.02),
-    row("the same, with the book", Way::Approve, true, None, None, 0.015),
+    row("asked about and approved", Way::Approve, false, Some((0.20, 0.30)), None, 0.012),
+    row("the same, with the book", Way::Approve, true, None, None, 0.01),
 ];
 
 const fn row(
