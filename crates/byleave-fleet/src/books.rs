@@ -32,8 +32,12 @@ impl Books {
 
     /// The same, from its address.
     pub fn parse(url: &str) -> Result<Self, LedgerFault> {
-        let connect = PgConnectOptions::from_str(url);
-        connect.map(Self::at).map_err(|error| LedgerFault::new("cannot read the address of the books", error))
+        let cannot = |why: String| LedgerFault::new("cannot read the address of the books", why);
+        // Whoever reads it takes any beginning for this one.
+        if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(cannot("it does not begin with postgres://".to_owned()));
+        }
+        PgConnectOptions::from_str(url).map(Self::at).map_err(|error| cannot(error.to_string()))
     }
 
     /// How to connect to the book of a ledger: for whoever has its keys, and lists, seals and verifies it.

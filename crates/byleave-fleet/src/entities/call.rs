@@ -374,6 +374,16 @@ async fn take_what_it_needs(
             return Ok(Some(Appended::Halted { why }));
         }
     }
+    // Before any leave: a use that is taken and put back looks spent meanwhile, and somebody would be asked for nothing.
+    let sits = append.begins.filter(|begins| begins.exclusive);
+    if let Some(begins) = sits {
+        let seat = Seat { call: append.call, attempt: begins.attempt };
+        let busy = session(ctx, append).sit(Json(seat)).call().await?;
+        if let Some(Seat { call, attempt }) = busy.0 {
+            put_back(ctx, append, checked, Vec::new()).await?;
+            return Ok(Some(Appended::SessionBusy { call, attempt }));
+        }
+    }
     let mut taken: Vec<(LeaveId, Uses)> = Vec::new();
     for leave in &moves.uses {
         if taken.iter().any(|(other, _)| other == leave) {
@@ -387,18 +397,12 @@ async fn take_what_it_needs(
         let got = ctx.object_client::<LeaveEntityClient<'_>>(key).take(Json(uses)).call().await?;
         if !got.0 {
             put_back(ctx, append, checked, taken).await?;
+            if sits.is_some() {
+                session(ctx, append).rise(Json(append.call)).call().await?;
+            }
             return Ok(Some(Appended::LeaveSpent));
         }
         taken.push((*leave, uses));
-    }
-    if let Some(begins) = append.begins.filter(|begins| begins.exclusive) {
-        let key = keys::session(&append.ledger, &append.tenant, &append.session);
-        let seat = Seat { call: append.call, attempt: begins.attempt };
-        let busy = ctx.object_client::<SessionEntityClient<'_>>(key).sit(Json(seat)).call().await?;
-        if let Some(Seat { call, attempt }) = busy.0 {
-            put_back(ctx, append, checked, taken).await?;
-            return Ok(Some(Appended::SessionBusy { call, attempt }));
-        }
     }
     Ok(None)
 }
@@ -480,6 +484,11 @@ async fn project(
         told.await?;
     }
     Ok(())
+}
+
+/// The session of a call.
+fn session<'ctx>(ctx: &'ctx ObjectContext<'_>, append: &Append) -> SessionEntityClient<'ctx> {
+    ctx.object_client(keys::session(&append.ledger, &append.tenant, &append.session))
 }
 
 /// The part of the unsettled calls that this one is listed in.

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use byleave::book::{CallFilter, Page};
 
 use crate::app::App;
 use crate::body::{Given, Said};
@@ -70,6 +71,7 @@ pub(super) async fn lift(State(_app): State<App>, caller: Caller) -> Result<Stat
 pub(super) async fn health(State(_app): State<App>, caller: Caller) -> Result<Said<Health>, Problem> {
     caller.may(&Scope::ALL)?;
     caller.tenancy.ledger.halted(caller.tenancy.id()).await?;
+    caller.tenancy.book.calls(CallFilter::default(), Page::first(1)).await?;
     Ok(Said(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 
