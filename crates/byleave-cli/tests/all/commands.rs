@@ -93,6 +93,9 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("mcp wrap", &["--", "nothing-such"], &[2]),
     // Not an address of this machine, and no TLS.
     ("serve", &["--listen", "192.0.2.1:1"], &[2]),
+    ("fleet", &[], &[2]),
+    ("fleet status", &["/dev/null"], &[2]),
+    ("fleet resend", &["/dev/null"], &[2]),
     ("worker", &["--server", "http://192.0.2.1:1", "--token", "/dev/null"], &[2]),
     ("token", &[], &[0]),
     ("token add", &["bot"], &[0]),

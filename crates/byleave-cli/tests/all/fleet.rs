@@ -3,9 +3,10 @@
 //! The engine and the Postgres are of one's own, started by the same scripts as everyone's, because they are killed here. For the
 //! long form of the last: `BYLEAVE_KILLS=200 BYLEAVE_NODES=3`.
 
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -171,6 +172,35 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
     assert_eq!((&verified["sound"], &verified["records"]), (&json!(true), &json!(2)), "{verified}");
     hired.stop();
     served.stop();
+}
+
+// req: E1
+#[test]
+fn a_gateway_that_stands_still_for_too_long_is_followed_by_another_and_ends() {
+    let (fleet, world) = (Fleet::start(1), World::new());
+    let words = ["--fleet", &*fleet.file()];
+    let first = Served::start(&world, &words);
+    let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
+    command.env("BYLEAVE_STATE", world.workspace().join("../second"));
+    command.args(["serve", "--listen", "127.0.0.1:0"]).args(words);
+    let mut second =
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(said.next().unwrap(), "another gateway serves this fleet; waiting for its place");
+    let status = |code| {
+        let looked = world.quietly(&["fleet", "status", words[1]], "");
+        let text = String::from_utf8_lossy(&[looked.stdout, looked.stderr].concat()).into_owned();
+        assert_eq!(looked.status.code(), Some(code), "{text}");
+        text
+    };
+    assert!(status(0).contains("gateway: it is there"));
+    first.signal(rustix::process::Signal::STOP);
+    assert!(status(1).contains("it is not heard any more"));
+    assert!(said.next().unwrap().starts_with("listening on "));
+    first.signal(rustix::process::Signal::CONT);
+    assert_eq!(first.ended(), Some(2), "it serves beside another");
+    second.kill().unwrap();
+    second.wait().unwrap();
 }
 
 /// How long calls of one bot take, one after the other: the one that is longer than all but a hundredth.

@@ -63,6 +63,11 @@ impl Served {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
+    /// Waits until it ends by itself.
+    pub(crate) fn ended(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
     /// Ends it as a person would, and waits.
     pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);

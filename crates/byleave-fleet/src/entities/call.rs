@@ -374,6 +374,16 @@ async fn take_what_it_needs(
             return Ok(Some(Appended::Halted { why }));
         }
     }
+    let mut uses: Vec<(LeaveId, Uses)> = Vec::new();
+    for leave in &moves.uses {
+        if uses.iter().any(|(other, _)| other == leave) {
+            continue;
+        }
+        let more = moves.uses.iter().filter(|other| *other == leave).count();
+        let asked = append.begins.and_then(|begins| begins.leave).filter(|(other, _)| other == leave);
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        uses.push((*leave, Uses { more, asked_max: asked.and_then(|(_, max)| max) }));
+    }
     // Before any leave: a use that is taken and put back looks spent meanwhile, and somebody would be asked for nothing.
     let sits = append.begins.filter(|begins| begins.exclusive);
     if let Some(begins) = sits {
@@ -381,28 +391,25 @@ async fn take_what_it_needs(
         let busy = session(ctx, append).sit(Json(seat)).call().await?;
         if let Some(Seat { call, attempt }) = busy.0 {
             put_back(ctx, append, checked, Vec::new()).await?;
+            // The graver of the two is said.
+            for (id, uses) in uses {
+                if !leave(ctx, append, id).has(Json(uses)).call().await?.0 {
+                    return Ok(Some(Appended::LeaveSpent));
+                }
+            }
             return Ok(Some(Appended::SessionBusy { call, attempt }));
         }
     }
     let mut taken: Vec<(LeaveId, Uses)> = Vec::new();
-    for leave in &moves.uses {
-        if taken.iter().any(|(other, _)| other == leave) {
-            continue;
-        }
-        let more = moves.uses.iter().filter(|other| *other == leave).count();
-        let asked = append.begins.and_then(|begins| begins.leave).filter(|(other, _)| other == leave);
-        let uses =
-            Uses { more: u32::try_from(more).unwrap_or(u32::MAX), asked_max: asked.and_then(|(_, max)| max) };
-        let key = keys::leave(&append.ledger, &append.tenant, *leave);
-        let got = ctx.object_client::<LeaveEntityClient<'_>>(key).take(Json(uses)).call().await?;
-        if !got.0 {
+    for (id, uses) in uses {
+        if !leave(ctx, append, id).take(Json(uses)).call().await?.0 {
             put_back(ctx, append, checked, taken).await?;
             if sits.is_some() {
                 session(ctx, append).rise(Json(append.call)).call().await?;
             }
             return Ok(Some(Appended::LeaveSpent));
         }
-        taken.push((*leave, uses));
+        taken.push((id, uses));
     }
     Ok(None)
 }
@@ -417,9 +424,8 @@ async fn put_back(
         let relist = Relist { drop: listed(&checked.after), add: listed(&checked.before) };
         unsettled(ctx, append).relist(Json(relist)).call().await?;
     }
-    for (leave, uses) in taken {
-        let key = keys::leave(&append.ledger, &append.tenant, leave);
-        ctx.object_client::<LeaveEntityClient<'_>>(key).put_back(Json(uses)).call().await?;
+    for (id, uses) in taken {
+        leave(ctx, append, id).put_back(Json(uses)).call().await?;
     }
     Ok(())
 }
@@ -484,6 +490,11 @@ async fn project(
         told.await?;
     }
     Ok(())
+}
+
+/// A leave of the same tenant.
+fn leave<'ctx>(ctx: &'ctx ObjectContext<'_>, append: &Append, leave: LeaveId) -> LeaveEntityClient<'ctx> {
+    ctx.object_client(keys::leave(&append.ledger, &append.tenant, leave))
 }
 
 /// The session of a call.

@@ -19,6 +19,12 @@ struct Standing {
 }
 
 impl Standing {
+    /// Whether there are so many uses left.
+    fn has(&self, Uses { more, asked_max }: Uses) -> bool {
+        let left = |given: &Given| floor::leave_left(&given.leave, self.used, more, asked_max);
+        !self.revoked && self.given.as_ref().is_some_and(left)
+    }
+
     /// Whether it belongs on the list, and which that is.
     fn listed(&self) -> Option<&Given> {
         let given = self.given.as_ref()?;
@@ -53,15 +59,18 @@ impl LeaveEntity {
     #[handler]
     async fn take(&self, ctx: ObjectContext<'_>, uses: Json<Uses>) -> HandlerResult<Json<bool>> {
         let before = standing(&ctx).await?;
-        let Uses { more, asked_max } = uses.into_inner();
-        let left = before.given.as_ref().is_some_and(|given| {
-            !before.revoked && floor::leave_left(&given.leave, before.used, more, asked_max)
-        });
+        let left = before.has(uses.0);
         if left {
-            let used = before.used.saturating_add(more);
+            let used = before.used.saturating_add(uses.0.more);
             keep(&ctx, before.clone(), Standing { used, ..before }).await?;
         }
         Ok(Json(left))
+    }
+
+    /// Says whether there are so many uses left.
+    #[handler]
+    async fn has(&self, ctx: ObjectContext<'_>, uses: Json<Uses>) -> HandlerResult<Json<bool>> {
+        Ok(Json(standing(&ctx).await?.has(uses.0)))
     }
 
     /// Takes uses back of which nothing came.
