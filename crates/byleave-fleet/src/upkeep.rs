@@ -98,7 +98,7 @@ impl Fleet {
         Health { nodes, service, gateway, books: books.await }
     }
 
-    /// Has everything of a tenant sent to its book once more that the engine still holds, as [`send_again`] says.
+    /// Has everything of a tenant sent to its book once more that the engine still holds, as [`crate::RestateLedger::send_again`] says.
     pub async fn send_again(&self, tenant: &TenantId) -> Result<u64, LedgerFault> {
         let unknown = || LedgerFault::new("cannot find out what the engine holds", "`admin` is not set");
         let admin = self.admin.as_deref().ok_or_else(unknown)?;
