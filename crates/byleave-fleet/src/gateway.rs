@@ -22,6 +22,8 @@ use crate::wire::{Candidate, Holder};
 /// For how long one who says nothing is watched before its place is taken.
 const LEASE: Duration = Duration::from_secs(10);
 const BEAT: Duration = Duration::from_secs(1);
+/// For how long an engine is waited for that is away when a gateway starts: both may have been started together.
+const ENGINE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The gateway of a fleet, for as long as it is that.
 pub struct Gateway {
@@ -31,6 +33,15 @@ pub struct Gateway {
     held: Held,
     /// Locked.
     _place: File,
+}
+
+/// What a gateway waits for before it serves anybody.
+#[derive(Debug)]
+pub enum Awaited<'a> {
+    /// Another is the gateway.
+    Place,
+    /// The engine does not answer, and why.
+    Engine(&'a LedgerFault),
 }
 
 /// When the engine was last told, and heard it. Cheap to clone; all clones are one.
@@ -58,9 +69,10 @@ impl Gateway {
         self.held.clone()
     }
 
-    /// Becomes the gateway, once nobody else is. Says so once where another is.
-    pub async fn take(&self, wait: impl FnOnce()) -> Result<(), LedgerFault> {
+    /// Becomes the gateway, once nobody else is. Says once what it waits for.
+    pub async fn take(&self, wait: impl FnOnce(Awaited<'_>)) -> Result<(), LedgerFault> {
         let mut wait = Some(wait);
+        let since = uptime();
         let mut watched: Option<(Holder, Duration)> = None;
         loop {
             let now = uptime();
@@ -70,11 +82,20 @@ impl Gateway {
             });
             let over = gone.map(|(holder, _)| holder.clone());
             let is_quick = over.is_some();
-            let Some(other) = self.hold(over).await? else { return Ok(()) };
+            let other = match self.hold(over).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(other)) => other,
+                Err(fault) if uptime().saturating_sub(since) >= ENGINE_PATIENCE => return Err(fault),
+                Err(fault) => {
+                    wait.take().into_iter().for_each(|wait| wait(Awaited::Engine(&fault)));
+                    tokio::time::sleep(BEAT).await;
+                    continue;
+                }
+            };
             if other.place != self.me.place
                 && let Some(wait) = wait.take()
             {
-                wait();
+                wait(Awaited::Place);
             }
             if watched.as_ref().is_none_or(|(holder, _)| *holder != other) {
                 let again = other.place == self.me.place && !is_quick;

@@ -26,7 +26,7 @@ mod upkeep;
 mod wire;
 
 pub use self::books::Books;
-pub use self::gateway::{Gateway, Held};
+pub use self::gateway::{Awaited, Gateway, Held};
 pub use self::identity::{Identity, NoIdentity};
 pub use self::ledger::{Options, RestateLedger};
 pub use self::sealing::FleetUnsealer;

@@ -304,6 +304,21 @@ fn compressor() -> io::Result<Compressor<'static>> {
     Ok(compressor)
 }
 
+/// Packs a text by itself.
+pub(crate) fn pack_text(text: &str) -> Result<Vec<u8>, PackingFault> {
+    let mut packed = vec![VERSION];
+    packed.extend_from_slice(&squeeze(&fold(text))?);
+    Ok(packed)
+}
+
+/// Reads [`pack_text`] back.
+pub(crate) fn unpack_text(packed: &[u8]) -> Result<String, PackingFault> {
+    match packed.split_first().ok_or(PackingFault::Layout)? {
+        (&VERSION, rest) => unfold(&unsqueeze(rest)?),
+        (version, _) => Err(PackingFault::Version(*version)),
+    }
+}
+
 /// Compresses, with the length in front.
 pub(crate) fn squeeze(plain: &[u8]) -> Result<Vec<u8>, PackingFault> {
     let length = u32::try_from(plain.len()).map_err(|_| PackingFault::Layout)?;
@@ -360,7 +375,9 @@ mod tests {
         for text in texts {
             let folded = fold(&text);
             assert_eq!(unfold(&folded).unwrap(), text);
+            assert_eq!(unpack_text(&pack_text(&text).unwrap()).unwrap(), text);
         }
+        assert!(unpack_text(&[]).is_err() && unpack_text(&[VERSION + 1, 0, 0, 0, 0]).is_err());
         assert_eq!(fold(&digest).len(), 33);
         assert_eq!(fold(&id).len(), 17);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use byleave::core::id::TenantId;
-use byleave_fleet::Gateway;
+use byleave_fleet::{Awaited, Gateway};
 use byleave_server::listen::{self, ListenFault};
 use byleave_server::oidc::Oidc;
 use byleave_server::otlp::Otlp;
@@ -67,9 +67,11 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
             let fleet = fleet_of(file)?;
             let gateway = gateway_of(&fleet, options)?;
             // Before anybody is let in: who lives is known to one gateway only.
-            gateway
-                .take(|| screen.say(&prose("another gateway serves this fleet; waiting for its place")))
-                .await?;
+            let wait = |awaited: Awaited<'_>| match awaited {
+                Awaited::Place => "another gateway serves this fleet; waiting for its place".to_owned(),
+                Awaited::Engine(fault) => format!("waiting for the engine: {fault}"),
+            };
+            gateway.take(|awaited| screen.say(&prose(&wait(awaited)))).await?;
             (Ground::Fleet { fleet, held: gateway.held(), lease }, Some(gateway))
         }
         None => (Ground::Here(typed.workers.then_some(lease)), None),

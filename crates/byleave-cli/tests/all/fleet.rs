@@ -1,25 +1,27 @@
 //! A whole fleet of real programs: an engine, its service, a Postgres, the gateway (`byleave serve --fleet`) and workers.
 //!
-//! The engine and the Postgres are of one's own, started by the same scripts as everyone's, because they are killed here. For the
-//! long form of the last: `BYLEAVE_KILLS=200 BYLEAVE_NODES=3`.
+//! The engine and the Postgres are of one's own, started by the same scripts as everyone's, because they are killed here.
+
+mod chaos;
+mod fair;
+mod waiting;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
-use crate::scene::{Dice, People, Scene};
 use crate::serve::{Served, request, token};
-use crate::worker::{Hired, settled, token_file, token_file_for};
+use crate::worker::{Hired, settled, token_file};
 use crate::world::World;
 
-/// The longest between two deaths.
-const LIFE_MS: u64 = 3_000;
+/// What the environment says for the long form of a test.
+fn number(name: &str, usual: u32) -> u32 {
+    std::env::var(name).map_or(usual, |many| many.parse().unwrap())
+}
 
 /// An engine with its service and a Postgres. Stopped when dropped.
 struct Fleet {
@@ -201,206 +203,4 @@ fn a_gateway_that_stands_still_for_too_long_is_followed_by_another_and_ends() {
     assert_eq!(first.ended(), Some(2), "it serves beside another");
     second.kill().unwrap();
     second.wait().unwrap();
-}
-
-/// How long calls of one bot take, one after the other: the one that is longer than all but a hundredth.
-fn p99_ms(served: &Served, bot: &str, round: &str, many: usize) -> f64 {
-    let body = json!({"tool": "read_file", "arguments": {"path": "notes.txt"}});
-    let mut took: Vec<f64> = (0..many)
-        .map(|call| {
-            let (key, began) = (format!("{round}-{call}"), Instant::now());
-            let (_, heard) = request(&served.address, bot, &key, "POST", "/v1/calls?wait=60", &body).unwrap();
-            assert_eq!(heard["result"]["outcome"], "completed", "{heard}");
-            began.elapsed().as_secs_f64() * 1e3
-        })
-        .collect();
-    took.sort_by(f64::total_cmp);
-    took[(took.len() * 99).div_ceil(100) - 1]
-}
-
-// req: E4
-#[test]
-fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
-    let number = |name: &str, usual: usize| std::env::var(name).map_or(usual, |many| many.parse().unwrap());
-    let (flood, calls) = (number("BYLEAVE_FLOOD", 600), number("BYLEAVE_CALLS", 60));
-    let (fleet, desk) = (Fleet::start(1), Desk::new());
-    let world = &desk.world;
-    std::fs::write(world.workspace().join("notes.txt"), "hello").unwrap();
-    let words =
-        ["--fleet", &*fleet.file(), "--mode", "yolo", "--requests-per-second", "100000", "--tenant", "loud"];
-    let (loud, quiet) = (token(world, &["loud-bot", "--tenant", "loud"]), token(world, &["bot"]));
-    let files = [("w1", vec![]), ("w2", vec!["--tenant", "loud"])].map(|(name, words)| {
-        let file = token_file_for(world, name, &words);
-        desk.give(&file);
-        (name, file)
-    });
-    let served = Served::start(world, &words);
-    let hired = files.map(|(name, file)| {
-        // They would be on machines of their own: what is left of this one is enough for who is loud.
-        let mut command = match name {
-            "w1" => desk.command(&[]),
-            _ => {
-                let mut command = world.command(Path::new("nice"));
-                command.args(["-n", "19"]).arg(&desk.program);
-                desk.by_another(command)
-            }
-        };
-        command.env("BYLEAVE_WAIVE", "memory-limited");
-        Hired::start_by(command, world, name, &file, &served.address)
-    });
-    p99_ms(&served, &quiet, "first", 5);
-    let before = p99_ms(&served, &quiet, "before", calls);
-    let over = AtomicBool::new(false);
-    let (taken, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let during = std::thread::scope(|scope| {
-        for thread in 0..8 {
-            let (served, loud, over, taken, refused) = (&served, &loud, &over, &taken, &refused);
-            scope.spawn(move || {
-                let body = json!({"tool": "bash", "arguments": {"command": "sleep 10"}, "session": format!("s{thread}")});
-                for call in 0..flood / 8 {
-                    let key = format!("{thread}-{call}");
-                    while !over.load(Ordering::Relaxed) {
-                        let made = request(&served.address, loud, &key, "POST", "/v1/calls?wait=0", &body);
-                        match made.unwrap() {
-                            (200 | 202, _) => {
-                                taken.fetch_add(1, Ordering::Relaxed);
-                                break;
-                            }
-                            (429, _) => {
-                                refused.fetch_add(1, Ordering::Relaxed);
-                                std::thread::sleep(Duration::from_secs(1));
-                            }
-                            (status, said) => panic!("{status} {said}"),
-                        }
-                    }
-                }
-            });
-        }
-        // Until it is told to come back: then all that is allowed is there.
-        let end = Instant::now() + Duration::from_secs(60);
-        while refused.load(Ordering::Relaxed) == 0 {
-            assert!(Instant::now() < end, "nobody is told to come back; {taken:?} were taken");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let during = std::panic::catch_unwind(|| p99_ms(&served, &quiet, "during", calls));
-        over.store(true, Ordering::Relaxed);
-        during.unwrap()
-    });
-    println!(
-        "{} slow calls of one tenant were taken, {} times it was told to come back; another's p99 {before:.0} ms before, \
-         {during:.0} ms beside them: {:.1} times",
-        taken.into_inner(),
-        refused.into_inner(),
-        during / before
-    );
-    // Times are noisy: only the long form, with the machine for itself, goes by the bar.
-    let bar = if flood >= 2_000 { 3.0 } else { 6.0 };
-    assert!(during <= before * bar, "{before} {during}");
-    hired.into_iter().for_each(|mut hired| hired.kill());
-}
-
-// req: E1, E4
-#[test]
-fn whatever_of_a_fleet_is_killed_or_stands_still_nothing_is_lost_and_nothing_runs_twice() {
-    let number = |name: &str, usual: u32| std::env::var(name).map_or(usual, |many| many.parse().unwrap());
-    let (kills, nodes) = (number("BYLEAVE_KILLS", 14), number("BYLEAVE_NODES", 1));
-    let (fleet, world) = (Fleet::start(nodes), World::new());
-    let people = People::new(&world);
-    let probe = token(&world, &["probe"]);
-    let ann = token(&world, &["reader", "--person"]);
-    let files = ["w1", "w2"].map(|name| (name, token_file(&world, name)));
-    let file = fleet.file();
-    let words =
-        ["--fleet", &*file, "--worker-lease", "4s", "--mode", "yolo", "--requests-per-second", "100000"];
-    let mut served = Served::start(&world, &words);
-    let address = served.address.clone();
-    let hire = |which: usize| Hired::start(&world, files[which].0, &files[which].1, &address);
-    let mut hired = [hire(0), hire(1)];
-    let scene = Scene::at(&address);
-    let mut deaths = std::collections::BTreeMap::<&str, usize>::new();
-    let mut stalls = Vec::new();
-    let told = scene.play(&world, &people, || {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-        for death in 0..kills {
-            std::thread::sleep(Duration::from_millis(dice.below(LIFE_MS)));
-            let which = usize::try_from(dice.below(2)).unwrap();
-            let node = dice.below(u64::from(nodes)) + 1;
-            let server = if nodes == 1 { "server".to_owned() } else { format!("server-{node}") };
-            let started = Instant::now();
-            let what = match death % 10 {
-                0 => {
-                    served.kill();
-                    served = Served::start_at(&world, &address, &words, &[]);
-                    "gateway killed"
-                }
-                1 => {
-                    hired[which].kill();
-                    hired[which] = hire(which);
-                    "worker killed"
-                }
-                2 => {
-                    fleet.signal("service", "-KILL");
-                    fleet.up();
-                    "service killed"
-                }
-                3 => {
-                    fleet.signal("postgres", "-KILL");
-                    std::thread::sleep(Duration::from_millis(dice.below(2_000)));
-                    fleet.up();
-                    "Postgres killed"
-                }
-                4 if nodes == 1 => {
-                    fleet.signal(&server, "-KILL");
-                    fleet.up();
-                    "engine killed"
-                }
-                4 => {
-                    fleet.signal(&server, "-KILL");
-                    // Of the others, before it is back.
-                    let body = json!({"tool": "read_file", "arguments": {"path": "notes.txt"}});
-                    let (_, heard) =
-                        scene.ask(&probe, &death.to_string(), "POST", "/v1/calls?wait=60", &body);
-                    assert_eq!(heard["result"]["outcome"], "completed", "{heard}");
-                    stalls.push(started.elapsed());
-                    fleet.script("fleet", &["node", &node.to_string(), "start"]);
-                    "node killed"
-                }
-                5 => {
-                    served.signal(rustix::process::Signal::STOP);
-                    std::thread::sleep(Duration::from_millis(dice.below(1_000)));
-                    served.signal(rustix::process::Signal::CONT);
-                    "gateway stopped"
-                }
-                6 => {
-                    hired[which].signal(rustix::process::Signal::STOP);
-                    // For less than a lease, or for more.
-                    std::thread::sleep(Duration::from_millis(dice.below(8_000)));
-                    hired[which].signal(rustix::process::Signal::CONT);
-                    "worker stopped"
-                }
-                7 => {
-                    fleet.stand_still("service", dice.below(2_000));
-                    "service stopped"
-                }
-                8 => {
-                    fleet.stand_still("postgres", dice.below(2_000));
-                    "Postgres stopped"
-                }
-                _ => {
-                    fleet.stand_still(&server, dice.below(4_000));
-                    "node stopped"
-                }
-            };
-            *deaths.entry(what).or_default() += 1;
-        }
-    });
-    hired.into_iter().for_each(Hired::stop);
-    let verified = served.ask(&ann, "POST", "/v1/book/verify", &Value::Null).1;
-    assert_eq!(verified["sound"], json!(true), "{verified}");
-    served.stop();
-    let stall = stalls.iter().max().map_or(0.0, Duration::as_secs_f64);
-    println!("{nodes} nodes; {deaths:?}; the longest stall after a node was killed {stall:.1} s; {told}");
-    // Otherwise nothing was shown.
-    assert!(told.calls() > kills as usize && told.answers > kills as usize / 4, "{told}");
-    assert!(stall <= 10.0, "{stalls:?}");
 }

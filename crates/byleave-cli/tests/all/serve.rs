@@ -37,9 +37,12 @@ impl Served {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let said = lines.next().unwrap().unwrap();
-        let address =
-            said.strip_prefix("listening on http://").unwrap().strip_suffix("/v1").unwrap().to_owned();
+        let mut said = lines.next().unwrap().unwrap();
+        while said.starts_with("waiting for the engine") {
+            said = lines.next().unwrap().unwrap();
+        }
+        let address = said.strip_prefix("listening on http://").and_then(|said| said.strip_suffix("/v1"));
+        let address = address.unwrap_or_else(|| panic!("{said}")).to_owned();
         let pages = lines.next().unwrap().unwrap();
         assert!(pages.starts_with("people sign in at http") && pages.ends_with('/'), "{pages}");
         Self { child, address }

@@ -8,6 +8,8 @@ use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::{CallId, SessionId};
 use restate_sdk::prelude::*;
 
+use super::broken;
+use crate::packing::{pack_text, unpack_text};
 use crate::wire::{Hold, Passing};
 
 /// The calls of one session, the first asked about first.
@@ -29,13 +31,13 @@ impl HoldsEntity {
     #[handler(ingress_private = true)]
     async fn change(&self, ctx: ObjectContext<'_>, hold: Json<Hold>) -> HandlerResult<()> {
         let Hold { session, call, effects } = hold.into_inner();
-        let mut waiting = waiting(ctx.get(session.as_str()).await?);
+        let mut waiting = waiting(ctx.get(session.as_str()).await?)?;
         waiting.retain(|(other, _)| *other != call);
         waiting.extend(effects.map(|effects| (call, effects)));
         if waiting.is_empty() {
             ctx.clear(session.as_str());
         } else {
-            ctx.set(session.as_str(), Json(waiting));
+            ctx.set(session.as_str(), pack(&waiting)?);
         }
         Ok(())
     }
@@ -48,8 +50,7 @@ impl HoldsEntity {
         sessions: Json<Vec<SessionId>>,
     ) -> HandlerResult<Json<Vec<bool>>> {
         // All at once: each is a way to the engine and back.
-        let asked: Vec<_> =
-            sessions.0.iter().map(|session| ctx.get::<Json<Waiting>>(session.as_str())).collect();
+        let asked: Vec<_> = sessions.0.iter().map(|session| ctx.get::<Vec<u8>>(session.as_str())).collect();
         let mut crowded = Vec::new();
         for asked in asked {
             crowded.push(asked.await?.is_some());
@@ -66,13 +67,24 @@ impl HoldsEntity {
     ) -> HandlerResult<Json<Option<CallId>>> {
         let Passing { session, call, effects } = passing.into_inner();
         let plan = Plan { effects, ..Plan::default() };
-        let waiting = waiting(ctx.get(session.as_str()).await?);
+        let waiting = waiting(ctx.get(session.as_str()).await?)?;
         let holds =
             |(other, holding): &&(CallId, Vec<Effect>)| *other != call && floor::holds_up(holding, &plan);
         Ok(Json(waiting.iter().find(holds).map(|(other, _)| *other)))
     }
 }
 
-fn waiting(kept: Option<Json<Waiting>>) -> Waiting {
-    kept.map(Json::into_inner).unwrap_or_default()
+/// Each is kept for as long as a question is open, so it is packed.
+fn pack(waiting: &Waiting) -> Result<Vec<u8>, HandlerError> {
+    let cannot = |why: &dyn std::fmt::Display| broken("cannot keep who holds others up", why);
+    let text = serde_json::to_string(waiting).map_err(|why| cannot(&why))?;
+    pack_text(&text).map_err(|why| cannot(&why))
+}
+
+/// Nobody passes because it cannot be read who holds them up.
+fn waiting(kept: Option<Vec<u8>>) -> Result<Waiting, HandlerError> {
+    let Some(packed) = kept else { return Ok(Waiting::new()) };
+    let cannot = |why: &dyn std::fmt::Display| broken("cannot read who holds others up", why);
+    let text = unpack_text(&packed).map_err(|why| cannot(&why))?;
+    serde_json::from_str(&text).map_err(|why| cannot(&why))
 }

@@ -1,4 +1,4 @@
-//! Proofs on an engine of their own, which they may kill: everything killed at random moments, and a great many questions.
+//! Proofs on an engine of their own, which they may kill: everything killed at random moments.
 //!
 //! Each has a short form that runs with the other tests; `BYLEAVE_PROOF=long` (`scripts/prove`) is the long one.
 
@@ -6,7 +6,6 @@ mod book_away;
 mod fleet;
 mod kills;
 mod postgres;
-mod questions;
 mod upgrade;
 pub(crate) mod worker;
 

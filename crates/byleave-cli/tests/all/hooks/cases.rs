@@ -40,7 +40,7 @@ fn the_whole_way(dialect: Dialect) {
         }
     };
     let after = said(dialect, &cwd, shell, &ran_input, Some(&json!({"output": "made"})));
-    let told = stand.asks(dialect, &after, 5_000);
+    let told = stand.asks(dialect, &after, 20_000);
     assert_eq!((told.status.code(), told.stdout.is_empty()), (Some(0), true), "{told:?}");
 
     // A file: asked about, passed on, and said to be that.
@@ -127,7 +127,7 @@ fn a_late_answer_is_found_by_the_same_call_once() {
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let dialect = Dialect::ClaudeCode;
     let asks = said(dialect, &cwd, "Bash", &json!({"command": "touch late"}), None);
-    let told = stand.asks(dialect, &asks, 4_000);
+    let told = stand.asks_until_judged(dialect, &asks, 4_000);
     assert!(is_denied(dialect, &told), "{told:?}");
     let question = stand.question();
     let said_so = String::from_utf8_lossy(&told.stderr).into_owned();
@@ -140,18 +140,18 @@ fn a_late_answer_is_found_by_the_same_call_once() {
     assert_eq!(stand.byleave(&["resume"]).status.code(), Some(0));
     assert!(!stand.file("late").exists());
 
-    let told = stand.asks(dialect, &asks, 10_000);
+    let told = stand.asks_until_judged(dialect, &asks, 10_000);
     let line = rewritten(dialect, &told).unwrap_or_else(|| panic!("{told:?}"));
     assert_eq!(stand.shell(&line).status.code(), Some(0));
     assert!(stand.file("late").exists());
     // The line itself may come by a second hook, and is nothing that somebody else can make up.
     let again = said(dialect, &cwd, "Bash", &json!({ "command": line }), None);
-    assert_eq!(stand.asks(dialect, &again, 4_000).status.code(), Some(0));
+    assert_eq!(stand.asks(dialect, &again, 20_000).status.code(), Some(0));
     let made_up = line.replace(line.split_at(line.len() - 4).1, "ffff");
     let again = said(dialect, &cwd, "Bash", &json!({ "command": made_up }), None);
-    assert!(is_denied(dialect, &stand.asks(dialect, &again, 4_000)));
+    assert!(is_denied(dialect, &stand.asks(dialect, &again, 20_000)));
     // It counted once.
-    let told = stand.asks(dialect, &asks, 3_000);
+    let told = stand.asks_until_judged(dialect, &asks, 4_000);
     assert!(is_denied(dialect, &told), "{told:?}");
     assert_ne!(stand.question(), question);
 }

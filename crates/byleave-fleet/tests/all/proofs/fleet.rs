@@ -57,11 +57,6 @@ impl Fleet {
         &self.run
     }
 
-    /// Where the engine keeps what it knows.
-    pub(crate) fn data(&self) -> PathBuf {
-        self.run.join("data")
-    }
-
     /// SIGKILL for the `server` or the `service`.
     pub(crate) fn kill(&self, what: &str) {
         let pid = self.pid(what);
@@ -80,13 +75,6 @@ impl Fleet {
     pub(crate) fn pid(&self, what: &str) -> u32 {
         let said = std::fs::read_to_string(self.run.join(format!("{what}.pid"))).unwrap();
         said.split(' ').next().unwrap().parse().unwrap()
-    }
-
-    /// How much memory a process has, in kilobytes.
-    pub(crate) fn resident_kb(&self, what: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid(what))).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     fn script(&self, what: &str) {
