@@ -26,7 +26,7 @@ use crate::house::{House, equipped, state_of};
 use crate::options::Options;
 use crate::private::read_private;
 use crate::rules::Rules;
-use crate::screen::{Screen, one_line, prose};
+use crate::screen::{Screen, Tone, one_line, prose};
 use crate::show;
 use crate::signals;
 use crate::status::Status;
@@ -116,14 +116,18 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     }
     let serving = listen::serve(server, listener, tls, signals::ended()?, GRACE);
     match gateway {
-        Some(gateway) => as_gateway(gateway, serving).await?,
+        Some(gateway) => as_gateway(gateway, serving, screen).await?,
         None => serving.await?,
     }
     Ok(Status::Completed)
 }
 
 /// Serves for as long as this is the gateway of its fleet.
-async fn as_gateway(gateway: Gateway, serving: impl Future<Output = Result<(), ListenFault>>) -> Result<()> {
+async fn as_gateway(
+    gateway: Gateway,
+    serving: impl Future<Output = Result<(), ListenFault>>,
+    screen: &mut Screen,
+) -> Result<()> {
     tokio::select! {
         served = serving => served?,
         fault = gateway.keep() => {
@@ -132,7 +136,12 @@ async fn as_gateway(gateway: Gateway, serving: impl Future<Output = Result<(), L
                 .into());
         }
     }
-    Ok(gateway.leave().await?)
+    // It has ended all the same.
+    if let Err(fault) = gateway.leave().await {
+        let what = "the engine could not be told, so another gateway waits some seconds for this place";
+        screen.toned(Tone::Careful, "note:", &prose(&format!("{what}: {fault}")));
+    }
+    Ok(())
 }
 
 fn limits(typed: &ServeHttp) -> Limits {

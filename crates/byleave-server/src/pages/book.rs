@@ -187,7 +187,7 @@ pub(super) async fn record(
                 }
             }
         }
-        p.hint { "True contents are not shown here. " code { "byleave undo " (call) } " takes back what it changed, where that can be undone." }
+        p.hint { "True contents are not shown here. " code { "byleave undo " (call) } " takes back what it changed, where that can be undone; what a worker ran, the tool " code { "undo" } " does, called in the same session." }
     };
     Ok(page(&visitor, "Record", "/book", &body))
 }

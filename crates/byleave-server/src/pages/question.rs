@@ -89,6 +89,7 @@ fn answers(visitor: &Visitor, sheet: &Sheet) -> Markup {
                     p.meaning { (meaning(sheet)) }
                     (words(sheet))
                     button.yes type="submit" data-key="y" { (yes) kbd { "y" } }
+                    p.hint.sleeping hidden { "It wakes up once the end of the question has been in view for a moment." }
                 }
             }
             form.card method="post" action=(to(sheet)) {

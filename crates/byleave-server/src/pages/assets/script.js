@@ -57,6 +57,9 @@ function guard() {
   const forms = $$("form[data-approves]");
   if (!article || !forms.length) return;
   const buttons = forms.flatMap((form) => $$("button", form));
+  // Only where this script is there to put buttons to sleep.
+  const hints = $$(".sleeping", article);
+  for (const hint of hints) hint.hidden = false;
   const dwell = Number(article.dataset.dwell);
   const end = $(".answers", article) || forms[0];
   let seen = false;
@@ -69,6 +72,7 @@ function guard() {
       if ("closed" in article.dataset) return;
       for (const button of buttons) button.disabled = false;
       article.dataset.ready = "";
+      for (const hint of hints) hint.hidden = true;
     }, ms);
   };
   wait(dwell);
