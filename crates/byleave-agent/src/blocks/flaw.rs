@@ -69,7 +69,7 @@ impl fmt::Display for Flaw {
             Wrong::Opening => write!(
                 f,
                 "expected a first line of three or more backticks or tildes, `tool` and nothing else, with at most three spaces \
-                 before it and {OPENING_BYTES_MAX} characters in all"
+                 before it and {OPENING_BYTES_MAX} bytes in all"
             ),
             Wrong::Unfinished => {
                 write!(f, "the reply ended before it was closed, expected a line of the marks that opened it")

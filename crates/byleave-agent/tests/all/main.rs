@@ -4,6 +4,7 @@
 mod calls;
 mod cases;
 mod delay;
+mod guide;
 mod plain;
 mod splits;
 mod stage;
