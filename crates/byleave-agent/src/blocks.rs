@@ -142,27 +142,28 @@ impl Blocks {
         out: &mut impl FnMut(Piece<'_>),
     ) -> (&'a str, usize) {
         let (before, after) = rest.split_at(end);
-        // Where it begins, if that is not in an earlier chunk.
-        let begins = before.len().checked_sub(line.bytes());
         match self.inside {
-            Inside::Nothing if line.opens_block() => {
-                match begins {
-                    Some(at) => self.hand_on(before.split_at(at).0, out),
-                    None => self.kept.clear(),
+            Inside::Nothing => match line.opens() {
+                Some(fence) if line.opens_block() => {
+                    match before.len().checked_sub(line.bytes()) {
+                        Some(at) => self.hand_on(before.split_at(at).0, out),
+                        // It began in an earlier chunk: all that is kept is its beginning.
+                        None => self.kept.clear(),
+                    }
+                    self.count += 1;
+                    self.inside = Inside::Block(fence);
                 }
-                self.count += 1;
-                self.inside = line.opens().map_or(Inside::Nothing, Inside::Block);
-            }
-            Inside::Nothing => {
-                self.inside = line.opens().map_or(Inside::Nothing, Inside::Code);
-                if !line.is_meant() {
-                    return (rest, end + 1);
+                opened => {
+                    self.inside = opened.map_or(Inside::Nothing, Inside::Code);
+                    if !line.is_meant() {
+                        return (rest, end + 1);
+                    }
+                    self.hand_on(before, out);
+                    self.count += 1;
+                    self.flaw(Wrong::Opening, out);
+                    return (after, 1);
                 }
-                self.hand_on(before, out);
-                self.count += 1;
-                self.flaw(Wrong::Opening, out);
-                return (after, 1);
-            }
+            },
             Inside::Block(fence) if line.closes(fence) => {
                 self.inside = Inside::Nothing;
                 self.end_block(before, line.bytes(), out);

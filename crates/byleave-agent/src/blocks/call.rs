@@ -12,7 +12,7 @@ use super::flaw::{Place, shown};
 
 /// Characters shown of a key.
 const KEY_CHARS: usize = 40;
-/// From here on a number with a fraction or an exponent, or an integer of more than 64 bits, is rounded to its neighbours by more than one.
+/// Integers of 64 bits are kept to the last digit. One of more bits is read as a float from here on, and is no longer what was written.
 const NUMBER_MAX: f64 = 9_223_372_036_854_775_808.0;
 
 /// A call as a model wrote it; all of it untrusted.

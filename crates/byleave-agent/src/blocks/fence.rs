@@ -9,6 +9,7 @@ use memchr::{memchr, memchr2};
 pub const OPENING_BYTES_MAX: usize = 32;
 
 const TAG: &[u8] = b"tool";
+const TAG_BYTES: usize = TAG.len();
 const SPACES_MAX: usize = 3;
 const MARKS_MIN: usize = 3;
 
@@ -154,7 +155,7 @@ impl Marked {
             Info::Nothing | Info::Blanks if blank => Info::Blanks,
             Info::Nothing | Info::Blanks if TAG.first() == Some(&byte) => Info::Tag(1),
             Info::Tag(letters) if TAG.get(letters) == Some(&byte) => Info::Tag(letters + 1),
-            Info::Tag(letters) if blank && letters == TAG.len() => Info::TagAndBlanks,
+            Info::Tag(letters) if blank && letters == TAG_BYTES => Info::TagAndBlanks,
             Info::TagAndBlanks if blank => Info::TagAndBlanks,
             Info::TagAndBlanks => Info::TagAndMore,
             Info::TagAndMore | Info::TagAndBacktick => self.info,
@@ -203,16 +204,14 @@ impl Marked {
     /// Whether it opens a tool block, or may still do so with what comes.
     fn may_open(&self) -> bool {
         let missing = match self.info {
-            Info::Nothing | Info::Blanks => MARKS_MIN.saturating_sub(self.fence.length) + TAG.len(),
-            Info::Tag(letters) => TAG.len() - letters,
+            Info::Nothing | Info::Blanks => MARKS_MIN.saturating_sub(self.fence.length) + TAG_BYTES,
+            Info::Tag(letters) => TAG_BYTES - letters,
             Info::TagAndBlanks => 0,
             Info::TagAndMore | Info::TagAndBacktick | Info::Other => return false,
         };
         !self.is_deep && self.bytes + missing <= OPENING_BYTES_MAX
     }
 }
-
-const TAG_BYTES: usize = TAG.len();
 
 const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
