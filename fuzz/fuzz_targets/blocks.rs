@@ -71,7 +71,9 @@ fuzz_target!(|text: &str| {
             Out::Flaw(flaw) => {
                 assert!(flaw.to_string().contains("expected"), "{flaw}");
                 if let Wrong::Malformed(place) = &flaw.wrong {
-                    assert!(place.line > 0 && place.line <= text.lines().count() + text.matches('\r').count());
+                    assert!(
+                        place.line > 0 && place.line <= text.lines().count() + text.matches('\r').count()
+                    );
                     assert!(place.column > 0 && place.column <= BLOCK_BYTES_MAX + 1, "{flaw}");
                 }
             }
