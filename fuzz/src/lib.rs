@@ -1,4 +1,4 @@
-//! What both targets need: a small world to read commands in, and a plan judged under a policy.
+//! What the targets of rules and commands need: a small world to read commands in, and a plan judged under a policy.
 
 use byleave_core::effect::{Danger, Plan};
 use byleave_core::id::{AgentId, SessionId};

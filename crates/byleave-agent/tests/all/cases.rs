@@ -1,0 +1,190 @@
+//! What each case of the guide comes to (docs/guide/tool-blocks.md).
+
+use byleave_agent::blocks::{BLOCK_BYTES_MAX, Blocks, Wrong};
+
+use crate::stage::{Seen, read};
+
+const A: &str = r#"{"name": "a", "args": {}}"#;
+
+/// Reads a reply, in which `A` stands for a call, and says in words what comes out.
+fn check(text: &str, expected: &[&str]) {
+    let seen = read([text.replace('A', A).as_str()], Blocks::new());
+    assert_eq!(seen.iter().map(words).collect::<Vec<_>>(), expected, "{text}");
+}
+
+fn words(seen: &Seen) -> String {
+    match seen {
+        Seen::Text(text) => text.replace(A, "A"),
+        Seen::Call(call) => format!("call {}", call.name),
+        Seen::Flaw(flaw) => {
+            let wrong = match &flaw.wrong {
+                Wrong::Opening => "opening".to_owned(),
+                Wrong::Unfinished => "unfinished".to_owned(),
+                Wrong::TooLarge { .. } => "too large".to_owned(),
+                Wrong::Malformed(place) => format!("{}:{}", place.line, place.column),
+            };
+            format!("flaw {} {wrong}", flaw.block)
+        }
+    }
+}
+
+// req: L1
+#[test]
+fn a_block_is_taken_out_of_the_text() {
+    check("", &[]);
+    check("no block", &["no block"]);
+    check("```tool\nA\n```", &["call a"]);
+    check("Look:\n\n```tool\nA\n```\n\nDone.\n", &["Look:\n\n", "call a", "\nDone.\n"]);
+    check("text right before\n```tool\nA\n```\nand after", &["text right before\n", "call a", "and after"]);
+    check("```tool\n\n  A  \n\n```\n", &["call a"]);
+}
+
+// req: L1
+#[test]
+fn several_blocks_are_several_calls_in_their_order() {
+    check("```tool\nA\n```\n```tool\nA\n```\n", &["call a", "call a"]);
+    check(
+        "1\n```tool\nA\n```\n2\n~~~tool\n[]\n~~~\n3\n```tool\nA\n```\n4",
+        &["1\n", "call a", "2\n", "flaw 2 1:1", "3\n", "call a", "4"],
+    );
+}
+
+// req: L1
+#[test]
+fn fences_are_those_of_commonmark() {
+    // Tildes, more marks, and an end that is longer than the beginning.
+    check("~~~tool\nA\n~~~\n", &["call a"]);
+    check("`````tool\nA\n`````\n", &["call a"]);
+    check("```tool\nA\n``````\n", &["call a"]);
+    // Blanks beside the tag and after the end.
+    check("``` \t tool \t\nA\n``` \t\n", &["call a"]);
+    // Fewer than three marks, or both kinds, are none.
+    check("``tool\nA\n``\n", &["``tool\nA\n``\n"]);
+    check("``~tool\nA\n", &["``~tool\nA\n"]);
+    // Other tags.
+    for tag in [
+        "tools",
+        "Tool",
+        "TOOL",
+        "tool_call",
+        "tool-output",
+        "tool:",
+        "tool{",
+        "json",
+        "too",
+        "{tool}",
+        "ｔool",
+    ] {
+        let text = format!("```{tag}\nA\n```\n");
+        check(&text, &[&text]);
+    }
+    // In the middle of a line, or behind a mark of something else.
+    for text in
+        ["x ```tool\nA\n", "> ```tool\n> A\n> ```\n", "- ```tool\n", "\u{feff}```tool\nA\n", "\\```tool\nA\n"]
+    {
+        check(text, &[text]);
+    }
+}
+
+// req: L1
+#[test]
+fn up_to_three_spaces_are_a_margin() {
+    check(" ```tool\n A\n```\n", &["call a"]);
+    check("   ```tool\n   A\n   ```\n", &["call a"]);
+    check("```tool\nA\n   ```\n", &["call a"]);
+    // More, or a tab, is no fence, but it was meant to be one.
+    check("    ```tool\n    A\n    ```\n", &["    ```tool", "flaw 1 opening", "\n    A\n    ```\n"]);
+    check("\t```tool\n\tA\n\t```\n", &["\t```tool", "flaw 1 opening", "\n\tA\n\t```\n"]);
+    // Nor does it close one.
+    check("```tool\nA\n    ```\n", &["flaw 1 unfinished"]);
+}
+
+// req: L1
+#[test]
+fn lines_end_with_a_line_feed_a_carriage_return_or_both() {
+    check("1\r\n```tool\r\nA\r\n```\r\n2\r\n", &["1\r\n", "call a", "2\r\n"]);
+    check("1\r```tool\rA\r```\r2\r", &["1\r", "call a", "2\r"]);
+    check("```tool\r\r\nA\n```\r\r\n2", &["call a", "\r\n2"]);
+    check(
+        "```rust\r\n```tool\r\n```\r\n```tool\r\nA\r\n```\r\n",
+        &["```rust\r\n```tool\r\n```\r\n", "call a"],
+    );
+}
+
+// req: L1
+#[test]
+fn a_block_within_another_code_block_is_text() {
+    for text in [
+        "````markdown\n```tool\nA\n```\n````\n",
+        "~~~\n```tool\nA\n```\n~~~\n",
+        "```\n```tool\nA\n```\n",
+        "```never closed\n```tool\nA\n",
+        "~~~ `info`\n```tool\nA\n```\n",
+    ] {
+        check(text, &[text]);
+    }
+    check("```rust\nfn f() {}\n```\n```tool\nA\n```\n", &["```rust\nfn f() {}\n```\n", "call a"]);
+    // Backticks after backticks: no fence by itself, so nothing was opened.
+    check("``` `x` ```\n```tool\nA\n```\n", &["``` `x` ```\n", "call a"]);
+}
+
+// req: L1
+#[test]
+fn fences_within_a_block_are_part_of_it() {
+    // Within a string of JSON there is no end of a line, so no fence.
+    let json = r#"{"name": "a", "args": {"text": "```rust\n```\n"}}"#;
+    check(&format!("```tool\n{json}\n```\n"), &["call a"]);
+    // Only marks of the same kind, as many, alone on their line, close it.
+    check("```tool\nA\n~~~\n```\n", &["flaw 1 2:1"]);
+    check("````tool\nA\n```\n````\n", &["flaw 1 2:1"]);
+    check("```tool\nA\n``` x\n```\n", &["flaw 1 2:1"]);
+    // One that was not closed before the next: both are one, and no call.
+    check("```tool\nA\n```tool\nA\n```\n", &["flaw 1 2:1"]);
+    // A string over several lines is no JSON; what comes after the first line that closes is as it says.
+    let text =
+        "```tool\n{\"name\": \"a\", \"args\": {\"text\": \"\n```rust\n```\n\"}}\n```\n```tool\nA\n```\n";
+    check(text, &["flaw 1 1:33", "\"}}\n```\n```tool\nA\n```\n"]);
+}
+
+// req: L1
+#[test]
+fn what_is_not_closed_is_no_call() {
+    for text in [
+        "```tool",
+        "```tool\n",
+        "```tool\nA",
+        "```tool\nA\n",
+        "```tool\nA\n``",
+        "```tool\nA```",
+        "```tool\nA\n~~~",
+    ] {
+        check(text, &["flaw 1 unfinished"]);
+    }
+    check("1\n  ``", &["1\n  ``"]);
+    check("1\n```too", &["1\n```too"]);
+}
+
+// req: L1
+#[test]
+fn a_first_line_with_more_than_the_tag_is_told_and_stays_in_the_text() {
+    check("```tool json\nA\n```\n2", &["```tool json", "flaw 1 opening", "\nA\n```\n2"]);
+    check("```tool A\n```\r\n", &["```tool A", "flaw 1 opening", "\n```\r\n"]);
+    // All on one line is no fence: what follows is not within a code block.
+    check("```tool A```\n```tool\nA\n```\n", &["```tool A```", "flaw 1 opening", "\n", "call a"]);
+    check("~~~tool `x`", &["~~~tool `x`", "flaw 1 opening"]);
+    let long = format!("```{}tool", " ".repeat(30));
+    check(&format!("{long}\nA\n```\n"), &[&long, "flaw 1 opening", "\nA\n```\n"]);
+}
+
+// req: L1
+#[test]
+fn a_block_that_is_too_large_is_told_once_and_taken_out() {
+    let filled = |bytes: usize| {
+        let (open, close) = (r#"{"name": "a", "args": {"text": ""#, "\"}}\n");
+        format!("```tool\n{open}{}{close}```\nrest", "x".repeat(bytes - open.len() - close.len() - 3))
+    };
+    check(&filled(BLOCK_BYTES_MAX), &["call a", "rest"]);
+    check(&filled(BLOCK_BYTES_MAX + 1), &["flaw 1 too large", "rest"]);
+    let unfinished = format!("1\n```tool\n{}", "x".repeat(BLOCK_BYTES_MAX + 1));
+    check(&unfinished, &["1\n", "flaw 1 too large"]);
+}

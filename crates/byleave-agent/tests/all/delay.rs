@@ -1,0 +1,51 @@
+//! Text is handed on at once: all that is held back is the beginning of a line that may still open a block.
+
+use byleave_agent::blocks::{Blocks, OPENING_BYTES_MAX};
+use proptest::prelude::*;
+
+use crate::plain::{Plain, lines};
+use crate::stage::{All, Seen, cut, soup};
+
+/// The longest beginnings of a line that opens a block.
+const LONGEST: [&str; 4] = [
+    "```tool                         ",
+    "   ~~~~~~~~~~~~~~~~~~~~~~~~~tool",
+    "```                         tool",
+    "  ````````  tool \t \t \t \t \t \t \t \t",
+];
+
+// req: L1
+#[test]
+fn nothing_is_held_back_for_longer_than_the_longest_line_that_opens_a_block() {
+    for longest in LONGEST {
+        assert_eq!(longest.len(), OPENING_BYTES_MAX, "{longest:?}");
+        let (mut blocks, mut all) = (Blocks::new(), All::default());
+        for byte in cut(longest, &[1]) {
+            blocks.push(byte, &mut |piece| all.take(piece));
+        }
+        assert_eq!(all.0, [], "{longest:?} opens no block");
+        blocks.push(" ", &mut |piece| all.take(piece));
+        assert_eq!(all.0, [Seen::Text(format!("{longest} "))], "held back for longer");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    // req: L1
+    #[test]
+    fn after_every_byte_all_is_handed_on_that_cannot_open_a_block(text in soup()) {
+        let mut blocks = Blocks::new();
+        let mut all = All::default();
+        for (at, c) in text.char_indices() {
+            let (so_far, _) = text.split_at(at + c.len_utf8());
+            blocks.push(so_far.get(at..).unwrap(), &mut |piece| all.take(piece));
+
+            let mut plain = Plain::new(usize::MAX);
+            for (line, end) in lines(so_far) {
+                if end.is_empty() { plain.begun(line) } else { plain.line(line, end) }
+            }
+            prop_assert_eq!(&all.0, &plain.all.0, "after {:?}", so_far);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The same rules once more, for a whole text and line by line: what the stream must come to.
+
+use byleave_agent::blocks::{Blocks, Flaw, OPENING_BYTES_MAX, Wrong};
+
+use crate::stage::{All, Seen, read};
+
+/// A reply, read line by line.
+pub(crate) struct Plain {
+    pub(crate) all: All,
+    inside: Inside,
+    count: usize,
+    block_bytes_max: usize,
+}
+
+enum Inside {
+    Nothing,
+    Code(String),
+    /// The marks, and what the block holds so far.
+    Block(String, String),
+}
+
+/// A line that begins with three marks or more.
+struct Fence<'a> {
+    is_deep: bool,
+    marks: &'a str,
+    info: &'a str,
+}
+
+impl Plain {
+    pub(crate) fn new(block_bytes_max: usize) -> Self {
+        Self { all: All::default(), inside: Inside::Nothing, count: 0, block_bytes_max }
+    }
+
+    /// Reads a whole reply.
+    pub(crate) fn read(text: &str, block_bytes_max: usize) -> Vec<Seen> {
+        let mut plain = Self::new(block_bytes_max);
+        for (line, end) in lines(text) {
+            plain.line(line, end);
+        }
+        if let Inside::Block(_, held) = &plain.inside {
+            let too_large = Wrong::TooLarge { bytes_max: block_bytes_max };
+            let wrong = if held.len() > block_bytes_max { too_large } else { Wrong::Unfinished };
+            plain.flaw(wrong);
+        }
+        plain.all.0
+    }
+
+    /// Takes a whole line.
+    pub(crate) fn line(&mut self, line: &str, end: &str) {
+        let fence = Fence::of(line);
+        match &mut self.inside {
+            Inside::Nothing => match fence {
+                Some(fence) if fence.opens_block(line) => {
+                    self.count += 1;
+                    self.inside = Inside::Block(fence.marks.to_owned(), String::new());
+                }
+                fence => {
+                    self.all.text(line);
+                    if let Some(fence) = fence {
+                        if fence.info.split([' ', '\t']).next() == Some("tool") {
+                            self.count += 1;
+                            self.flaw(Wrong::Opening);
+                        }
+                        if fence.opens() {
+                            self.inside = Inside::Code(fence.marks.to_owned());
+                        }
+                    }
+                    self.all.text(end);
+                }
+            },
+            Inside::Code(marks) => {
+                self.all.text(line);
+                self.all.text(end);
+                if fence.is_some_and(|fence| fence.closes(marks)) {
+                    self.inside = Inside::Nothing;
+                }
+            }
+            Inside::Block(marks, held) if fence.is_some_and(|fence| fence.closes(marks)) => {
+                if held.len() + line.len() > self.block_bytes_max {
+                    self.inside = Inside::Nothing;
+                    return self.flaw(Wrong::TooLarge { bytes_max: self.block_bytes_max });
+                }
+                // What it holds is read by itself: how that comes out is the subject of other tests.
+                let alone = format!("{marks}tool\n{held}{marks}");
+                let mut seen = read([alone.as_str()], Blocks::new());
+                assert_eq!(seen.len(), 1, "{alone:?}");
+                if let Some(Seen::Flaw(flaw)) = seen.last_mut() {
+                    flaw.block = self.count;
+                }
+                self.all.0.append(&mut seen);
+                self.inside = Inside::Nothing;
+            }
+            Inside::Block(_, held) => held.extend([line, end]),
+        }
+    }
+
+    /// Takes the beginning of a line: what can be handed on of it.
+    pub(crate) fn begun(&mut self, line: &str) {
+        match self.inside {
+            Inside::Nothing if could_open(line) => {}
+            Inside::Nothing | Inside::Code(_) => self.all.text(line),
+            Inside::Block(..) => {}
+        }
+    }
+
+    fn flaw(&mut self, wrong: Wrong) {
+        self.all.0.push(Seen::Flaw(Flaw { block: self.count, wrong }));
+    }
+}
+
+impl<'a> Fence<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        let marked = line.trim_start_matches([' ', '\t']);
+        let margin = line.strip_suffix(marked)?;
+        let mark = marked.chars().next().filter(|mark| "`~".contains(*mark))?;
+        let after = marked.trim_start_matches(mark);
+        let marks = marked.strip_suffix(after)?;
+        let is_deep = margin.len() > 3 || margin.contains('\t');
+        (marks.len() >= 3).then_some(Self { is_deep, marks, info: after.trim_matches([' ', '\t']) })
+    }
+
+    fn opens(&self) -> bool {
+        let has_backtick = self.marks.starts_with('`') && self.info.contains('`');
+        !self.is_deep && !has_backtick
+    }
+
+    fn opens_block(&self, line: &str) -> bool {
+        self.opens() && self.info == "tool" && line.len() <= OPENING_BYTES_MAX
+    }
+
+    fn closes(&self, marks: &str) -> bool {
+        !self.is_deep && self.info.is_empty() && self.marks.starts_with(marks)
+    }
+}
+
+/// The lines of a text, each with its end; the last may have none.
+pub(crate) fn lines(mut text: &str) -> Vec<(&str, &str)> {
+    let mut lines = Vec::new();
+    while !text.is_empty() {
+        let (line, rest) = text.split_at(text.find(['\n', '\r']).unwrap_or(text.len()));
+        let end = ["\r\n", "\n", "\r", ""].into_iter().find(|end| rest.starts_with(end)).unwrap();
+        lines.push((line, end));
+        text = rest.strip_prefix(end).unwrap();
+    }
+    lines
+}
+
+/// Whether a line that begins so could go on to open a block.
+fn could_open(line: &str) -> bool {
+    let marked = line.trim_start_matches(' ');
+    let Some(mark) = marked.chars().next() else { return line.len() <= 3 };
+    let after = marked.trim_start_matches(mark);
+    let marks = marked.len() - after.len();
+    let word = after.trim_start_matches([' ', '\t']);
+    let blanks_after = word.len() > word.trim_end_matches([' ', '\t']).len();
+    let word = word.trim_end_matches([' ', '\t']);
+    let is_begun = if blanks_after { word == "tool" } else { "tool".starts_with(word) };
+    let missing = 3_usize.saturating_sub(marks) + 4_usize.saturating_sub(word.len());
+    line.len() - marked.len() <= 3
+        && "`~".contains(mark)
+        && (marks >= 3 || after.is_empty())
+        && is_begun
+        && line.len() + missing <= OPENING_BYTES_MAX
+}

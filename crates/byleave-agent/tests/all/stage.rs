@@ -1,0 +1,114 @@
+//! What the tests share: everything that comes out of a reply, and replies made of what could matter.
+
+use byleave_agent::blocks::{Blocks, Call, Flaw, Piece};
+use proptest::prelude::*;
+
+/// What came out, with text in a row as one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Seen {
+    Text(String),
+    Call(Call),
+    Flaw(Flaw),
+}
+
+/// All that came out so far.
+#[derive(Debug, Default)]
+pub(crate) struct All(pub(crate) Vec<Seen>);
+
+impl All {
+    pub(crate) fn take(&mut self, piece: Piece<'_>) {
+        match piece {
+            Piece::Text(text) => {
+                assert!(!text.is_empty(), "a text of nothing");
+                self.text(text);
+            }
+            Piece::Call(call) => self.0.push(Seen::Call(call)),
+            Piece::Flaw(flaw) => self.0.push(Seen::Flaw(flaw)),
+        }
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        match self.0.last_mut() {
+            Some(Seen::Text(before)) => before.push_str(text),
+            _ if text.is_empty() => {}
+            _ => self.0.push(Seen::Text(text.to_owned())),
+        }
+    }
+}
+
+/// Reads a reply that comes in these chunks.
+pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a str>, mut blocks: Blocks) -> Vec<Seen> {
+    let mut all = All::default();
+    for chunk in chunks {
+        blocks.push(chunk, &mut |piece| all.take(piece));
+    }
+    blocks.finish(&mut |piece| all.take(piece));
+    all.0
+}
+
+/// Cuts a text into chunks of so many characters, in turns; none where that is zero.
+pub(crate) fn cut<'a>(mut text: &'a str, sizes: &[usize]) -> Vec<&'a str> {
+    let mut chunks = Vec::new();
+    let mut sizes = sizes.iter().cycle();
+    while !text.is_empty() {
+        let size = sizes.next().copied().unwrap_or(usize::MAX);
+        let end = text.char_indices().nth(size).map_or(text.len(), |(at, _)| at);
+        let (chunk, rest) = text.split_at(end);
+        chunks.push(chunk);
+        text = rest;
+    }
+    chunks
+}
+
+/// Sizes of chunks that come to an end: not all of them are zero.
+pub(crate) fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(0_usize..9, 0..6).prop_map(|mut sizes| {
+        if sizes.iter().all(|size| *size == 0) {
+            sizes.clear();
+        }
+        sizes
+    })
+}
+
+/// Replies of what could matter, in any order.
+pub(crate) fn soup() -> impl Strategy<Value = String> {
+    let part = prop::sample::select(vec![
+        "`",
+        "``",
+        "```",
+        "````",
+        "~~~",
+        "~~~~",
+        "```````````````````````````",
+        "tool",
+        "too",
+        "tools",
+        "rust",
+        " ",
+        "   ",
+        "    ",
+        "\t",
+        "\n",
+        "\n",
+        "\n",
+        "\r\n",
+        "\r",
+        "x",
+        "é",
+        "\u{1f980}",
+        "{",
+        "}",
+        "\"",
+        "```tool\n",
+        "~~~ tool\r\n",
+        "  ```tool \r",
+        "\n```\n",
+        "\n~~~\r\n",
+        "{\"name\":\"a\",\"args\":{}}",
+        "{\"name\":\"a\",\"args\":{\"b\":\"``` é\"},\n\"reason\":\"c\"}",
+        "- ",
+        "> ",
+        "\\n",
+    ]);
+    prop::collection::vec(part, 0..40).prop_map(|parts| parts.concat())
+}
