@@ -23,6 +23,12 @@ fn number(name: &str, usual: u32) -> u32 {
     std::env::var(name).map_or(usual, |many| many.parse().unwrap())
 }
 
+/// The one that so many of a hundred are not longer than.
+fn nth(times: &mut [Duration], percent: usize) -> Duration {
+    times.sort_unstable();
+    times[(times.len() * percent).div_ceil(100) - 1]
+}
+
 /// An engine with its service and a Postgres. Stopped when dropped.
 struct Fleet {
     dir: tempfile::TempDir,

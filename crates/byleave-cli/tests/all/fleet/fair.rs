@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Fleet, number};
+use super::{Fleet, nth, number};
 use crate::desk::Desk;
 use crate::serve::{Served, request, token};
 use crate::worker::{Hired, token_file_for};
@@ -14,16 +14,15 @@ use crate::worker::{Hired, token_file_for};
 /// How long calls of one bot take, one after the other: the one that is longer than all but a hundredth.
 fn p99_ms(served: &Served, bot: &str, round: &str, many: u32) -> f64 {
     let body = json!({"tool": "read_file", "arguments": {"path": "notes.txt"}});
-    let mut took: Vec<f64> = (0..many)
+    let mut took: Vec<Duration> = (0..many)
         .map(|call| {
             let (key, began) = (format!("{round}-{call}"), Instant::now());
             let (_, heard) = request(&served.address, bot, &key, "POST", "/v1/calls?wait=60", &body).unwrap();
             assert_eq!(heard["result"]["outcome"], "completed", "{heard}");
-            began.elapsed().as_secs_f64() * 1e3
+            began.elapsed()
         })
         .collect();
-    took.sort_by(f64::total_cmp);
-    took[(took.len() * 99).div_ceil(100) - 1]
+    nth(&mut took, 99).as_secs_f64() * 1e3
 }
 
 // req: E4

@@ -19,7 +19,7 @@ use byleave::typed::Typed;
 use byleave_fleet::RestateLedger;
 use serde_json::{Value, json};
 
-use super::{Fleet, number};
+use super::{Fleet, nth, number};
 use crate::serve::{Served, token};
 use crate::worker::{Hired, settled, token_file};
 use crate::world::World;
@@ -208,6 +208,9 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
     assert!(service_mb < SERVICE_MB_MAX, "the service has {service_mb} MB");
     assert!(page <= PAGE_MAX * 2, "a page of the inbox took {page:?}");
     assert!(busy.0 <= quiet.1 * 2, "a usual call took {:?}, and at most {:?} before", busy.0, quiet.1);
+    // Of few calls, the slowest is chance.
+    let is_long = calls >= 200;
+    assert!(!is_long || busy.1 <= quiet.1 * 2, "a call took {:?}, and {:?} before", busy.1, quiet.1);
     assert!(restart <= RESTART_MAX * 2, "the first answer was taken after {restart:?}");
     hired.stop();
     served.stop();
@@ -223,12 +226,6 @@ fn pages(served: &Served, ann: &str) -> Vec<Duration> {
         took
     };
     (0..100).map(page).collect()
-}
-
-/// The one that so many of a hundred are not longer than.
-fn nth(times: &mut [Duration], percent: usize) -> Duration {
-    times.sort_unstable();
-    times[(times.len() * percent).div_ceil(100) - 1]
 }
 
 /// The size of every key and every value that the engine holds, by kind of entity.
