@@ -1,5 +1,16 @@
-//! The loop with a model. So far only how a model without tool calls of its own asks for one: [`blocks`].
+//! The loop with a model: models behind one seam ([`model`]), turns and calls through the gate ([`agent`]), conversations read off the
+//! book ([`conversation`]), and how a model without tool calls of its own asks for one ([`blocks`]).
 //!
-//! Pure: text goes in, data comes out. What may happen is decided by the gate; nothing here runs anything.
+//! What a model says is data. What may happen is decided by the gate; nothing here runs anything.
 
+#[cfg(feature = "agent")]
+pub mod agent;
 pub mod blocks;
+#[cfg(feature = "agent")]
+pub mod conversation;
+#[cfg(feature = "agent")]
+pub mod limits;
+#[cfg(feature = "agent")]
+pub mod model;
+#[cfg(feature = "agent")]
+pub mod turn;
