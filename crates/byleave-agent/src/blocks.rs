@@ -39,6 +39,9 @@ pub use fence::OPENING_BYTES_MAX;
 use fence::{Fence, Line, Marked};
 pub use flaw::{Flaw, Place, Wrong};
 
+/// How to ask by blocks, in words for the model: those of the guide.
+pub const PROTOCOL: &str = include_str!("blocks/protocol.md").trim_ascii_end();
+
 /// A block has at most so many bytes, the line that closes it included.
 ///
 /// Arguments have at most 1 MiB; this is for those of which every character is written with a backslash.

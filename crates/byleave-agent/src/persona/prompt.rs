@@ -1,0 +1,112 @@
+//! The system prompt: who the model is, how it works, what the gate is, and the tools. In the words of `words/`.
+
+use byleave_core::escape::is_printable;
+
+use super::arguments;
+use super::{Described, Persona};
+use crate::blocks::PROTOCOL;
+
+/// How all work, before what the persona adds.
+const WORK: &str = include_str!("words/work.md");
+/// What stands between a model and the world.
+const GATE: &str = include_str!("words/gate.md");
+/// What comes back for a block.
+const RESULTS: &str = include_str!("words/results.md");
+/// What a model must know that is hosted elsewhere.
+const HOSTED: &str = include_str!("words/hosted.md");
+
+/// How calls get to us, and so what a prompt must say of the tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// Somebody else tells the model its tools and how to ask for them: its provider, or what stands in for one.
+    Native,
+    /// By [blocks](crate::blocks), of which the prompt is all that the model hears.
+    Blocks,
+}
+
+impl Persona {
+    /// The system prompt, from the tools of this turn; of those, the ones that this persona [has](Self::has).
+    ///
+    /// The same persona and tools, in whatever order, give the same bytes.
+    pub fn prompt(&self, tools: &[Described], calls: Calls) -> String {
+        self.told(tools, calls, None)
+    }
+
+    /// The prompt for a persona that a provider hosts (L8), as Markdown: whole, with the protocol of blocks. What such a model
+    /// writes is read, and what it asks for is run, here.
+    pub fn export(&self, tools: &[Described]) -> String {
+        self.told(tools, Calls::Blocks, Some(HOSTED))
+    }
+
+    fn told(&self, tools: &[Described], calls: Calls, also: Option<&str>) -> String {
+        let mut parts = vec![format!("# {}", self.name)];
+        parts.extend((!self.prompt.is_empty()).then(|| self.prompt.clone()));
+        parts.extend(also.map(paragraph));
+        let own: String = self.guidelines.iter().map(|line| format!("\n- {line}")).collect();
+        parts.push(format!("## How you work\n\n{}{own}", paragraph(WORK)));
+        parts.push(format!("## The gate\n\n{}", paragraph(GATE)));
+        parts.push("## Tools".to_owned());
+        let mut tools: Vec<&Described> = tools.iter().filter(|tool| self.has(&tool.name)).collect();
+        tools.sort_by_key(|tool| &tool.name);
+        parts.extend(match calls {
+            _ if tools.is_empty() => vec!["You have no tools: you can only answer.".to_owned()],
+            Calls::Native => {
+                vec!["You have these tools and no others:".to_owned(), list(&tools, named)]
+            }
+            Calls::Blocks => vec![
+                PROTOCOL.to_owned(),
+                paragraph(RESULTS),
+                "You have these tools and no others, each with its `args`:".to_owned(),
+                list(&tools, in_full),
+            ],
+        });
+        let mut prompt = parts.join("\n\n");
+        prompt.push('\n');
+        prompt
+    }
+}
+
+fn paragraph(words: &str) -> String {
+    words.trim().to_owned()
+}
+
+fn list(tools: &[&Described], told: fn(&Described) -> String) -> String {
+    tools.iter().map(|tool| told(tool)).collect::<Vec<_>>().join("\n")
+}
+
+fn named(tool: &Described) -> String {
+    format!("- `{}`: {}", contained(&tool.name, 2), confirmation(tool))
+}
+
+fn in_full(tool: &Described) -> String {
+    let mut told = format!("- `{}`: {}", contained(&tool.name, 2), contained(tool.description.trim(), 2));
+    told.push_str(&format!("\n  ({})", confirmation(tool)));
+    for line in arguments::lines(&tool.schema) {
+        let indent = line.depth.saturating_mul(2).saturating_add(2);
+        told.push_str(&format!("\n{:indent$}- {}", "", contained(&line.text, indent.saturating_add(2))));
+    }
+    told
+}
+
+fn confirmation(tool: &Described) -> String {
+    let challenged = if tool.is_challenged { "; you must make the case against it first" } else { "" };
+    format!("{}{challenged}", tool.asked.told())
+}
+
+/// Somebody else's words, kept to their place in a list: every line is indented, and nothing in them is hidden.
+fn contained(text: &str, indent: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        if !out.is_empty() {
+            out.push_str(&format!("\n{:indent$}", ""));
+        }
+        for c in line.trim().chars() {
+            match c {
+                '\t' => out.push(' '),
+                c if is_printable(c) => out.push(c),
+                c => out.extend(c.escape_unicode()),
+            }
+        }
+    }
+    out
+}

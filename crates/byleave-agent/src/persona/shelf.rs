@@ -1,0 +1,182 @@
+//! Where personas come from: those built in, and before them the files of a directory.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use super::{BadPersona, Persona};
+
+/// The largest file of a persona.
+pub const FILE_BYTES_MAX: usize = 64 << 10;
+
+/// A directory has at most so many entries.
+const ENTRIES_MAX: usize = 1_000;
+const KEY_CHARS_MAX: usize = 64;
+const ENDING: &str = ".toml";
+
+/// What comes with us, by name.
+const BUILTIN: [(&str, &str); 4] = [
+    ("clerk", include_str!("builtin/clerk.toml")),
+    ("coder", include_str!("builtin/coder.toml")),
+    ("plain", include_str!("builtin/plain.toml")),
+    ("reviewer", include_str!("builtin/reviewer.toml")),
+];
+
+/// A persona, and where it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The name by which it is loaded: of a file, its name without the ending.
+    pub key: String,
+    /// Where it came from.
+    pub origin: Origin,
+    /// The persona.
+    pub persona: Persona,
+}
+
+/// Where a persona came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is built in.
+    Builtin,
+    /// This file.
+    File(PathBuf),
+}
+
+/// Why a persona was not loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotLoaded {
+    /// Something is wrong in it.
+    #[error(transparent)]
+    Bad(#[from] BadPersona),
+    /// A file or directory cannot be read.
+    #[error("cannot read `{}`: {why}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// There is none of that name.
+    #[error("there is no persona `{}`; there are {}", name.escape_debug(), known.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// A name that none can have.
+    #[error(
+        "`{}` cannot be the name of a persona: use 1 to {KEY_CHARS_MAX} small letters, digits, `-` and `_` of ASCII",
+        name.escape_debug()
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Persona {
+    /// The persona of this name, from `NAME.toml` in the directory, else built in; or, of a text with `/` in it or `.toml` at its
+    /// end, from the file of that path.
+    ///
+    /// A file that is there and cannot be used is an error: nothing built in takes its place.
+    pub fn load(name_or_path: &str, dir: Option<&Path>) -> Result<Found, NotLoaded> {
+        if name_or_path.contains('/') || name_or_path.ends_with(ENDING) {
+            let path = Path::new(name_or_path);
+            let key = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let missing =
+                || NotLoaded::Unreadable { path: path.to_owned(), why: "there is no such file".to_owned() };
+            return from_file(key, path)?.ok_or_else(missing);
+        }
+        by_key(name_or_path, dir)
+    }
+
+    /// All that can be loaded by name, in the order of their names; of each that cannot be used, why.
+    pub fn all(dir: Option<&Path>) -> Result<Vec<Result<Found, NotLoaded>>, NotLoaded> {
+        Ok(keys(dir)?.iter().map(|key| by_key(key, dir)).collect())
+    }
+}
+
+fn by_key(key: &str, dir: Option<&Path>) -> Result<Found, NotLoaded> {
+    let key = checked(key)?;
+    let own = dir.map(|dir| from_file(key.to_owned(), &dir.join(format!("{key}{ENDING}")))).transpose()?;
+    if let Some(found) = own.flatten() {
+        return Ok(found);
+    }
+    let Some((_, text)) = BUILTIN.iter().find(|(name, _)| *name == key) else {
+        return Err(NotLoaded::Unknown { name: key.to_owned(), known: keys(dir)? });
+    };
+    Ok(Found { key: key.to_owned(), origin: Origin::Builtin, persona: Persona::parse(key, text)? })
+}
+
+/// The names of all, each once; those that none can have are among them.
+fn keys(dir: Option<&Path>) -> Result<Vec<String>, NotLoaded> {
+    let mut keys: Vec<String> = BUILTIN.iter().map(|(name, _)| (*name).to_owned()).collect();
+    if let Some(dir) = dir {
+        keys.extend(in_directory(dir).map_err(|error| unreadable(dir, error.to_string()))?);
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys)
+}
+
+fn in_directory(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut keys = Vec::new();
+    for (count, entry) in entries.enumerate() {
+        if count >= ENTRIES_MAX {
+            return Err(io::Error::other(format!("it has more than {ENTRIES_MAX} entries")));
+        }
+        let name = entry?.file_name();
+        keys.extend(name.to_string_lossy().strip_suffix(ENDING).map(str::to_owned));
+    }
+    Ok(keys)
+}
+
+fn checked(key: &str) -> Result<&str, NotLoaded> {
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    let is_one = (1..=KEY_CHARS_MAX).contains(&key.len()) && key.chars().all(word);
+    is_one.then_some(key).ok_or_else(|| NotLoaded::Name { name: key.chars().take(KEY_CHARS_MAX).collect() })
+}
+
+/// The persona of a file; none where there is no such file.
+fn from_file(key: String, path: &Path) -> Result<Option<Found>, NotLoaded> {
+    let Some(text) = text_of(path)? else { return Ok(None) };
+    let persona = Persona::parse(&path.to_string_lossy(), &text)?;
+    Ok(Some(Found { key, origin: Origin::File(path.to_owned()), persona }))
+}
+
+fn text_of(path: &Path) -> Result<Option<String>, NotLoaded> {
+    let failed = |error: io::Error| unreadable(path, error.to_string());
+    // No link: one in a repository could name any file of the person, whose lines would then be shown as wrong. Without blocking: a
+    // pipe in its place would hold us forever.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+    let opened = match openat(CWD, path, flags, Mode::empty()) {
+        Ok(opened) => File::from(opened),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => {
+            return Err(unreadable(path, "it is a link; put the file itself there".to_owned()));
+        }
+        Err(errno) => return Err(failed(errno.into())),
+    };
+    if !opened.metadata().map_err(failed)?.is_file() {
+        return Err(unreadable(path, "it is not a file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    opened.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(unreadable(path, format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    let text = String::from_utf8(bytes);
+    text.map(Some).map_err(|_| unreadable(path, "it is not text in UTF-8".to_owned()))
+}
+
+fn unreadable(path: &Path, why: String) -> NotLoaded {
+    NotLoaded::Unreadable { path: path.to_owned(), why }
+}
