@@ -35,6 +35,7 @@ mod fence;
 mod flaw;
 
 pub use call::Call;
+#[cfg(feature = "providers")]
 pub(crate) use call::read_args;
 pub use fence::OPENING_BYTES_MAX;
 use fence::{Fence, Line, Marked};

@@ -32,6 +32,7 @@ pub(super) fn read(json: &str) -> Result<Call, Place> {
 }
 
 /// Reads arguments that stand alone, as strictly.
+#[cfg(feature = "providers")]
 pub(crate) fn read_args(json: &str) -> Result<Map<String, Value>, Place> {
     object::<Args>(json, "a JSON object, the arguments").map(|Args(args)| args)
 }
@@ -146,8 +147,10 @@ impl<'de> Visitor<'de> for CallVisitor {
 }
 
 /// Arguments that are what was written.
+#[cfg(feature = "providers")]
 struct Args(Map<String, Value>);
 
+#[cfg(feature = "providers")]
 impl<'de> Deserialize<'de> for Args {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Exact::deserialize(deserializer)?.0 {
