@@ -1,149 +1,35 @@
 //! Models of providers, over HTTP: OpenAI and who speaks like it, Anthropic, Gemini, Ollama.
 //!
-//! All that knows of `genai` is here. A try that broke leaves nothing behind; it is made again a bounded number of times, and the
-//! listener is told. The key goes into its header, and nowhere else: no fault, no log, no address, no redirect.
+//! One module a dialect: the request of a turn, and the reader of what answers it. What they share is beside them. A try that broke
+//! leaves nothing behind; it is made again a bounded number of times, and the listener is told. The key goes into its header, and
+//! nowhere else: no fault, no log, no address, no redirect.
 
+mod anthropic;
+mod events;
+mod gemini;
 mod key;
+mod ollama;
+mod openai;
 mod request;
-mod response;
+mod settings;
+mod speech;
 mod trouble;
+mod wire;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use genai::adapter::AdapterKind;
-use genai::chat::{ChatOptions, ReasoningEffort};
-use genai::resolver::{AuthData, Endpoint};
-use genai::{Client, ModelIden, ServiceTarget};
 pub use key::Key;
-use reqwest::Url;
-use serde::{Deserialize, Serialize};
-use tracing::Dispatch;
-use tracing::instrument::WithSubscriber;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, RequestBuilder, Url};
+use serde_json::Value;
+pub use settings::{Effort, Kind, Patience, Settings};
 
+use self::events::Parted;
+use self::speech::Speech;
 use self::trouble::Trouble;
+use self::wire::Reader;
 use crate::model::{Fault, Heard, Listener, Model, Said, Turn};
-
-/// Whose dialect a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// OpenAI's chat completions, and those of everyone who is compatible.
-    OpenAi,
-    /// Anthropic's messages.
-    Anthropic,
-    /// Gemini's contents.
-    Gemini,
-    /// Ollama's own chat; without a key.
-    Ollama,
-}
-
-/// Which model, and how it is spoken to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
-    /// Whose dialect.
-    pub kind: Kind,
-    /// The model's name, as the provider has it.
-    pub model: String,
-    /// An endpoint of one's own, up to where the paths of the dialect begin: `http://localhost:8000/v1`.
-    #[serde(default)]
-    pub base_url: Option<String>,
-    /// How long to think. The provider's own measure where nothing is said.
-    #[serde(default)]
-    pub effort: Option<Effort>,
-    /// At most so many tokens are written in a turn.
-    #[serde(default)]
-    pub output_tokens_max: Option<u32>,
-    /// How often a turn is tried in all, and how long is waited between.
-    #[serde(default)]
-    pub patience: Patience,
-}
-
-/// How long to think.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effort {
-    /// Little.
-    Low,
-    /// Some.
-    Medium,
-    /// Much.
-    High,
-}
-
-/// How often a turn is tried, and how long is waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Patience {
-    /// Tries in all, at least one.
-    pub tries_max: u32,
-    /// The first wait; each one after is twice as long. A provider that says how long is heeded.
-    pub wait_ms: u64,
-    /// No wait is longer. A provider that wants a longer one is not waited for.
-    pub wait_ms_max: u64,
-    /// For so long nothing may come: neither the beginning of an answer nor more of it.
-    pub silence_ms_max: u64,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self { tries_max: 4, wait_ms: 500, wait_ms_max: 60_000, silence_ms_max: 300_000 }
-    }
-}
-
-impl Settings {
-    /// A model with everything else as usual.
-    pub fn new(kind: Kind, model: impl Into<String>) -> Self {
-        let model = model.into();
-        Self {
-            kind,
-            model,
-            base_url: None,
-            effort: None,
-            output_tokens_max: None,
-            patience: Patience::default(),
-        }
-    }
-}
-
-impl Kind {
-    /// The variable of the environment where its key usually is.
-    pub const fn variable(self) -> Option<&'static str> {
-        match self {
-            Self::OpenAi => Some("OPENAI_API_KEY"),
-            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
-            Self::Gemini => Some("GEMINI_API_KEY"),
-            Self::Ollama => None,
-        }
-    }
-
-    const fn base_url(self) -> &'static str {
-        match self {
-            Self::OpenAi => "https://api.openai.com/v1/",
-            Self::Anthropic => "https://api.anthropic.com/v1/",
-            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta/",
-            Self::Ollama => "http://localhost:11434/",
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::OpenAi => "openai",
-            Self::Anthropic => "anthropic",
-            Self::Gemini => "gemini",
-            Self::Ollama => "ollama",
-        }
-    }
-
-    const fn adapter(self) -> AdapterKind {
-        match self {
-            Self::OpenAi => AdapterKind::OpenAI,
-            Self::Anthropic => AdapterKind::Anthropic,
-            Self::Gemini => AdapterKind::Gemini,
-            Self::Ollama => AdapterKind::Ollama,
-        }
-    }
-}
 
 /// A model of a provider.
 #[derive(Debug)]
@@ -155,10 +41,10 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// A model with the key that is in the environment. An endpoint of one's own is asked without one where there is none.
+    /// A model with the key that is in the environment. An endpoint of one's own is asked without one where none is set.
     pub fn from_env(settings: Settings) -> Result<Self, Fault> {
         let key = match Key::from_env(settings.kind) {
-            Err(Fault::NoKey { .. }) if settings.base_url.is_some() => None,
+            Err(Fault::NoKey { variable }) if settings.base_url.is_some() && !is_set(&variable) => None,
             found => found?,
         };
         Self::new(settings, key)
@@ -185,50 +71,33 @@ impl Provider {
     /// One try.
     async fn attempt(&self, turn: Turn<'_>, heard: Listener<'_>) -> Result<Said, Trouble> {
         let by = format!("{}/{}", self.settings.kind.name(), self.settings.model);
-        let request = request::of(self.settings.kind, &by, turn);
         let key = self.key.as_ref().map_or("", Key::expose);
-        let target = ServiceTarget {
-            endpoint: Endpoint::from_owned(self.base_url.as_str()),
-            auth: AuthData::from_single(key),
-            // Behind a namespace, `::` in a name is part of the name.
-            model: ModelIden::new(self.settings.kind.adapter(), format!("byleave::{}", self.settings.model)),
-        };
-        let options = self.options();
-        let opening = self.client.exec_chat_stream(target, request, Some(&options));
-        // `genai` logs what is sent and said, and a provider may say the key.
-        let said = match opening.with_subscriber(Dispatch::none()).await {
-            Ok(response) => response::hear(self.settings.kind, response.stream, heard).await,
-            Err(error) => Err(response::Broken::By(Box::new(error))),
-        };
-        match said {
-            Ok(said) => Ok(Said { by, ..said }),
-            Err(broken) => Err(Trouble::of(broken, key, !turn.tools.is_empty())),
-        }
+        let trouble = |broken| Trouble::of(broken, key, !turn.tools.is_empty());
+        let request = self.request(self.settings.body(&by, turn).to_string())?;
+        let silence = Duration::from_millis(self.settings.patience.silence_ms_max);
+        let (parted, mut reader) = self.settings.kind.reader();
+        let mut speech = Speech::new(heard);
+        wire::hear(request, silence, parted, &mut *reader, &mut speech).await.map_err(trouble)?;
+        Ok(speech.said(by, request::calls(turn.messages)))
     }
 
-    fn options(&self) -> ChatOptions {
-        let silence = Duration::from_millis(self.settings.patience.silence_ms_max);
-        let mut options = ChatOptions::default()
-            .with_capture_usage(true)
-            .with_capture_tool_calls(true)
-            .with_capture_reasoning_content(true)
-            .with_stream_header_timeout(silence)
-            .with_stream_read_timeout(silence);
-        if let Some(tokens) = self.settings.output_tokens_max {
-            options = options.with_max_tokens(tokens);
+    fn request(&self, body: String) -> Result<RequestBuilder, Trouble> {
+        let kind = self.settings.kind;
+        let (path, query) = kind.path(&self.settings.model);
+        let mut url = self.base_url.clone();
+        url.set_path(&format!("{}{path}", self.base_url.path()));
+        if query.is_some() {
+            url.set_query(query);
         }
-        let effort = match self.settings.effort {
-            Some(Effort::Low) => Some(ReasoningEffort::Low),
-            Some(Effort::Medium) => Some(ReasoningEffort::Medium),
-            Some(Effort::High) => Some(ReasoningEffort::High),
-            // Without any, the end of a model's name is taken for one (`qwen-max`). This one is not sent.
-            None if self.settings.kind == Kind::OpenAi => Some(ReasoningEffort::Budget(0)),
-            None => None,
-        };
-        match effort {
-            Some(effort) => options.with_reasoning_effort(effort),
-            None => options,
+        let mut request = self.client.post(url).header(CONTENT_TYPE, "application/json").body(body);
+        if kind == Kind::Anthropic {
+            request = request.header("anthropic-version", "2023-06-01");
         }
+        if let (Some(key), Some((name, before))) = (&self.key, kind.header()) {
+            let unfit = || Fault::Unfit { why: "the key cannot be sent".to_owned() };
+            request = request.header(name, key.header(before).ok_or_else(|| Trouble::lasting(unfit()))?);
+        }
+        Ok(request)
     }
 }
 
@@ -251,6 +120,49 @@ impl Model for Provider {
             heard(Heard::Anew);
             tries += 1;
             wait_ms = wait_ms.saturating_mul(2).min(patience.wait_ms_max);
+        }
+    }
+}
+
+impl Kind {
+    /// Where requests go, behind the base URL, and what is asked there.
+    fn path(self, model: &str) -> (String, Option<&'static str>) {
+        match self {
+            Self::OpenAi => ("chat/completions".to_owned(), None),
+            Self::Anthropic => ("messages".to_owned(), None),
+            Self::Gemini => (format!("models/{model}:streamGenerateContent"), Some("alt=sse")),
+            Self::Ollama => ("api/chat".to_owned(), None),
+        }
+    }
+
+    /// The header for the key, and what stands before it there.
+    const fn header(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::OpenAi => Some(("authorization", "Bearer ")),
+            Self::Anthropic => Some(("x-api-key", "")),
+            Self::Gemini => Some(("x-goog-api-key", "")),
+            Self::Ollama => None,
+        }
+    }
+
+    /// How what answers is read.
+    fn reader(self) -> (Parted, Box<dyn Reader>) {
+        match self {
+            Self::OpenAi => (Parted::Sse, Box::new(openai::Stream::default())),
+            Self::Anthropic => (Parted::Sse, Box::new(anthropic::Stream::default())),
+            Self::Gemini => (Parted::Sse, Box::new(gemini::Stream)),
+            Self::Ollama => (Parted::Lines, Box::new(ollama::Stream)),
+        }
+    }
+}
+
+impl Settings {
+    fn body(&self, by: &str, turn: Turn<'_>) -> Value {
+        match self.kind {
+            Kind::OpenAi => openai::body(self, by, turn),
+            Kind::Anthropic => anthropic::body(self, by, turn),
+            Kind::Gemini => gemini::body(self, by, turn),
+            Kind::Ollama => ollama::body(self, turn),
         }
     }
 }
@@ -291,9 +203,13 @@ fn client(is_near: bool) -> Result<Client, Fault> {
         drop(rustls::crypto::ring::default_provider().install_default());
     }
     // A redirect would take the key to somebody else.
-    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).tcp_nodelay(true);
+    let builder = Client::builder().redirect(reqwest::redirect::Policy::none()).tcp_nodelay(true);
     let builder = if is_near { builder.no_proxy() } else { builder };
     let unfit = |why: String| Fault::Unfit { why };
-    let http = builder.build().map_err(|error| unfit(error.to_string()))?;
-    Client::builder().with_reqwest(http).build().map_err(|error| unfit(error.to_string()))
+    builder.build().map_err(|error| unfit(error.to_string()))
+}
+
+/// Whether a variable of the environment holds anything. A key that is there and cannot be sent is not left out.
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.to_string_lossy().trim().is_empty())
 }

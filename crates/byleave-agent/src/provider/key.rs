@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use reqwest::header::HeaderValue;
 use zeroize::Zeroizing;
 
 use super::Kind;
@@ -27,6 +28,14 @@ impl Key {
         let Some(variable) = kind.variable() else { return Ok(None) };
         let found = std::env::var(variable).ok().and_then(Self::new);
         found.map(Some).ok_or_else(|| Fault::NoKey { variable: variable.to_owned() })
+    }
+
+    /// The key in a header, behind what stands before it there. Whoever prints the header does not see it.
+    pub(super) fn header(&self, before: &str) -> Option<HeaderValue> {
+        let text = Zeroizing::new(format!("{before}{}", self.expose()));
+        let mut value = HeaderValue::from_str(&text).ok()?;
+        value.set_sensitive(true);
+        Some(value)
     }
 
     /// The key itself; a call worth searching for in a review.

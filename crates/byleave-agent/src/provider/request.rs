@@ -1,115 +1,73 @@
-//! A turn as a request: messages, calls and results in the native form of each provider.
+//! A turn as every dialect tells it: in which order, and what of it is told to whom.
 
-use genai::chat::{
-    ChatMessage, ChatRequest, ContentPart, CustomPart, MessageContent, Tool, ToolCall, ToolResponse,
-};
-use serde_json::{Value, json};
+use std::borrow::Cow;
 
-use super::Kind;
-use crate::model::{CallResult, Flaw, Message, Said, Turn};
+use serde_json::Value;
 
-/// The request of a turn, for the model of this name.
-pub(super) fn of(kind: Kind, by: &str, turn: Turn<'_>) -> ChatRequest {
-    let mut messages = Vec::new();
-    // What is to be told of the message before. Results come first: no provider takes anything between a call and its result.
+use crate::model::{CallResult, Flaw, Message, Said, Thought};
+
+/// A message of a request.
+pub(super) enum Step<'a> {
+    /// What is told to the model.
+    Told(Cow<'a, str>),
+    /// What it said; never nothing, which is refused.
+    Said(&'a Said),
+    /// What came of its calls; at least one.
+    Results(&'a [CallResult]),
+}
+
+/// The messages of a request. Flaws are told after the results: no provider takes anything between a call and its result.
+pub(super) fn steps(messages: &[Message]) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
     let mut flaws: &[Flaw] = &[];
-    for message in turn.messages {
+    for message in messages {
         if !matches!(message, Message::Results(_)) {
-            messages.extend(told(std::mem::take(&mut flaws)));
+            steps.extend(told(std::mem::take(&mut flaws)));
         }
         match message {
-            Message::User(text) => messages.push(ChatMessage::user(text.clone())),
+            Message::User(text) => steps.push(Step::Told(text.into())),
             Message::Said(said) => {
-                messages.extend(spoken(kind, said, said.by == by));
+                if !said.text.trim().is_empty() || !said.calls.is_empty() {
+                    steps.push(Step::Said(said));
+                }
                 flaws = &said.flaws;
             }
             Message::Results(results) => {
-                messages.extend(answers(kind, results));
-                messages.extend(told(std::mem::take(&mut flaws)));
-            }
-        }
-    }
-    messages.extend(told(flaws));
-
-    let mut request = ChatRequest::from_messages(messages);
-    if !turn.system.is_empty() {
-        request = request.with_system(turn.system);
-    }
-    if !turn.tools.is_empty() {
-        request = request.with_tools(turn.tools.iter().map(|tool| {
-            Tool::new(tool.name.clone())
-                .with_description(tool.description.clone())
-                .with_schema(tool.schema.clone())
-        }));
-    }
-    request
-}
-
-/// What the model said, as its own message. Nothing where it said nothing: an empty one is refused.
-fn spoken(kind: Kind, said: &Said, is_own: bool) -> Option<ChatMessage> {
-    let mut parts = Vec::new();
-    // What another one thought is not this one's to be reminded of, and its seals would be refused.
-    if is_own && (kind != Kind::OpenAi || !said.calls.is_empty()) {
-        for thought in &said.thoughts {
-            match &thought.seal {
-                Value::String(seal) => parts.push(ContentPart::ThoughtSignature(seal.clone())),
-                Value::Null => {}
-                block => {
-                    parts.push(ContentPart::Custom(CustomPart { model_iden: None, data: block.clone() }))
+                if !results.is_empty() {
+                    steps.push(Step::Results(results));
                 }
-            }
-            // Unsigned, Anthropic takes none.
-            if !thought.text.is_empty() && (kind == Kind::OpenAi || thought.seal.is_string()) {
-                parts.push(ContentPart::ReasoningContent(thought.text.clone()));
+                steps.extend(told(std::mem::take(&mut flaws)));
             }
         }
     }
-    if !said.text.is_empty() {
-        parts.push(ContentPart::Text(said.text.clone()));
-    }
-    parts.extend(said.calls.iter().map(|call| {
-        ContentPart::ToolCall(ToolCall {
-            call_id: call.id.clone(),
-            fn_name: call.name.clone(),
-            fn_arguments: Value::Object(call.args.clone()),
-            thought_signatures: call.seal.clone().filter(|_| is_own).map(|seal| vec![seal]),
-        })
-    }));
-    let says_something = !said.text.is_empty() || !said.calls.is_empty();
-    says_something.then(|| ChatMessage::assistant(MessageContent::from_parts(parts)))
+    steps.extend(told(flaws));
+    steps
 }
 
-/// What came of calls. All in one message, but for Ollama, where a message holds one.
-fn answers(kind: Kind, results: &[CallResult]) -> Vec<ChatMessage> {
-    let parts = results.iter().map(|result| {
-        let content = result.told().to_string();
-        match kind {
-            // Its own form, for it has a flag that `genai` does not know.
-            Kind::Anthropic => {
-                let data = json!({
-                    "type": "tool_result",
-                    "tool_use_id": result.call,
-                    "content": content,
-                    "is_error": !result.success,
-                });
-                ContentPart::Custom(CustomPart { model_iden: None, data })
-            }
-            Kind::OpenAi | Kind::Gemini | Kind::Ollama => {
-                let response = ToolResponse::new(result.call.clone(), content);
-                ContentPart::ToolResponse(response.with_fn_name(result.tool.clone()))
-            }
-        }
-    });
-    let message = |parts: Vec<ContentPart>| ChatMessage::tool(MessageContent::from_parts(parts));
-    match kind {
-        Kind::Ollama => parts.map(|part| message(vec![part])).collect(),
-        _ if results.is_empty() => Vec::new(),
-        _ => vec![message(parts.collect())],
+/// The thoughts that go back to this model: its own. Another's are not its to be reminded of, and their seals would be refused.
+pub(super) fn thoughts<'a>(said: &'a Said, by: &str) -> &'a [Thought] {
+    if said.by == by { &said.thoughts } else { &[] }
+}
+
+/// An object without the fields that are null.
+pub(super) fn present(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.retain(|_, value| !value.is_null());
     }
+    object
+}
+
+/// How many calls a conversation has.
+pub(super) fn calls(messages: &[Message]) -> usize {
+    let calls = |message: &Message| match message {
+        Message::Said(said) => said.calls.len(),
+        Message::User(_) | Message::Results(_) => 0,
+    };
+    messages.iter().map(calls).sum()
 }
 
 /// What was wrong with what was meant as calls.
-fn told(flaws: &[Flaw]) -> Option<ChatMessage> {
+fn told(flaws: &[Flaw]) -> Option<Step<'static>> {
     let lines: Vec<&str> = flaws.iter().map(|flaw| flaw.what.as_str()).collect();
-    (!lines.is_empty()).then(|| ChatMessage::user(lines.join("\n")))
+    (!lines.is_empty()).then(|| Step::Told(lines.join("\n").into()))
 }

@@ -3,17 +3,45 @@
 //! Of what a provider said only its message is kept, bounded and without the key. Nothing is taken from a request.
 
 use std::error::Error as _;
+use std::time::SystemTime;
 
-use genai::Error;
-use genai::webc::StreamTimeout;
 use reqwest::header::HeaderMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::response::Broken;
 use crate::model::Fault;
 
 /// Characters kept of what a provider said.
 const SAID_CHARS: usize = 500;
+
+/// Why a request came to no answer.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// It ended before its end.
+    Off,
+    /// Nothing came for too long.
+    Silent,
+    /// It is too long.
+    Endless,
+    /// It is not what it should be.
+    Unreadable(&'static str),
+    /// The provider says no.
+    No { status: u16, wait_ms: Option<u64>, body: String },
+    /// On the way there or back.
+    Http(reqwest::Error),
+}
+
+impl Broken {
+    /// An error within a stream, where it has no status of its own.
+    pub(super) fn error(error: &Value) -> Self {
+        Self::No { status: status_of(error), wait_ms: None, body: json!({"error": error}).to_string() }
+    }
+}
+
+impl From<reqwest::Error> for Broken {
+    fn from(error: reqwest::Error) -> Self {
+        Self::Http(error)
+    }
+}
 
 /// What was in the way of a try.
 pub(super) struct Trouble {
@@ -28,67 +56,42 @@ impl Trouble {
     pub(super) fn of(broken: Broken, key: &str, with_tools: bool) -> Self {
         match broken {
             Broken::Off => Self::passing(Fault::CutOff),
+            Broken::Silent => Self::passing(Fault::Unreached { why: "nothing came for too long".to_owned() }),
             Broken::Endless => Self::lasting(Fault::Unreadable { why: "it is too long".to_owned() }),
-            Broken::By(error) => Self::by(*error, key, with_tools),
+            Broken::Unreadable(why) => Self::lasting(Fault::Unreadable { why: why.to_owned() }),
+            Broken::No { status, wait_ms, body } => {
+                let trouble = Answer { status, body: &body, key, with_tools }.trouble();
+                let fault = match trouble.fault {
+                    Fault::TooMany { .. } => Fault::TooMany { wait_ms },
+                    fault => fault,
+                };
+                Self { fault, wait_ms, ..trouble }
+            }
+            Broken::Http(error) => Self::on_the_way(&error),
         }
     }
 
-    fn by(error: Error, key: &str, with_tools: bool) -> Self {
-        match error {
-            Error::HttpError { status, body, headers, .. } => {
-                let answer = Answer { status: status.as_u16(), body: &body, key, with_tools };
-                let wait_ms = wait_ms(&headers);
-                match answer.trouble() {
-                    Self { fault: Fault::TooMany { .. }, may_pass, .. } => {
-                        Self { fault: Fault::TooMany { wait_ms }, may_pass, wait_ms }
-                    }
-                    trouble => Self { wait_ms, ..trouble },
-                }
+    fn on_the_way(error: &reqwest::Error) -> Self {
+        if error.is_connect() || error.is_request() {
+            // The innermost has no address in it.
+            let mut cause = error.source();
+            while let Some(deeper) = cause.and_then(|cause| cause.source()) {
+                cause = Some(deeper);
             }
-            Error::WebStream { error, .. } => match error.downcast::<Error>() {
-                Ok(inner) => Self::by(*inner, key, with_tools),
-                Err(error) => Self::on_the_way(error.as_ref()),
-            },
-            // Within the stream, where it has no status of its own.
-            Error::ChatResponse { body, .. } => {
-                let status = status_of(&body);
-                Answer { status, body: &body.to_string(), key, with_tools }.trouble()
-            }
-            Error::StreamParse { serde_error, .. } if serde_error.is_eof() => Self::passing(Fault::CutOff),
-            Error::StreamParse { .. } => Self::lasting(Fault::Unreadable { why: "it is no JSON".to_owned() }),
-            // Their words may hold the request or its address.
-            _ => Self::lasting(Fault::Unreadable {
-                why: "it does not have the form of this provider".to_owned(),
-            }),
+            let why = cause.map_or_else(|| "no connection".to_owned(), ToString::to_string);
+            return Self::passing(Fault::Unreached { why });
         }
-    }
-
-    fn on_the_way(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
-        if error.is::<StreamTimeout>() {
-            return Self::passing(Fault::Unreached { why: "nothing came for too long".to_owned() });
+        if error.is_builder() {
+            return Self::lasting(Fault::Unfit { why: "no request can be made of them".to_owned() });
         }
-        match error.downcast_ref::<reqwest::Error>() {
-            Some(error) if error.is_connect() || error.is_request() => {
-                // The innermost has no address in it.
-                let mut cause = error.source();
-                while let Some(deeper) = cause.and_then(|cause| cause.source()) {
-                    cause = Some(deeper);
-                }
-                let why = cause.map_or_else(|| "no connection".to_owned(), ToString::to_string);
-                Self::passing(Fault::Unreached { why })
-            }
-            Some(error) if error.is_builder() => {
-                Self::lasting(Fault::Unfit { why: "no request can be made of them".to_owned() })
-            }
-            _ => Self::passing(Fault::CutOff),
-        }
+        Self::passing(Fault::CutOff)
     }
 
     fn passing(fault: Fault) -> Self {
         Self { fault, may_pass: true, wait_ms: None }
     }
 
-    fn lasting(fault: Fault) -> Self {
+    pub(super) fn lasting(fault: Fault) -> Self {
         Self { fault, may_pass: false, wait_ms: None }
     }
 }
@@ -151,8 +154,7 @@ const NO_TOOLS: [&str; 6] = [
 ];
 
 /// The status that an error within a stream stands for.
-fn status_of(body: &Value) -> u16 {
-    let error = body.get("error").unwrap_or(body);
+fn status_of(error: &Value) -> u16 {
     if let Some(code) = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()) {
         return code;
     }
@@ -162,6 +164,8 @@ fn status_of(body: &Value) -> u16 {
     if is(&["rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"]) {
         429
     } else if is(&["overloaded_error", "api_error", "server_error", "internal_server_error", "timeout_error"])
+        // Ollama's: all that it can know before, it says with a status.
+        || error.is_string()
     {
         500
     } else if is(&["authentication_error", "permission_error", "invalid_api_key"]) {
@@ -171,15 +175,21 @@ fn status_of(body: &Value) -> u16 {
     }
 }
 
-/// How long to wait, by the headers. A date in place of seconds is not read: then we wait as long as we would.
-fn wait_ms(headers: &HeaderMap) -> Option<u64> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let wait_ms = number("retry-after-ms").or_else(|| Some(number("retry-after")? * 1000.0))?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "bounded, and `as` saturates"
-    )]
-    let whole = wait_ms.ceil() as u64;
-    wait_ms.is_finite().then_some(whole)
+/// How long to wait, by the headers: a number of milliseconds, of seconds, or a date.
+pub(super) fn wait_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
+    if let Some(wait_ms) = number("retry-after-ms").or_else(|| Some(number("retry-after")? * 1000.0)) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "bounded, and `as` saturates"
+        )]
+        let whole = wait_ms.ceil() as u64;
+        return wait_ms.is_finite().then_some(whole);
+    }
+    let date = httpdate::parse_http_date(text("retry-after")?).ok()?;
+    // A date that is past is now.
+    let wait = date.duration_since(now).unwrap_or_default();
+    u64::try_from(wait.as_millis()).ok()
 }

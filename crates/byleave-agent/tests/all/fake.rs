@@ -26,6 +26,8 @@ pub(crate) enum Answer {
     Dropped(String),
     /// A stream that nothing more comes of.
     Hanging(String),
+    /// None at all, not even its beginning.
+    Mute,
     /// An answer that says no.
     Status(u16, &'static [(&'static str, &'static str)], String),
 }
@@ -109,9 +111,12 @@ impl Fake {
             headers: parts.headers.iter().map(header).collect(),
             body: serde_json::from_slice(&body).unwrap(),
         });
-        let mut script = script.lock().unwrap();
-        let answer = if script.len() > 1 { script.pop_front() } else { script.front().map(Answer::again) };
+        let answer = {
+            let mut script = script.lock().unwrap();
+            if script.len() > 1 { script.pop_front() } else { script.front().map(Answer::again) }
+        };
         match answer.unwrap() {
+            Answer::Mute => std::future::pending().await,
             Answer::Stream(text) => streamed(pieces(&text)),
             Answer::Dropped(text) => {
                 let heard = Arc::clone(&self.heard);
@@ -145,6 +150,7 @@ impl Answer {
             Self::Stream(text) => Self::Stream(text.clone()),
             Self::Dropped(text) => Self::Dropped(text.clone()),
             Self::Hanging(text) => Self::Hanging(text.clone()),
+            Self::Mute => Self::Mute,
             Self::Status(status, headers, body) => Self::Status(*status, headers, body.clone()),
         }
     }

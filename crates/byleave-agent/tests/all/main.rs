@@ -12,4 +12,5 @@ mod requests;
 mod secrets;
 mod splits;
 mod stage;
+mod streams;
 mod turns;

@@ -124,6 +124,46 @@ fn a_key_is_there_and_goes_nowhere_in_the_clear() {
     assert!(Key::new(" \n").is_none() && Key::new("a\nb").is_none());
 }
 
+/// Runs itself again with each environment, as nobody may change that of a running program.
+#[test]
+fn the_key_is_taken_from_the_environment() {
+    const OURS: &str = "BYLEAVE_TEST_EXPECTED";
+    let Ok(expected) = std::env::var(OURS) else {
+        for (key, expected) in
+            [(Some(KEY), "sent"), (None, "none"), (Some(" "), "none"), (Some("not one"), "unfit")]
+        {
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            again.args(["--exact", "secrets::the_key_is_taken_from_the_environment"]).env(OURS, expected);
+            again.env_remove("OPENAI_API_KEY").envs(key.map(|key| ("OPENAI_API_KEY", key)));
+            let output = again.output().unwrap();
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && told.contains("1 passed"), "{expected}: {told}");
+        }
+        return;
+    };
+    let no_key = Fault::NoKey { variable: "OPENAI_API_KEY".into() };
+    let usual = Provider::from_env(Settings::new(Kind::OpenAi, "m")).map(drop);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let fake = Fake::new(vec![Answer::Stream(reply(Kind::OpenAi, &[Part::Text("Hi")]))]).await;
+        let own = Provider::from_env(fake.settings(Kind::OpenAi));
+        if expected == "unfit" {
+            // It is there, so it is not left out.
+            assert_eq!((usual, own.unwrap_err()), (Err(no_key.clone()), no_key));
+            return;
+        }
+        let messages = [user("Hi")];
+        fake.turn(&own.unwrap(), Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+        let got = fake.got().remove(0);
+        let sent = got.headers.into_iter().find(|(name, _)| name == "authorization").map(|(_, value)| value);
+        match expected.as_str() {
+            "sent" => assert_eq!((usual, sent), (Ok(()), Some(format!("Bearer {KEY}")))),
+            _ => assert_eq!((usual, sent), (Err(no_key), None)),
+        }
+    });
+    assert!(Provider::from_env(Settings::new(Kind::Ollama, "m")).is_ok());
+}
+
 /// Keeps everything that is logged, at every level.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);

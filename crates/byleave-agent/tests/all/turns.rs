@@ -1,12 +1,12 @@
 //! One turn with each provider: what is heard, what is said, and what is done when it does not go well.
 
 use byleave_agent::model::{Fault, Model, Said, Stop, Turn, Usage};
-use byleave_agent::provider::{Kind, Provider, Settings};
+use byleave_agent::provider::{Kind, Patience, Provider, Settings};
 use serde_json::json;
 
 use crate::fake::{Answer, Fake, KINDS, Part, reply, spoken, tool, user};
 
-async fn turn(kind: Kind, script: Vec<Answer>) -> (Result<Said, Fault>, String, usize) {
+pub(crate) async fn turn(kind: Kind, script: Vec<Answer>) -> (Result<Said, Fault>, String, usize) {
     let fake = Fake::new(script).await;
     let (messages, tools) = ([user("Hi")], [tool()]);
     let turn = Turn { system: "Be brief.", messages: &messages, tools: &tools };
@@ -81,16 +81,24 @@ async fn what_is_not_exactly_a_call_is_a_flaw_beside_those_that_are() {
 
 #[tokio::test]
 async fn a_key_that_stands_twice_is_not_chosen_between() {
-    for kind in [Kind::OpenAi, Kind::Anthropic] {
-        let parts = [Part::Call("read", &["{\"path\": \"a\", \"path\": \"b\"}"])];
-        let (said, _, _) = turn(kind, vec![Answer::Stream(reply(kind, &parts))]).await;
-        let said = said.unwrap();
-        assert_eq!(said.calls, [], "{kind:?}");
-        assert!(
-            said.flaws[0].what.contains("the key `path` stands here a second time"),
-            "{kind:?}: {:?}",
-            said.flaws
-        );
+    for kind in KINDS {
+        for args in ["{\"path\": \"a\", \"path\": \"b\"}", "{\"x\": [{\"path\": 1, \"path\": 1}]}"] {
+            // The fake writes arguments that are JSON itself, with each key once.
+            let parts = [Part::Call("read", &["\"HERE\""])];
+            let here = match kind {
+                Kind::OpenAi | Kind::Anthropic => json!(args).to_string(),
+                Kind::Gemini | Kind::Ollama => args.to_owned(),
+            };
+            let stream = reply(kind, &parts).replace("\"\\\"HERE\\\"\"", &here).replace("\"HERE\"", &here);
+            let (said, _, _) = turn(kind, vec![Answer::Stream(stream)]).await;
+            let said = said.unwrap();
+            assert_eq!(said.calls, [], "{kind:?}");
+            assert!(
+                said.flaws[0].what.contains("the key `path` stands here a second time"),
+                "{kind:?}: {:?}",
+                said.flaws
+            );
+        }
     }
 }
 
@@ -104,7 +112,7 @@ async fn a_tool_that_takes_nothing_is_called_with_nothing() {
 
 #[tokio::test]
 async fn a_call_that_is_announced_and_does_not_come_is_a_flaw() {
-    // Without its index, which `genai` needs, a call is dropped without a word.
+    // Without its index nobody knows which pieces belong to it.
     let call = json!({"choices": [{"delta": {"tool_calls": [{"id": "x", "function": {"name": "read", "arguments": "{}"}}]}}]});
     let last = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
     let stream = format!("data: {call}\n\ndata: {last}\n\ndata: [DONE]\n\n");
@@ -161,6 +169,39 @@ async fn too_many_requests_for_ever_are_a_fault_that_says_how_long() {
 }
 
 #[tokio::test]
+async fn how_long_to_wait_may_be_said_by_a_date() {
+    // Long past: at once.
+    let past = Answer::Status(429, &[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], "{}".into());
+    let (said, _, requests) = turn(Kind::OpenAi, vec![past]).await;
+    assert_eq!((said, requests), (Err(Fault::TooMany { wait_ms: Some(0) }), 3));
+    // Too far to be waited for.
+    let far = Answer::Status(429, &[("retry-after", "Fri, 31 Dec 2100 23:59:59 GMT")], "{}".into());
+    let (said, _, requests) = turn(Kind::OpenAi, vec![far]).await;
+    let Err(Fault::TooMany { wait_ms: Some(wait_ms) }) = said else { panic!("{said:?}") };
+    assert!(wait_ms > 1_000_000_000_000 && requests == 1, "{wait_ms}, {requests}");
+    // No date: as if nothing were said.
+    let none = Answer::Status(429, &[("retry-after", "later")], "{}".into());
+    let (said, _, requests) = turn(Kind::OpenAi, vec![none]).await;
+    assert_eq!((said, requests), (Err(Fault::TooMany { wait_ms: None }), 3));
+}
+
+#[tokio::test]
+async fn silence_is_not_waited_for() {
+    for kind in KINDS {
+        for answer in [Answer::Mute, Answer::Hanging(String::new()), Answer::Hanging(spoken(kind, &TALK))] {
+            let fake = Fake::new(vec![answer]).await;
+            let settings = fake.settings(kind);
+            let patience = Patience { tries_max: 2, silence_ms_max: 50, ..settings.patience };
+            let provider = Provider::new(Settings { patience, ..settings }, None).unwrap();
+            let messages = [user("Hi")];
+            let (said, _) = fake.turn(&provider, Turn { system: "", messages: &messages, tools: &[] }).await;
+            let fault = Fault::Unreached { why: "nothing came for too long".into() };
+            assert_eq!((said, fake.got().len()), (Err(fault), 2), "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_provider_that_fails_is_tried_again() {
     for kind in KINDS {
         let failed = || Answer::Status(503, &[], json!({"error": {"message": "overloaded"}}).to_string());
@@ -177,10 +218,28 @@ async fn a_provider_that_fails_is_tried_again() {
 
 #[tokio::test]
 async fn an_error_within_the_stream_is_tried_again_where_it_may_pass() {
-    let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
-    let stream = format!("event: error\ndata: {overloaded}\n\n");
-    let script = vec![Answer::Stream(stream), Answer::Stream(reply(Kind::Anthropic, &TALK))];
-    assert_eq!(turn(Kind::Anthropic, script).await.2, 2);
+    let passing = [
+        (Kind::OpenAi, json!({"error": {"type": "server_error", "message": "Overloaded"}})),
+        (
+            Kind::Anthropic,
+            json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+        ),
+        (Kind::Gemini, json!({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}})),
+        (Kind::Ollama, json!({"error": "Overloaded"})),
+    ];
+    for (kind, error) in passing {
+        let error = if kind == Kind::Ollama { format!("{error}\n") } else { format!("data: {error}\n\n") };
+        let stream = spoken(kind, &TALK) + &error;
+        let script = vec![Answer::Stream(stream.clone()), Answer::Stream(reply(kind, &TALK))];
+        assert_eq!(turn(kind, script).await.2, 2, "{kind:?}");
+        let (said, _, _) = turn(kind, vec![Answer::Stream(stream)]).await;
+        let Err(Fault::Failed { said, .. }) = said else { panic!("{kind:?}: {said:?}") };
+        assert_eq!(said, "Overloaded", "{kind:?}");
+    }
+    let wrong = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "No."}});
+    let (said, _, requests) =
+        turn(Kind::Anthropic, vec![Answer::Stream(format!("event: error\ndata: {wrong}\n\n"))]).await;
+    assert_eq!((said, requests), (Err(Fault::Refused { status: 400, said: "No.".into() }), 1));
 }
 
 #[tokio::test]
@@ -208,10 +267,7 @@ async fn nobody_there_is_told_without_an_address() {
         base_url: Some("http://127.0.0.1:1/v1?secret=address".into()),
         ..Settings::new(Kind::OpenAi, "m")
     };
-    let settings = Settings {
-        patience: byleave_agent::provider::Patience { tries_max: 1, ..settings.patience },
-        ..settings
-    };
+    let settings = Settings { patience: Patience { tries_max: 1, ..settings.patience }, ..settings };
     let provider = Provider::new(settings, None).unwrap();
     let messages = [user("Hi")];
     let fault =
