@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::blocks::{Blocks, Piece};
-use crate::model::{Call, Fault, Flaw, Heard, Listener, Message, Model, Said, Stop, Turn};
-use crate::provider::{Kind, Settings};
+use crate::model::{Call, Fault, Flaw, Heard, Listener, Model, Said, Stop, Turn};
+use crate::provider::{Kind, Settings, calls_so_far};
 
 /// Which way a model asks for tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,13 +184,4 @@ impl Reading {
         };
         Ok(Said { text: self.text, calls, flaws: self.flaws, stop, ..said })
     }
-}
-
-/// Numbers go on through a conversation, so that no two calls of it share an id.
-fn calls_so_far(messages: &[Message]) -> usize {
-    let calls = |message: &Message| match message {
-        Message::Said(said) => said.calls.len(),
-        Message::User(_) | Message::Results(_) => 0,
-    };
-    messages.iter().map(calls).sum()
 }

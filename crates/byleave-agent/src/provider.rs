@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 pub use key::Key;
+pub(crate) use request::calls_so_far;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Url};
 use serde_json::Value;
@@ -78,7 +79,7 @@ impl Provider {
         let (parted, mut reader) = self.settings.kind.reader();
         let mut speech = Speech::new(heard);
         wire::hear(request, silence, parted, &mut *reader, &mut speech).await.map_err(trouble)?;
-        Ok(speech.said(by, request::calls(turn.messages)))
+        Ok(speech.said(by, calls_so_far(turn.messages)))
     }
 
     fn request(&self, body: String) -> Result<RequestBuilder, Trouble> {

@@ -4,13 +4,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::Settings;
 use super::events::json;
 use super::request::{Step, present, steps, thoughts};
 use super::speech::{Asked, Speech, word};
 use super::trouble::Broken;
 use super::wire::{Now, Reader};
-use super::{Effort, Settings};
-use crate::model::{Said, Stop, Turn};
+use crate::model::{CallResult, Said, Stop, Turn};
 
 /// Written at most where nothing is said: the least of what the models of today can, and enough for any thought below.
 const OUTPUT_TOKENS_MAX: u32 = 32_000;
@@ -35,7 +35,7 @@ pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
             Step::Told(text) => json!({"role": "user", "content": text}),
             Step::Said(said) => json!({"role": "assistant", "content": spoken(said, by)}),
             Step::Results(results) => {
-                let result = |result: &crate::model::CallResult| {
+                let result = |result: &CallResult| {
                     json!({
                         "type": "tool_result",
                         "tool_use_id": result.call,
@@ -88,17 +88,6 @@ fn spoken(said: &Said, by: &str) -> Vec<Value> {
         .iter()
         .map(|call| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.args}));
     thoughts.chain(text).chain(calls).collect()
-}
-
-impl Effort {
-    /// How long to think, for those who are told in tokens.
-    pub(super) const fn tokens(self) -> u32 {
-        match self {
-            Self::Low => 1024,
-            Self::Medium => 8000,
-            Self::High => 24_000,
-        }
-    }
 }
 
 #[derive(Deserialize)]

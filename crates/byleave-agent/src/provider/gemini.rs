@@ -13,7 +13,7 @@ use super::speech::{Asked, Speech, word};
 use super::trouble::Broken;
 use super::wire::{Now, Reader};
 use super::{Effort, Settings};
-use crate::model::{Said, Stop, Turn, Usage};
+use crate::model::{CallResult, Said, Stop, Turn, Usage};
 
 /// Models that are told how long to think by a number of tokens, by the beginning of their names.
 const BY_BUDGET: &str = "gemini-2";
@@ -29,7 +29,7 @@ pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
             Step::Told(text) => json!({"role": "user", "parts": [{"text": text}]}),
             Step::Said(said) => json!({"role": "model", "parts": spoken(said, by)}),
             Step::Results(results) => {
-                let part = |result: &crate::model::CallResult| {
+                let part = |result: &CallResult| {
                     let response = json!({"id": result.call, "name": result.tool, "response": result.told()});
                     json!({"functionResponse": response})
                 };

@@ -57,8 +57,8 @@ pub(super) fn present(mut object: Value) -> Value {
     object
 }
 
-/// How many calls a conversation has.
-pub(super) fn calls(messages: &[Message]) -> usize {
+/// How many calls a conversation has. Numbers go on from there, so that no two calls of it share an id.
+pub(crate) fn calls_so_far(messages: &[Message]) -> usize {
     let calls = |message: &Message| match message {
         Message::Said(said) => said.calls.len(),
         Message::User(_) | Message::Results(_) => 0,

@@ -84,6 +84,17 @@ impl Settings {
     }
 }
 
+impl Effort {
+    /// How long to think, for those who are told in tokens.
+    pub(super) const fn tokens(self) -> u32 {
+        match self {
+            Self::Low => 1024,
+            Self::Medium => 8000,
+            Self::High => 24_000,
+        }
+    }
+}
+
 impl Kind {
     /// The variable of the environment where its key usually is.
     pub const fn variable(self) -> Option<&'static str> {

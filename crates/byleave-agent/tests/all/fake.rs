@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::Response;
+use axum::serve::ListenerExt;
 use byleave_agent::model::{Fault, Heard, Message, Model, Said, Tool, Turn};
 use byleave_agent::provider::{Key, Kind, Patience, Provider, Settings};
 use futures::stream::{self, StreamExt};
@@ -66,6 +67,8 @@ impl Fake {
             let (fake, script) = (own.clone(), Arc::clone(&script));
             async move { fake.answer(request, &script).await }
         });
+        // Else every piece waits for the one before to be acknowledged.
+        let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
         fake
     }

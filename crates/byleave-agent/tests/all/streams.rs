@@ -39,7 +39,7 @@ async fn a_stream_that_ends_anywhere_before_its_end_is_cut_off() {
             .rev()
             .enumerate()
             // The last bytes one by one, the others here and there.
-            .filter(|(i, at)| (*i < 12 || i % 41 == 0) && whole.is_char_boundary(*at))
+            .filter(|(i, at)| (*i < 40 || i % 7 == 0) && whole.is_char_boundary(*at))
             .map(|(_, at)| whole.split_at(at).0.to_owned())
             .collect();
         let fake = Fake::new(cuts.iter().cloned().map(Answer::Stream).collect()).await;
