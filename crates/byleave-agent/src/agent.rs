@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use byleave::catalog::{Entry, NotRegistered};
+use byleave::catalog::NotRegistered;
 use byleave::core::call::{Call as Made, Mode};
 use byleave::core::digest::{Digest, canonical};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::conversation::{self, Conversation, Next, Taken, Unread};
 use crate::limits::{Limits, Reached};
 use crate::model::{Call, Heard, Model, Said, Tool};
+use crate::persona::{Calls, Described, Persona};
 use crate::turn::{Asked, Desk, Given, MODEL_TURN, ModelTurn, call_id, turn_id};
 
 /// Whose conversation it is, and where it works.
@@ -38,17 +39,6 @@ pub struct Seat {
     pub cwd: String,
     /// How much is asked about the model's calls.
     pub mode: Mode,
-}
-
-/// Who the model is to be.
-#[derive(Clone)]
-pub struct Role {
-    /// The persona's name.
-    pub persona: String,
-    /// The system prompt, made anew for every turn from the tools that there are (L9).
-    pub prompt: Arc<dyn Fn(&[Arc<Entry>]) -> String + Send + Sync>,
-    /// Which tools it is offered.
-    pub offers: Arc<dyn Fn(&Entry) -> bool + Send + Sync>,
 }
 
 /// The model that speaks.
@@ -126,7 +116,7 @@ pub struct Agent {
     gate: Gate,
     ledger: Arc<dyn Ledger>,
     seat: Seat,
-    role: Role,
+    persona: Persona,
     speaker: String,
     limits: Limits,
     watcher: Watcher,
@@ -134,12 +124,13 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// A conversation on a gate. The turns of its model are calls of the gate, by a tool that it registers.
+    /// A conversation on a gate of its own. The turns of its model are calls of the gate, by a tool that it registers; tools that the
+    /// persona does not have it takes away.
     pub fn new(
         gate: Gate,
         ledger: Arc<dyn Ledger>,
         seat: Seat,
-        role: Role,
+        persona: Persona,
         speaker: Speaker,
         limits: Limits,
         watcher: Watcher,
@@ -147,9 +138,14 @@ impl Agent {
         let desk = Desk::default();
         let hears = Arc::clone(&watcher);
         let ear = Arc::new(move |heard: Heard<'_>| hears(Happening::Heard(heard)));
+        let beyond = gate.catalog().list().into_iter().filter(|entry| !persona.has(entry.name()));
+        for entry in beyond.collect::<Vec<_>>() {
+            // Gone already is gone, too.
+            drop(gate.catalog().unregister(entry.name()));
+        }
         let tool = ModelTurn::new(speaker.model, speaker.host, desk.clone(), ear);
         gate.catalog().replace(tool)?;
-        Ok(Self { gate, ledger, seat, role, speaker: speaker.name, limits, watcher, desk })
+        Ok(Self { gate, ledger, seat, persona, speaker: speaker.name, limits, watcher, desk })
     }
 
     /// The conversation as it stands.
@@ -220,7 +216,7 @@ impl Agent {
     async fn take_in(&self, turn: usize, user: Option<String>) -> Result<Taken, Broken> {
         let turn = u32::try_from(turn).map_err(|_| Broken::NotTaken("there are too many".into()))?;
         let (_, _, prompt) = self.brief();
-        let (model, persona) = (self.speaker.clone(), self.role.persona.clone());
+        let (model, persona) = (self.speaker.clone(), self.persona.name.clone());
         let asked = Asked { turn, user, model, persona, prompt };
         let id = turn_id(&self.seat.tenant, &self.seat.session, turn);
         let arguments = serde_json::to_value(&asked).map_err(|error| Broken::NotTaken(error.to_string()))?;
@@ -237,25 +233,26 @@ impl Agent {
         Made { id, tenant, session, agent, tool, arguments, reason, cwd, mode, dry_run: false }
     }
 
-    /// The system prompt, the tools, and the digest of both: as they are now.
+    /// The system prompt, the tools, and the digest of both: as they are now (L9).
     fn brief(&self) -> (String, Vec<Tool>, Digest) {
-        let entries: Vec<_> =
-            self.gate.catalog().list().into_iter().filter(|entry| self.offers(entry)).collect();
         let Seat { tenant, session, agent, cwd, .. } = self.seat.clone();
         let site = Site { tenant, session, agent, cwd: cwd.into() };
-        let tool = |entry: &Arc<Entry>| Tool {
-            name: entry.name().to_owned(),
-            description: entry.describe(&site).into_owned(),
-            schema: entry.manifest().input_schema.clone(),
-        };
-        let tools: Vec<Tool> = entries.iter().map(tool).collect();
-        let system = (self.role.prompt)(&entries);
+        let entries = self.gate.catalog().list().into_iter();
+        let described: Vec<Described> = entries
+            .filter(|entry| entry.name() != MODEL_TURN && self.persona.has(entry.name()))
+            .map(|entry| {
+                let description = entry.describe(&site).into_owned();
+                Described { description, ..Described::from(entry.manifest()) }
+            })
+            .collect();
+        // How to ask for them, the model's provider says, or what stands in for one.
+        let system = self.persona.prompt(&described, Calls::Native);
+        let tools = described.into_iter();
+        let tools =
+            tools.map(|Described { name, description, schema, .. }| Tool { name, description, schema });
+        let tools: Vec<Tool> = tools.collect();
         let digest = Digest::of(canonical(&json!([system, tools])).as_bytes());
         (system, tools, digest)
-    }
-
-    fn offers(&self, entry: &Entry) -> bool {
-        entry.name() != MODEL_TURN && (self.role.offers)(entry)
     }
 
     /// Has the open turn taken.

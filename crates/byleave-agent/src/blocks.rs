@@ -35,6 +35,8 @@ mod fence;
 mod flaw;
 
 pub use call::Call;
+#[cfg(feature = "agent")]
+pub(crate) use call::read_args;
 pub use fence::OPENING_BYTES_MAX;
 use fence::{Fence, Line, Marked};
 pub use flaw::{Flaw, Place, Wrong};

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::flaw::{Place, shown};
@@ -28,12 +28,21 @@ pub struct Call {
 
 /// Reads what a block holds.
 pub(super) fn read(json: &str) -> Result<Call, Place> {
+    object(json, "one JSON object with `name`, `args` and `reason`")
+}
+
+/// Reads arguments that stand alone, as strictly.
+#[cfg(feature = "agent")]
+pub(crate) fn read_args(json: &str) -> Result<Map<String, Value>, Place> {
+    object::<Args>(json, "a JSON object, the arguments").map(|Args(args)| args)
+}
+
+fn object<T: DeserializeOwned>(json: &str, expected: &str) -> Result<T, Place> {
     let begins = json.len() - json.trim_start_matches([' ', '\t', '\n', '\r']).len();
     if json.as_bytes().get(begins) != Some(&b'{') {
-        let what = "expected `{`, the beginning of one JSON object with `name`, `args` and `reason`";
-        return Err(Place::at(json, begins, what.to_owned()));
+        return Err(Place::at(json, begins, format!("expected `{{`, the beginning of {expected}")));
     }
-    serde_json::from_str::<Call>(json).map_err(|error| {
+    serde_json::from_str::<T>(json).map_err(|error| {
         let message = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
         let what = in_our_words(message.strip_suffix(&place).unwrap_or(&message));
@@ -134,6 +143,20 @@ impl<'de> Visitor<'de> for CallVisitor {
             args: args.ok_or_else(|| missing("args", "an object, `{}` where a tool takes nothing"))?,
             reason,
         })
+    }
+}
+
+/// Arguments that are what was written.
+#[cfg(feature = "agent")]
+struct Args(Map<String, Value>);
+
+#[cfg(feature = "agent")]
+impl<'de> Deserialize<'de> for Args {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Exact::deserialize(deserializer)?.0 {
+            Value::Object(map) => Ok(Self(map)),
+            other => Err(D::Error::custom(format!("{}, expected an object", kind(&other)))),
+        }
     }
 }
 

@@ -1,13 +1,19 @@
 //! Tests of the agent's parts that look at them from outside.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod by_blocks;
 mod calls;
 mod cases;
 mod delay;
+mod fake;
 mod guide;
 mod persona_arguments;
 mod persona_files;
 mod persona_prompts;
 mod plain;
+mod requests;
+mod secrets;
 mod splits;
 mod stage;
+mod streams;
+mod turns;

@@ -1,0 +1,79 @@
+//! What a model that asks by blocks is told: the protocol, the tools, its own calls and what came of them.
+
+use serde_json::{Map, Value, json};
+
+use crate::model::{CallResult, Flaw, Message, Said, Tool};
+
+/// How to ask. In the words of the guide (docs/guide/tool-blocks.md).
+const PROTOCOL: &str = r#"To use a tool, write a code block tagged `tool`, at the beginning of a line, with one JSON object in it:
+
+```tool
+{"name": "read_file", "args": {"path": "src/main.rs"}, "reason": "to see where it fails"}
+```
+
+Write nothing behind `tool` on the first line. In strings, write the end of a line as \n. Close the block with three backticks on a line of
+their own. Then stop and wait for the result. To show such a block without using it, put it between two lines of four tildes."#;
+
+/// The system prompt, with the protocol and the tools behind it. Without tools there is nothing to tell.
+pub(super) fn system(system: &str, tools: &[Tool]) -> String {
+    if tools.is_empty() {
+        return system.to_owned();
+    }
+    let mut parts = Vec::new();
+    if !system.is_empty() {
+        parts.push(system.to_owned());
+    }
+    parts.push(PROTOCOL.to_owned());
+    parts.push("The tools, each with the JSON schema of its `args`:".to_owned());
+    parts.extend(
+        tools.iter().map(|tool| format!("- `{}`: {}\n  {}", tool.name, tool.description, tool.schema)),
+    );
+    parts.join("\n\n")
+}
+
+/// The conversation in text alone.
+pub(super) fn messages(messages: &[Message]) -> Vec<Message> {
+    let mut out = Vec::new();
+    // What is to be told of the message before: with the results of its calls, where there are any.
+    let mut flaws: &[Flaw] = &[];
+    for message in messages {
+        if !matches!(message, Message::Results(_)) {
+            out.extend(told(&[], std::mem::take(&mut flaws)));
+        }
+        match message {
+            Message::User(text) => out.push(Message::User(text.clone())),
+            Message::Said(said) => {
+                out.push(Message::Said(Said { text: written(said), by: said.by.clone(), ..Said::default() }));
+                flaws = &said.flaws;
+            }
+            Message::Results(results) => out.extend(told(results, std::mem::take(&mut flaws))),
+        }
+    }
+    out.extend(told(&[], flaws));
+    out
+}
+
+/// What the model said, with its calls as it would have written them.
+fn written(said: &Said) -> String {
+    let mut text = said.text.clone();
+    for call in &said.calls {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let mut block = Map::new();
+        block.insert("name".to_owned(), json!(call.name));
+        block.insert("args".to_owned(), Value::Object(call.args.clone()));
+        if let Some(reason) = &call.reason {
+            block.insert("reason".to_owned(), json!(reason));
+        }
+        text.push_str(&format!("```tool\n{}\n```\n", Value::Object(block)));
+    }
+    text
+}
+
+/// Results as JSON, a line each, and what was wrong with what was meant as calls.
+fn told(results: &[CallResult], flaws: &[Flaw]) -> Option<Message> {
+    let results = results.iter().map(|result| result.told().to_string());
+    let lines: Vec<String> = results.chain(flaws.iter().map(|flaw| flaw.what.clone())).collect();
+    (!lines.is_empty()).then(|| Message::User(lines.join("\n")))
+}

@@ -1,0 +1,216 @@
+//! Models of providers, over HTTP: OpenAI and who speaks like it, Anthropic, Gemini, Ollama.
+//!
+//! One module a dialect: the request of a turn, and the reader of what answers it. What they share is beside them. A try that broke
+//! leaves nothing behind; it is made again a bounded number of times, and the listener is told. The key goes into its header, and
+//! nowhere else: no fault, no log, no address, no redirect.
+
+mod anthropic;
+mod events;
+mod gemini;
+mod key;
+mod ollama;
+mod openai;
+mod request;
+mod settings;
+mod speech;
+mod trouble;
+mod wire;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+pub use key::Key;
+pub(crate) use request::calls_so_far;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, RequestBuilder, Url};
+use serde_json::Value;
+pub use settings::{Effort, Kind, Patience, Settings};
+
+use self::events::Parted;
+use self::speech::Speech;
+use self::trouble::Trouble;
+use self::wire::Reader;
+use crate::model::{Fault, Heard, Listener, Model, Said, Turn};
+
+/// A model of a provider.
+#[derive(Debug)]
+pub struct Provider {
+    settings: Settings,
+    base_url: Url,
+    key: Option<Key>,
+    client: Client,
+}
+
+impl Provider {
+    /// A model with the key that is in the environment. An endpoint of one's own is asked without one where none is set.
+    pub fn from_env(settings: Settings) -> Result<Self, Fault> {
+        let key = match Key::from_env(settings.kind) {
+            Err(Fault::NoKey { variable }) if settings.base_url.is_some() && !is_set(&variable) => None,
+            found => found?,
+        };
+        Self::new(settings, key)
+    }
+
+    /// A model with this key.
+    pub fn new(settings: Settings, key: Option<Key>) -> Result<Self, Fault> {
+        if settings.base_url.is_none()
+            && key.is_none()
+            && let Some(variable) = settings.kind.variable()
+        {
+            return Err(Fault::NoKey { variable: variable.to_owned() });
+        }
+        let base_url = address(&settings, key.is_some())?;
+        let client = client(is_loopback(&base_url))?;
+        Ok(Self { settings, base_url, key, client })
+    }
+
+    /// Which model it is.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// One try.
+    async fn attempt(&self, turn: Turn<'_>, heard: Listener<'_>) -> Result<Said, Trouble> {
+        let by = format!("{}/{}", self.settings.kind.name(), self.settings.model);
+        let key = self.key.as_ref().map_or("", Key::expose);
+        let trouble = |broken| Trouble::of(broken, key, !turn.tools.is_empty());
+        let request = self.request(self.settings.body(&by, turn).to_string())?;
+        let silence = Duration::from_millis(self.settings.patience.silence_ms_max);
+        let (parted, mut reader) = self.settings.kind.reader();
+        let mut speech = Speech::new(heard);
+        wire::hear(request, silence, parted, &mut *reader, &mut speech).await.map_err(trouble)?;
+        Ok(speech.said(by, calls_so_far(turn.messages)))
+    }
+
+    fn request(&self, body: String) -> Result<RequestBuilder, Trouble> {
+        let kind = self.settings.kind;
+        let (path, query) = kind.path(&self.settings.model);
+        let mut url = self.base_url.clone();
+        url.set_path(&format!("{}{path}", self.base_url.path()));
+        if query.is_some() {
+            url.set_query(query);
+        }
+        let mut request = self.client.post(url).header(CONTENT_TYPE, "application/json").body(body);
+        if kind == Kind::Anthropic {
+            request = request.header("anthropic-version", "2023-06-01");
+        }
+        if let (Some(key), Some((name, before))) = (&self.key, kind.header()) {
+            let unfit = || Fault::Unfit { why: "the key cannot be sent".to_owned() };
+            request = request.header(name, key.header(before).ok_or_else(|| Trouble::lasting(unfit()))?);
+        }
+        Ok(request)
+    }
+}
+
+#[async_trait]
+impl Model for Provider {
+    async fn turn(&self, turn: Turn<'_>, heard: Listener<'_>) -> Result<Said, Fault> {
+        let patience = self.settings.patience;
+        let mut wait_ms = patience.wait_ms;
+        let mut tries = 1;
+        loop {
+            let trouble = match self.attempt(turn, heard).await {
+                Ok(said) => return Ok(said),
+                Err(trouble) => trouble,
+            };
+            let asked_ms = trouble.wait_ms.unwrap_or(wait_ms);
+            if !trouble.may_pass || tries >= patience.tries_max || asked_ms > patience.wait_ms_max {
+                return Err(trouble.fault);
+            }
+            tokio::time::sleep(Duration::from_millis(asked_ms)).await;
+            heard(Heard::Anew);
+            tries += 1;
+            wait_ms = wait_ms.saturating_mul(2).min(patience.wait_ms_max);
+        }
+    }
+}
+
+impl Kind {
+    /// Where requests go, behind the base URL, and what is asked there.
+    fn path(self, model: &str) -> (String, Option<&'static str>) {
+        match self {
+            Self::OpenAi => ("chat/completions".to_owned(), None),
+            Self::Anthropic => ("messages".to_owned(), None),
+            Self::Gemini => (format!("models/{model}:streamGenerateContent"), Some("alt=sse")),
+            Self::Ollama => ("api/chat".to_owned(), None),
+        }
+    }
+
+    /// The header for the key, and what stands before it there.
+    const fn header(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::OpenAi => Some(("authorization", "Bearer ")),
+            Self::Anthropic => Some(("x-api-key", "")),
+            Self::Gemini => Some(("x-goog-api-key", "")),
+            Self::Ollama => None,
+        }
+    }
+
+    /// How what answers is read.
+    fn reader(self) -> (Parted, Box<dyn Reader>) {
+        match self {
+            Self::OpenAi => (Parted::Sse, Box::new(openai::Stream::default())),
+            Self::Anthropic => (Parted::Sse, Box::new(anthropic::Stream::default())),
+            Self::Gemini => (Parted::Sse, Box::new(gemini::Stream)),
+            Self::Ollama => (Parted::Lines, Box::new(ollama::Stream)),
+        }
+    }
+}
+
+impl Settings {
+    fn body(&self, by: &str, turn: Turn<'_>) -> Value {
+        match self.kind {
+            Kind::OpenAi => openai::body(self, by, turn),
+            Kind::Anthropic => anthropic::body(self, by, turn),
+            Kind::Gemini => gemini::body(self, by, turn),
+            Kind::Ollama => ollama::body(self, turn),
+        }
+    }
+}
+
+/// Where requests go. A key goes in the clear to this machine only.
+fn address(settings: &Settings, has_key: bool) -> Result<Url, Fault> {
+    let unfit = |why: &str| Fault::Unfit { why: why.to_owned() };
+    let text = settings.base_url.as_deref().unwrap_or(settings.kind.base_url());
+    let mut url = Url::parse(text).map_err(|_| unfit("the base URL is none"))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(unfit("the base URL has a name or a password in it, expected a key"));
+    }
+    if settings.kind != Kind::OpenAi && url.query().is_some() {
+        return Err(unfit("the base URL has a query, which this dialect has no place for"));
+    }
+    match url.scheme() {
+        "https" => {}
+        "http" if !has_key || is_loopback(&url) => {}
+        "http" => return Err(unfit("the base URL would send the key in the clear, expected https")),
+        _ => return Err(unfit("the base URL is neither http nor https")),
+    }
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn client(is_near: bool) -> Result<Client, Fault> {
+    // Whoever was first to install one has; it is the same.
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        drop(rustls::crypto::ring::default_provider().install_default());
+    }
+    // A redirect would take the key to somebody else.
+    let builder = Client::builder().redirect(reqwest::redirect::Policy::none()).tcp_nodelay(true);
+    let builder = if is_near { builder.no_proxy() } else { builder };
+    let unfit = |why: String| Fault::Unfit { why };
+    builder.build().map_err(|error| unfit(error.to_string()))
+}
+
+/// Whether a variable of the environment holds anything. A key that is there and cannot be sent is not left out.
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.to_string_lossy().trim().is_empty())
+}

@@ -1,0 +1,240 @@
+//! Gemini's contents. A stream says why it stopped and then ends; without that it is cut off.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::events::json;
+use super::request::{Step, present, steps, thoughts};
+use super::speech::{Asked, Speech, word};
+use super::trouble::Broken;
+use super::wire::{Now, Reader};
+use super::{Effort, Settings};
+use crate::model::{CallResult, Said, Stop, Turn, Usage};
+
+/// Models that are told how long to think by a number of tokens, by the beginning of their names.
+const BY_BUDGET: &str = "gemini-2";
+/// What a part may hold. Of these, the last two say nothing.
+const PARTS: [&str; 6] =
+    ["text", "thought", "thoughtSignature", "functionCall", "partMetadata", "videoMetadata"];
+
+/// The request of a turn.
+pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
+    let contents: Vec<Value> = steps(turn.messages)
+        .into_iter()
+        .map(|step| match step {
+            Step::Told(text) => json!({"role": "user", "parts": [{"text": text}]}),
+            Step::Said(said) => json!({"role": "model", "parts": spoken(said, by)}),
+            Step::Results(results) => {
+                let part = |result: &CallResult| {
+                    let response = json!({"id": result.call, "name": result.tool, "response": result.told()});
+                    json!({"functionResponse": response})
+                };
+                json!({"role": "user", "parts": results.iter().map(part).collect::<Vec<_>>()})
+            }
+        })
+        .collect();
+    let functions: Vec<Value> = turn
+        .tools
+        .iter()
+        .map(|tool| {
+            json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema})
+        })
+        .collect();
+    let by_budget = settings.model.starts_with(BY_BUDGET);
+    let thinking = present(json!({
+        // Others refuse to be asked.
+        "includeThoughts": settings.model.starts_with("gemini").then_some(true),
+        "thinkingBudget": settings.effort.filter(|_| by_budget).map(|effort| effort.tokens()),
+        "thinkingLevel": settings.effort.filter(|_| !by_budget).map(level),
+    }));
+    let some = |object: Value| object.as_object().is_some_and(|fields| !fields.is_empty()).then_some(object);
+    let config = present(json!({
+        "maxOutputTokens": settings.output_tokens_max,
+        "thinkingConfig": some(thinking),
+    }));
+    present(json!({
+        "systemInstruction": (!turn.system.is_empty()).then(|| json!({"parts": [{"text": turn.system}]})),
+        "contents": contents,
+        "tools": (!functions.is_empty()).then(|| json!([{"functionDeclarations": functions}])),
+        "generationConfig": some(config),
+    }))
+}
+
+const fn level(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Low => "LOW",
+        Effort::Medium => "MEDIUM",
+        Effort::High => "HIGH",
+    }
+}
+
+fn spoken(said: &Said, by: &str) -> Vec<Value> {
+    let (mut parts, mut sealed) = (Vec::new(), Vec::new());
+    for thought in thoughts(said, by) {
+        match &thought.seal {
+            Value::Null => {}
+            Value::String(seal) => {
+                parts.push(json!({"text": thought.text, "thought": true, "thoughtSignature": seal}));
+            }
+            // Came with the text, so goes behind it.
+            part => sealed.push(part.clone()),
+        }
+    }
+    if !said.text.is_empty() {
+        parts.push(json!({"text": said.text}));
+    }
+    parts.append(&mut sealed);
+    parts.extend(said.calls.iter().map(|call| {
+        present(json!({
+            "functionCall": {"id": call.id, "name": call.name, "args": call.args},
+            "thoughtSignature": call.seal.as_ref().filter(|_| said.by == by),
+        }))
+    }));
+    parts
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    #[serde(borrow)]
+    candidates: Option<Vec<Candidate<'a>>>,
+    prompt_feedback: Option<Value>,
+    usage_metadata: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    finish_reason: Option<String>,
+    finish_message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    parts: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    text: Option<String>,
+    thought: Option<bool>,
+    thought_signature: Option<String>,
+    #[serde(borrow)]
+    function_call: Option<FunctionCall<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FunctionCall<'a> {
+    id: Option<String>,
+    name: Option<String>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+    partial_args: Option<IgnoredAny>,
+    will_continue: Option<bool>,
+}
+
+/// Reads a stream.
+pub(super) struct Stream;
+
+impl Reader for Stream {
+    fn read(&mut self, event: &str, speech: &mut Speech<'_>) -> Result<Now, Broken> {
+        let event: Event<'_> = json(event)?;
+        if let Some(error) = event.error {
+            return Err(Broken::error(&error));
+        }
+        let mut candidates = event.candidates.unwrap_or_default().into_iter();
+        if let Some(candidate) = candidates.next() {
+            said(candidate, speech)?;
+        }
+        if candidates.next().is_some() {
+            return Err(Broken::Unreadable("it has several choices"));
+        }
+        if event.prompt_feedback.is_some_and(|feedback| feedback.get("blockReason").is_some()) {
+            speech.stop = Some(Stop::Filtered);
+        }
+        if let Some(usage) = event.usage_metadata {
+            let count = |field: &str| usage.get(field).and_then(Value::as_u64);
+            let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
+                (Some(one), Some(other)) => Some(one.saturating_add(other)),
+                (one, other) => one.or(other),
+            };
+            speech.usage = Usage {
+                input_tokens: sum(count("promptTokenCount"), count("toolUsePromptTokenCount")),
+                cached_tokens: count("cachedContentTokenCount"),
+                output_tokens: sum(count("candidatesTokenCount"), count("thoughtsTokenCount")),
+            };
+        }
+        Ok(if speech.stop.is_some() { Now::MayEnd } else { Now::GoesOn })
+    }
+}
+
+fn said(candidate: Candidate<'_>, speech: &mut Speech<'_>) -> Result<(), Broken> {
+    for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
+        let fields: BTreeMap<String, IgnoredAny> = json(part.get())?;
+        for field in fields.keys().filter(|field| !PARTS.contains(&field.as_str())) {
+            speech.unknown(field)?;
+        }
+        say(json(part.get())?, speech)?;
+    }
+    let Some(reason) = candidate.finish_reason else { return Ok(()) };
+    if matches!(reason.as_str(), "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS") {
+        let message = candidate.finish_message.unwrap_or_default();
+        speech.flaw(format!("a call was not run: {reason}: {message}"))?;
+    }
+    speech.stop = Some(stop(&reason));
+    Ok(())
+}
+
+fn say(part: Part<'_>, speech: &mut Speech<'_>) -> Result<(), Broken> {
+    let text = part.text.unwrap_or_default();
+    let is_thought = part.thought.unwrap_or(false);
+    if is_thought {
+        speech.thought(&text)?;
+    } else {
+        speech.text(&text)?;
+    }
+    match (part.function_call, part.thought_signature) {
+        (Some(call), seal) => {
+            let comes_in_pieces = call.partial_args.is_some() || call.will_continue == Some(true);
+            let asked = Asked {
+                id: call.id.unwrap_or_default(),
+                name: call.name.unwrap_or_default(),
+                // Left out where there are none.
+                args: call.args.map_or("{}", RawValue::get).to_owned(),
+                seal,
+                wrong: comes_in_pieces.then(|| "it comes in pieces, expected the whole".to_owned()),
+            };
+            speech.call(asked).map(drop)
+        }
+        (None, Some(seal)) if is_thought => speech.sign(&seal),
+        (None, Some(seal)) => speech.sealed(json!({"text": "", "thoughtSignature": seal})),
+        (None, None) => Ok(()),
+    }
+}
+
+fn stop(reason: &str) -> Stop {
+    match reason {
+        "STOP" => Stop::Done,
+        "MAX_TOKENS" => Stop::Length,
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => Stop::Filtered,
+        other => Stop::Named(word(other)),
+    }
+}

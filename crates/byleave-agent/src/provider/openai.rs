@@ -1,0 +1,215 @@
+//! OpenAI's chat completions, and those of everyone who is compatible. A stream ends with `[DONE]`, after it was said why.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::Settings;
+use super::events::json;
+use super::request::{Step, present, steps, thoughts};
+use super::speech::{Asked, Speech, word};
+use super::trouble::Broken;
+use super::wire::{Now, Reader};
+use crate::model::{Said, Stop, Turn, Usage};
+
+/// Models that take the limit of tokens by its new name alone, by the beginnings of their names. OpenAI itself takes it for all.
+const NEW_LIMIT: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
+
+/// The request of a turn.
+pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
+    let mut messages = Vec::new();
+    if !turn.system.is_empty() {
+        messages.push(json!({"role": "system", "content": turn.system}));
+    }
+    for step in steps(turn.messages) {
+        match step {
+            Step::Told(text) => messages.push(json!({"role": "user", "content": text})),
+            Step::Said(said) => messages.push(spoken(said, by)),
+            Step::Results(results) => messages.extend(results.iter().map(|result| {
+                json!({"role": "tool", "tool_call_id": result.call, "content": result.told().to_string()})
+            })),
+        }
+    }
+    let tools: Vec<Value> = turn
+        .tools
+        .iter()
+        .map(|tool| {
+            let function = json!({
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.schema,
+                "strict": false,
+            });
+            json!({"type": "function", "function": function})
+        })
+        .collect();
+    let name = settings.model.rsplit('/').next().unwrap_or_default();
+    let is_new = settings.base_url.is_none() || NEW_LIMIT.iter().any(|begin| name.starts_with(begin));
+    present(json!({
+        "model": settings.model,
+        "messages": messages,
+        "tools": (!tools.is_empty()).then_some(tools),
+        "stream": true,
+        "stream_options": {"include_usage": true},
+        "reasoning_effort": settings.effort,
+        "max_completion_tokens": settings.output_tokens_max.filter(|_| is_new),
+        "max_tokens": settings.output_tokens_max.filter(|_| !is_new),
+    }))
+}
+
+fn spoken(said: &Said, by: &str) -> Value {
+    let calls: Vec<Value> = said
+        .calls
+        .iter()
+        .map(|call| {
+            let args = Value::Object(call.args.clone()).to_string();
+            json!({"type": "function", "id": call.id, "function": {"name": call.name, "arguments": args}})
+        })
+        .collect();
+    // Who shows its thoughts wants them back with its calls, and only there.
+    let thought: String = thoughts(said, by).iter().map(|thought| thought.text.as_str()).collect();
+    present(json!({
+        "role": "assistant",
+        "content": (!said.text.is_empty()).then_some(&said.text),
+        "reasoning_content": (!thought.is_empty() && !calls.is_empty()).then_some(thought),
+        "tool_calls": (!calls.is_empty()).then_some(calls),
+    }))
+}
+
+#[derive(Deserialize)]
+struct Event {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    index: Option<u64>,
+    delta: Option<Delta>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    content: Option<String>,
+    refusal: Option<String>,
+    reasoning_content: Option<String>,
+    reasoning: Option<String>,
+    tool_calls: Option<Vec<Piece>>,
+    function_call: Option<IgnoredAny>,
+}
+
+/// A piece of a call.
+#[derive(Deserialize)]
+struct Piece {
+    index: Option<u64>,
+    id: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    function: Option<Function>,
+}
+
+#[derive(Default, Deserialize)]
+struct Function {
+    name: Option<String>,
+    arguments: Option<String>,
+}
+
+/// Reads a stream.
+#[derive(Default)]
+pub(super) struct Stream {
+    /// The place of each call, by its index.
+    places: HashMap<u64, usize>,
+}
+
+impl Reader for Stream {
+    fn read(&mut self, event: &str, speech: &mut Speech<'_>) -> Result<Now, Broken> {
+        if event.trim() == "[DONE]" {
+            return if speech.stop.is_some() { Ok(Now::Ended) } else { Err(Broken::Off) };
+        }
+        let Event { choices, usage, error } = json(event)?;
+        if let Some(error) = error {
+            return Err(Broken::error(&error));
+        }
+        for choice in choices.unwrap_or_default() {
+            self.choice(choice, speech)?;
+        }
+        if let Some(usage) = usage {
+            let count = |place: &str| usage.pointer(place).and_then(Value::as_u64);
+            speech.usage = Usage {
+                input_tokens: count("/prompt_tokens"),
+                cached_tokens: count("/prompt_tokens_details/cached_tokens"),
+                output_tokens: count("/completion_tokens"),
+            };
+        }
+        Ok(Now::GoesOn)
+    }
+}
+
+impl Stream {
+    fn choice(&mut self, choice: Choice, speech: &mut Speech<'_>) -> Result<(), Broken> {
+        if choice.index.is_some_and(|index| index != 0) {
+            return Err(Broken::Unreadable("it has several choices"));
+        }
+        if let Some(delta) = choice.delta {
+            // Under either name, or under both.
+            let thought = delta.reasoning_content.filter(|thought| !thought.is_empty()).or(delta.reasoning);
+            speech.thought(&thought.unwrap_or_default())?;
+            speech.text(&delta.content.unwrap_or_default())?;
+            speech.text(&delta.refusal.unwrap_or_default())?;
+            for piece in delta.tool_calls.unwrap_or_default() {
+                self.piece(piece, speech)?;
+            }
+            if delta.function_call.is_some() {
+                speech.unknown("function_call")?;
+            }
+        }
+        match choice.finish_reason.as_deref() {
+            None | Some("") => {}
+            Some("error") => return Err(Broken::Off),
+            Some(reason) => speech.stop = Some(stop(reason)),
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, piece: Piece, speech: &mut Speech<'_>) -> Result<(), Broken> {
+        let Function { name, arguments } = piece.function.unwrap_or_default();
+        let (id, name, args) =
+            (piece.id.unwrap_or_default(), name.unwrap_or_default(), arguments.unwrap_or_default());
+        let wrong = match piece.kind.as_deref() {
+            None | Some("" | "function") => None,
+            Some(kind) => Some(format!("it is of the kind `{}`, expected a function", word(kind))),
+        };
+        let Some(index) = piece.index else {
+            let wrong = Some("it has no index, expected one".to_owned());
+            return speech.call(Asked { id, name, args, wrong, ..Asked::default() }).map(drop);
+        };
+        let Some(&place) = self.places.get(&index) else {
+            let place = speech.call(Asked { id, name, args, wrong, ..Asked::default() })?;
+            self.places.insert(index, place);
+            return Ok(());
+        };
+        speech.args(place, &args)?;
+        if let Some(call) = speech.asked(place) {
+            let is_other = |new: &str, known: &str| !new.is_empty() && new != known;
+            if is_other(&id, &call.id) || is_other(&name, &call.name) {
+                call.wrong = Some(format!("the index {index} stands for several calls, expected one"));
+            }
+            call.wrong = call.wrong.take().or(wrong);
+        }
+        Ok(())
+    }
+}
+
+fn stop(reason: &str) -> Stop {
+    match reason {
+        "stop" => Stop::Done,
+        "tool_calls" | "function_call" => Stop::Calls,
+        "length" | "model_length" => Stop::Length,
+        "content_filter" => Stop::Filtered,
+        other => Stop::Named(word(other)),
+    }
+}

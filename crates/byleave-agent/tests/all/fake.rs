@@ -1,0 +1,345 @@
+//! A fake provider: a real HTTP server on loopback that answers from a script, in the dialect of each provider, and keeps what it
+//! got. A fake because the real ones cost money, need a key and the public network, and do not fail when asked to.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::Response;
+use axum::serve::ListenerExt;
+use byleave_agent::model::{Fault, Heard, Message, Model, Said, Tool, Turn};
+use byleave_agent::provider::{Key, Kind, Patience, Provider, Settings};
+use futures::stream::{self, StreamExt};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+pub(crate) const KINDS: [Kind; 4] = [Kind::OpenAi, Kind::Anthropic, Kind::Gemini, Kind::Ollama];
+pub(crate) const KEY: &str = "sk-very-secret-0123456789";
+
+/// One answer of the script.
+pub(crate) enum Answer {
+    /// A whole stream.
+    Stream(String),
+    /// A stream whose connection breaks after this much, once somebody heard something.
+    Dropped(String),
+    /// A stream that nothing more comes of.
+    Hanging(String),
+    /// None at all, not even its beginning.
+    Mute,
+    /// An answer that says no.
+    Status(u16, &'static [(&'static str, &'static str)], String),
+}
+
+/// What it got.
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Value,
+}
+
+#[derive(Clone)]
+pub(crate) struct Fake {
+    pub(crate) url: String,
+    got: Arc<Mutex<Vec<Got>>>,
+    /// Somebody heard something.
+    heard: Arc<Notify>,
+    /// Whoever listened is gone.
+    pub(crate) gone: Arc<Notify>,
+}
+
+impl Fake {
+    /// Answers from the script, the last answer for ever.
+    pub(crate) async fn new(script: Vec<Answer>) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let fake = Self {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            got: Arc::default(),
+            heard: Arc::default(),
+            gone: Arc::default(),
+        };
+        let script = Arc::new(Mutex::new(VecDeque::from(script)));
+        let own = fake.clone();
+        let router = Router::new().fallback(move |request: Request| {
+            let (fake, script) = (own.clone(), Arc::clone(&script));
+            async move { fake.answer(request, &script).await }
+        });
+        // Else every piece waits for the one before to be acknowledged.
+        let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        fake
+    }
+
+    pub(crate) fn got(&self) -> Vec<Got> {
+        self.got.lock().unwrap().clone()
+    }
+
+    pub(crate) fn settings(&self, kind: Kind) -> Settings {
+        let base_url = match kind {
+            Kind::Ollama => self.url.clone(),
+            _ => format!("{}/v1", self.url),
+        };
+        let patience = Patience { tries_max: 3, wait_ms: 1, wait_ms_max: 2_000, silence_ms_max: 20_000 };
+        Settings { base_url: Some(base_url), patience, ..Settings::new(kind, "some-model") }
+    }
+
+    pub(crate) fn provider(&self, kind: Kind) -> Provider {
+        Provider::new(self.settings(kind), Key::new(KEY)).unwrap()
+    }
+
+    /// One turn, and all that was heard of it.
+    pub(crate) async fn turn(&self, model: &impl Model, turn: Turn<'_>) -> (Result<Said, Fault>, String) {
+        let mut log = String::new();
+        let mut listen = |heard: Heard<'_>| {
+            if matches!(heard, Heard::Text(_)) {
+                self.heard.notify_one();
+            }
+            note(&mut log, heard);
+        };
+        let said = model.turn(turn, &mut listen).await;
+        (said, log)
+    }
+
+    async fn answer(&self, request: Request, script: &Mutex<VecDeque<Answer>>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+        let header = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
+            (name.to_string(), value.to_str().unwrap().to_owned())
+        };
+        self.got.lock().unwrap().push(Got {
+            path: parts.uri.to_string(),
+            headers: parts.headers.iter().map(header).collect(),
+            body: serde_json::from_slice(&body).unwrap(),
+        });
+        let answer = {
+            let mut script = script.lock().unwrap();
+            if script.len() > 1 { script.pop_front() } else { script.front().map(Answer::again) }
+        };
+        match answer.unwrap() {
+            Answer::Mute => std::future::pending().await,
+            Answer::Stream(text) => streamed(pieces(&text)),
+            Answer::Dropped(text) => {
+                let heard = Arc::clone(&self.heard);
+                let broken = stream::once(async move {
+                    heard.notified().await;
+                    Err(io::Error::other("dropped"))
+                });
+                streamed(pieces(&text).chain(broken))
+            }
+            Answer::Hanging(text) => {
+                let leaving = Leaving(Arc::clone(&self.gone));
+                let hanging = stream::once(async move {
+                    let _leaving = leaving;
+                    std::future::pending().await
+                });
+                streamed(pieces(&text).chain(hanging))
+            }
+            Answer::Status(status, headers, body) => {
+                let response = Response::builder().status(status);
+                let response =
+                    headers.iter().fold(response, |response, (name, value)| response.header(*name, *value));
+                response.body(Body::from(body)).unwrap()
+            }
+        }
+    }
+}
+
+impl Answer {
+    fn again(&self) -> Self {
+        match self {
+            Self::Stream(text) => Self::Stream(text.clone()),
+            Self::Dropped(text) => Self::Dropped(text.clone()),
+            Self::Hanging(text) => Self::Hanging(text.clone()),
+            Self::Mute => Self::Mute,
+            Self::Status(status, headers, body) => Self::Status(*status, headers, body.clone()),
+        }
+    }
+}
+
+/// Tells when it is dropped.
+struct Leaving(Arc<Notify>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+fn streamed(pieces: impl stream::Stream<Item = io::Result<Bytes>> + Send + 'static) -> Response<Body> {
+    Response::builder().header("content-type", "text/event-stream").body(Body::from_stream(pieces)).unwrap()
+}
+
+/// In pieces that end anywhere, within characters too.
+fn pieces(text: &str) -> impl stream::Stream<Item = io::Result<Bytes>> + Send + use<> {
+    let pieces: Vec<_> = text
+        .as_bytes()
+        .chunks(if text.len() < 1 << 16 { 11 } else { 1 << 16 })
+        .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+        .collect();
+    stream::iter(pieces)
+}
+
+/// What was heard, with neighbours of a kind put together.
+fn note(log: &mut String, heard: Heard<'_>) {
+    let (mark, text) = match heard {
+        Heard::Anew => ("anew", ""),
+        Heard::Text(text) => ("text", text),
+        Heard::Thought(text) => ("thought", text),
+        Heard::Call(name) => ("call", name),
+    };
+    let goes_on = matches!(heard, Heard::Text(_) | Heard::Thought(_))
+        && log.lines().last().is_some_and(|line| line.starts_with(&format!("{mark}: ")));
+    if !goes_on {
+        if !log.is_empty() {
+            log.push('\n');
+        }
+        log.push_str(mark);
+        log.push_str(": ");
+    }
+    log.push_str(text);
+}
+
+/// A part of what a model says.
+pub(crate) enum Part {
+    Thought(&'static str),
+    Text(&'static str),
+    /// A name, and arguments as they come.
+    Call(&'static str, &'static [&'static str]),
+}
+
+/// What a model says, in the dialect of its provider; without its end, if it is to be cut off.
+pub(crate) fn reply(kind: Kind, parts: &[Part]) -> String {
+    spoken(kind, parts) + &end(kind, parts)
+}
+
+pub(crate) fn spoken(kind: Kind, parts: &[Part]) -> String {
+    let event = |value: Value| format!("data: {value}\n\n");
+    let named = |value: Value| {
+        format!("event: {}\ndata: {value}\n\n", value.get("type").and_then(Value::as_str).unwrap())
+    };
+    let mut out = String::new();
+    if kind == Kind::Anthropic {
+        out += &named(
+            json!({"type": "message_start", "message": {"usage": {"input_tokens": 11, "output_tokens": 1}}}),
+        );
+    }
+    let mut calls = 0;
+    for (i, part) in parts.iter().enumerate() {
+        match kind {
+            Kind::OpenAi => {
+                let delta = |delta: Value| event(json!({"choices": [{"index": 0, "delta": delta}]}));
+                match part {
+                    Part::Thought(text) => out += &delta(json!({"reasoning_content": text})),
+                    Part::Text(text) => out += &delta(json!({"content": text})),
+                    Part::Call(name, args) => {
+                        let call = |call: Value| delta(json!({"tool_calls": [call]}));
+                        let function = json!({"name": name, "arguments": ""});
+                        let id = format!("id-{calls}");
+                        out += &call(
+                            json!({"index": calls, "id": id, "type": "function", "function": function}),
+                        );
+                        for piece in *args {
+                            out += &call(json!({"index": calls, "function": {"arguments": piece}}));
+                        }
+                        calls += 1;
+                    }
+                }
+            }
+            Kind::Anthropic => {
+                let delta =
+                    |delta: Value| named(json!({"type": "content_block_delta", "index": i, "delta": delta}));
+                let start = |block: Value| {
+                    named(json!({"type": "content_block_start", "index": i, "content_block": block}))
+                };
+                match part {
+                    Part::Thought(text) => {
+                        out += &start(json!({"type": "thinking", "thinking": "", "signature": ""}));
+                        out += &delta(json!({"type": "thinking_delta", "thinking": text}));
+                        out += &delta(json!({"type": "signature_delta", "signature": "c2lnbmVk"}));
+                    }
+                    Part::Text(text) => {
+                        out += &start(json!({"type": "text", "text": ""}));
+                        out += &delta(json!({"type": "text_delta", "text": text}));
+                    }
+                    Part::Call(name, args) => {
+                        out += &start(
+                            json!({"type": "tool_use", "id": format!("id-{calls}"), "name": name, "input": {}}),
+                        );
+                        for piece in *args {
+                            out += &delta(json!({"type": "input_json_delta", "partial_json": piece}));
+                        }
+                        calls += 1;
+                    }
+                }
+                out += &named(json!({"type": "content_block_stop", "index": i}));
+            }
+            Kind::Gemini => {
+                let part = match part {
+                    Part::Thought(text) => json!({"text": text, "thought": true}),
+                    Part::Text(text) => json!({"text": text}),
+                    Part::Call(name, args) => json!({"functionCall": {"name": name, "args": object(args)}}),
+                };
+                out += &event(json!({"candidates": [{"content": {"role": "model", "parts": [part]}}]}));
+            }
+            Kind::Ollama => {
+                let message = match part {
+                    Part::Thought(text) => json!({"role": "assistant", "content": "", "thinking": text}),
+                    Part::Text(text) => json!({"role": "assistant", "content": text}),
+                    Part::Call(name, args) => {
+                        let call = json!({"function": {"name": name, "arguments": object(args)}});
+                        json!({"role": "assistant", "content": "", "tool_calls": [call]})
+                    }
+                };
+                out += &format!("{}\n", json!({"message": message, "done": false}));
+            }
+        }
+    }
+    out
+}
+
+fn end(kind: Kind, parts: &[Part]) -> String {
+    let calls = parts.iter().any(|part| matches!(part, Part::Call(..)));
+    match kind {
+        Kind::OpenAi => {
+            let reason = if calls { "tool_calls" } else { "stop" };
+            let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
+            let usage = json!({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}});
+            format!("data: {last}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
+        }
+        Kind::Anthropic => {
+            let reason = if calls { "tool_use" } else { "end_turn" };
+            let delta = json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 7}});
+            format!(
+                "event: message_delta\ndata: {delta}\n\nevent: message_stop\ndata: {{\"type\": \"message_stop\"}}\n\n"
+            )
+        }
+        Kind::Gemini => {
+            let usage = json!({"promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18});
+            let last = json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": usage});
+            format!("data: {last}\n\n")
+        }
+        Kind::Ollama => {
+            let message = json!({"role": "assistant", "content": ""});
+            let last = json!({"message": message, "done": true, "done_reason": "stop", "prompt_eval_count": 11, "eval_count": 7});
+            format!("{last}\n")
+        }
+    }
+}
+
+/// Arguments of a dialect that has them as JSON; what is none is sent as text.
+fn object(args: &[&str]) -> Value {
+    let text = args.concat();
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+pub(crate) fn tool() -> Tool {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    Tool { name: "read".into(), description: "Reads a file.".into(), schema }
+}
+
+pub(crate) fn user(text: &str) -> Message {
+    Message::User(text.to_owned())
+}

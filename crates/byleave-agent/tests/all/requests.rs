@@ -1,0 +1,319 @@
+//! What a provider gets: tools, calls and results in its own form.
+
+use byleave_agent::model::{Call, CallResult, Flaw, Message, Said, Thought, Turn};
+use byleave_agent::provider::{Effort, Key, Kind, Provider, Settings};
+use serde_json::{Value, json};
+
+use crate::fake::{Answer, Fake, KEY, KINDS, Part, reply, tool, user};
+
+fn call(id: &str, path: &str) -> Call {
+    let args = json!({ "path": path }).as_object().unwrap().clone();
+    Call { id: id.into(), name: "read".into(), args, reason: None, seal: None }
+}
+
+fn result(call: &str, output: &str, error: Option<&str>) -> CallResult {
+    let success = error.is_none();
+    let error = error.map(str::to_owned);
+    CallResult {
+        call: call.into(),
+        tool: "read".into(),
+        success,
+        output: output.into(),
+        error,
+        ..CallResult::default()
+    }
+}
+
+/// A conversation with two calls, their results, and a flaw of the same turn.
+fn conversation(by: &str) -> Vec<Message> {
+    let said = Said {
+        by: by.into(),
+        text: "I look.".into(),
+        thoughts: vec![Thought { text: "Hm.".into(), seal: json!("c2lnbmVk") }],
+        calls: vec![call("id-0", "a.rs"), call("id-1", "b.rs")],
+        flaws: vec![Flaw { what: "the call of `write` was not run".into() }],
+        ..Said::default()
+    };
+    let results = vec![result("id-0", "fn a", None), result("id-1", "", Some("no such file"))];
+    vec![user("Look."), Message::Said(said), Message::Results(results)]
+}
+
+async fn got(kind: Kind, model: &str, messages: &[Message]) -> (String, Value) {
+    let fake = Fake::new(vec![Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
+    let settings = Settings { model: model.into(), ..fake.settings(kind) };
+    let provider = Provider::new(settings, Key::new(KEY)).unwrap();
+    let tools = [tool()];
+    fake.turn(&provider, Turn { system: "Be brief.", messages, tools: &tools }).await.0.unwrap();
+    let got = fake.got().remove(0);
+    (got.path, got.body)
+}
+
+fn told(output: &str, error: Option<&str>) -> String {
+    result("", output, error).told().to_string()
+}
+
+#[tokio::test]
+async fn openai_gets_its_own_form() {
+    let (path, body) = got(Kind::OpenAi, "m", &conversation("openai/m")).await;
+    assert_eq!(path, "/v1/chat/completions");
+    let function =
+        json!({"name": "read", "description": "Reads a file.", "parameters": tool().schema, "strict": false});
+    assert_eq!(body["tools"], json!([{"type": "function", "function": function}]));
+    let function = |path: &str| json!({"name": "read", "arguments": json!({"path": path}).to_string()});
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": "I look.", "reasoning_content": "Hm.", "tool_calls": [
+                {"type": "function", "id": "id-0", "function": function("a.rs")},
+                {"type": "function", "id": "id-1", "function": function("b.rs")},
+            ]},
+            {"role": "tool", "tool_call_id": "id-0", "content": told("fn a", None)},
+            {"role": "tool", "tool_call_id": "id-1", "content": told("", Some("no such file"))},
+            {"role": "user", "content": "the call of `write` was not run"},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn anthropic_gets_its_own_form() {
+    let (path, body) = got(Kind::Anthropic, "m", &conversation("anthropic/m")).await;
+    assert_eq!(path, "/v1/messages");
+    // Marked to be kept: up to here by itself, and all that follows as it grows.
+    let mark = json!({"type": "ephemeral"});
+    assert_eq!(body["system"], json!([{"type": "text", "text": "Be brief.", "cache_control": mark}]));
+    assert_eq!(body["cache_control"], mark);
+    assert_eq!(body["tools"][0]["name"], "read");
+    assert_eq!(body["tools"][0]["input_schema"], tool().schema);
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"},
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "id-0", "name": "read", "input": {"path": "a.rs"}},
+                {"type": "tool_use", "id": "id-1", "name": "read", "input": {"path": "b.rs"}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "id-0", "content": told("fn a", None), "is_error": false},
+                {"type": "tool_result", "tool_use_id": "id-1", "content": told("", Some("no such file")), "is_error": true},
+            ]},
+            {"role": "user", "content": "the call of `write` was not run"},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn gemini_gets_its_own_form() {
+    let (path, body) = got(Kind::Gemini, "m", &conversation("another/m")).await;
+    assert_eq!(path, "/v1/models/m:streamGenerateContent?alt=sse");
+    assert_eq!(body["systemInstruction"], json!({"parts": [{"text": "Be brief."}]}));
+    let function =
+        json!({"name": "read", "description": "Reads a file.", "parametersJsonSchema": tool().schema});
+    assert_eq!(body["tools"], json!([{"functionDeclarations": [function]}]));
+    let response = |id: &str, output: &str, error: Option<&str>| {
+        let told = result("", output, error).told();
+        json!({"functionResponse": {"id": id, "name": "read", "response": told}})
+    };
+    assert_eq!(
+        body["contents"],
+        json!([
+            {"role": "user", "parts": [{"text": "Look."}]},
+            {"role": "model", "parts": [
+                {"text": "I look."},
+                {"functionCall": {"id": "id-0", "name": "read", "args": {"path": "a.rs"}}},
+                {"functionCall": {"id": "id-1", "name": "read", "args": {"path": "b.rs"}}},
+            ]},
+            {"role": "user", "parts": [
+                response("id-0", "fn a", None),
+                response("id-1", "", Some("no such file")),
+            ]},
+            {"role": "user", "parts": [{"text": "the call of `write` was not run"}]},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn ollama_gets_its_own_form() {
+    let (path, body) = got(Kind::Ollama, "m", &conversation("ollama/m")).await;
+    assert_eq!(path, "/api/chat");
+    let function = json!({"name": "read", "description": "Reads a file.", "parameters": tool().schema});
+    assert_eq!(body["tools"], json!([{"type": "function", "function": function}]));
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": "I look.", "tool_calls": [
+                {"function": {"name": "read", "arguments": {"path": "a.rs"}}},
+                {"function": {"name": "read", "arguments": {"path": "b.rs"}}},
+            ]},
+            {"role": "tool", "tool_name": "read", "content": told("fn a", None)},
+            {"role": "tool", "tool_name": "read", "content": told("", Some("no such file"))},
+            {"role": "user", "content": "the call of `write` was not run"},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn thoughts_go_back_to_nobody_else() {
+    for kind in KINDS {
+        let (_, body) = got(kind, "m", &conversation("another/m")).await;
+        let body = body.to_string();
+        assert!(!body.contains("Hm.") && !body.contains("c2lnbmVk"), "{kind:?}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_has_the_name_that_it_was_given() {
+    for name in ["qwen-max", "someone/thing:7b", "a::b"] {
+        let (_, body) = got(Kind::OpenAi, name, &[user("Hi")]).await;
+        assert_eq!((&body["model"], body.get("reasoning_effort")), (&json!(name), None));
+        let (_, body) = got(Kind::Ollama, name, &[user("Hi")]).await;
+        assert_eq!(body["model"], name);
+    }
+}
+
+/// Says what a provider streamed, and what it gets of it in the turn after.
+async fn handed_back(kind: Kind, stream: String) -> Value {
+    let fake =
+        Fake::new(vec![Answer::Stream(stream), Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
+    let provider = fake.provider(kind);
+    let mut messages = vec![user("Look.")];
+    let said = fake.turn(&provider, Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+    let results = said.calls.iter().map(|call| result(&call.id, "", None)).collect();
+    messages.extend([Message::Said(said), Message::Results(results)]);
+    fake.turn(&provider, Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+    let place = if kind == Kind::Gemini { "/contents/1/parts" } else { "/messages/1/content" };
+    fake.got().remove(1).body.pointer(place).unwrap().clone()
+}
+
+#[tokio::test]
+async fn thoughts_go_back_to_anthropic_as_they_came() {
+    let event = |value: Value| format!("data: {value}\n\n");
+    let block = |index: u32, block: Value, deltas: &[Value]| {
+        let mut out = event(json!({"type": "content_block_start", "index": index, "content_block": block}));
+        for delta in deltas {
+            out += &event(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+        }
+        out + &event(json!({"type": "content_block_stop", "index": index}))
+    };
+    let stream = [
+        event(json!({"type": "message_start", "message": {"usage": {"input_tokens": 1}}})),
+        block(
+            0,
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+            &[
+                json!({"type": "thinking_delta", "thinking": "H"}),
+                json!({"type": "thinking_delta", "thinking": "m."}),
+                json!({"type": "signature_delta", "signature": "c2ln"}),
+                json!({"type": "signature_delta", "signature": "bmVk"}),
+            ],
+        ),
+        block(1, json!({"type": "redacted_thinking", "data": "c2VhbGVk"}), &[]),
+        // Thought, and not shown.
+        block(
+            2,
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+            &[json!({"type": "signature_delta", "signature": "aGlkZGVu"})],
+        ),
+        block(3, json!({"type": "tool_use", "id": "id-0", "name": "read", "input": {}}), &[]),
+        event(json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}})),
+        event(json!({"type": "message_stop"})),
+    ];
+    assert_eq!(
+        handed_back(Kind::Anthropic, stream.concat()).await,
+        json!([
+            {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"},
+            {"type": "redacted_thinking", "data": "c2VhbGVk"},
+            {"type": "thinking", "thinking": "", "signature": "aGlkZGVu"},
+            {"type": "tool_use", "id": "id-0", "name": "read", "input": {}},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn seals_go_back_to_gemini_in_the_parts_that_they_came_in() {
+    let event = |parts: Value, reason: Option<&str>| {
+        let candidate = json!({"content": {"role": "model", "parts": parts}, "finishReason": reason});
+        format!("data: {}\n\n", json!({"candidates": [candidate]}))
+    };
+    let stream = [
+        event(json!([{"text": "Hm.", "thought": true}]), None),
+        event(json!([{"text": "I look."}]), None),
+        event(json!([{"text": "", "thoughtSignature": "b2YgdGV4dA=="}]), None),
+        event(
+            json!([
+                {"functionCall": {"name": "read", "args": {"path": "a.rs"}}, "thoughtSignature": "b2YgY2FsbA=="},
+                {"functionCall": {"id": "own", "name": "list"}},
+            ]),
+            Some("STOP"),
+        ),
+    ];
+    assert_eq!(
+        handed_back(Kind::Gemini, stream.concat()).await,
+        json!([
+            {"text": "I look."},
+            {"text": "", "thoughtSignature": "b2YgdGV4dA=="},
+            {"functionCall": {"id": "call-1", "name": "read", "args": {"path": "a.rs"}}, "thoughtSignature": "b2YgY2FsbA=="},
+            {"functionCall": {"id": "own", "name": "list", "args": {}}},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn how_long_to_think_and_to_write_is_said_in_each_dialect() {
+    let expected = [
+        (Kind::OpenAi, "m", json!({"reasoning_effort": "high", "max_tokens": 9000})),
+        (Kind::OpenAi, "gpt-5", json!({"reasoning_effort": "high", "max_completion_tokens": 9000})),
+        (
+            Kind::Anthropic,
+            "claude-opus-5",
+            json!({"max_tokens": 9000, "thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}}),
+        ),
+        (
+            Kind::Anthropic,
+            "claude-sonnet-4-5",
+            json!({"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 8999}}),
+        ),
+        (
+            Kind::Gemini,
+            "gemini-3-pro",
+            json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": {"includeThoughts": true, "thinkingLevel": "HIGH"}}}),
+        ),
+        (
+            Kind::Gemini,
+            "gemini-2.5-pro",
+            json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": {"includeThoughts": true, "thinkingBudget": 24000}}}),
+        ),
+        (Kind::Ollama, "m", json!({"think": "high", "options": {"num_predict": 9000}})),
+    ];
+    for (kind, model, expected) in expected {
+        let fake = Fake::new(vec![Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
+        let settings = Settings {
+            model: model.into(),
+            effort: Some(Effort::High),
+            output_tokens_max: Some(9000),
+            ..fake.settings(kind)
+        };
+        let provider = Provider::new(settings, None).unwrap();
+        let messages = [user("Hi")];
+        fake.turn(&provider, Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+        let mut body = fake.got().remove(0).body;
+        let said = ["model", "messages", "contents", "stream", "stream_options", "cache_control"];
+        body.as_object_mut().unwrap().retain(|field, _| !said.contains(&field.as_str()));
+        assert_eq!(body, expected, "{kind:?} {model}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_base_url_asks_for_is_kept() {
+    let fake = Fake::new(vec![Answer::Stream(reply(Kind::OpenAi, &[Part::Text("Hi")]))]).await;
+    let base_url = Some(format!("{}/deployments/m?api-version=1", fake.url));
+    let provider = Provider::new(Settings { base_url, ..fake.settings(Kind::OpenAi) }, None).unwrap();
+    let messages = [user("Hi")];
+    fake.turn(&provider, Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+    assert_eq!(fake.got().remove(0).path, "/deployments/m/chat/completions?api-version=1");
+}

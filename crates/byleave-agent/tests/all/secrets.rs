@@ -1,0 +1,200 @@
+//! The key: in its header, and nowhere else.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use byleave_agent::model::{Fault, Turn};
+use byleave_agent::provider::{Key, Kind, Provider, Settings};
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::fake::{Answer, Fake, KEY, KINDS, Part, reply, tool, user};
+
+#[tokio::test]
+async fn the_key_is_sent_in_its_header_alone() {
+    for (kind, header, value) in [
+        (Kind::OpenAi, "authorization", format!("Bearer {KEY}")),
+        (Kind::Anthropic, "x-api-key", KEY.to_owned()),
+        (Kind::Gemini, "x-goog-api-key", KEY.to_owned()),
+    ] {
+        let fake = Fake::new(vec![Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
+        let (messages, tools) = ([user("Hi")], [tool()]);
+        let turn = Turn { system: "s", messages: &messages, tools: &tools };
+        fake.turn(&fake.provider(kind), turn).await.0.unwrap();
+        let mut got = fake.got().remove(0);
+        let place = got.headers.iter().position(|(name, _)| name == header).unwrap();
+        assert_eq!(got.headers.remove(place).1, value, "{kind:?}");
+        assert!(!format!("{got:?}").contains(KEY), "{kind:?}: {got:?}");
+    }
+}
+
+#[test]
+fn no_fault_and_no_log_holds_the_key_though_the_provider_says_it() {
+    let log = Log::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut faults = String::new();
+    // Everything runs on this thread, the connections too.
+    tracing::subscriber::with_default(log.clone(), || {
+        tracing::info!("begun");
+        runtime.block_on(async {
+            for kind in KINDS {
+                for status in [400, 401, 403, 404, 429, 500] {
+                    let body =
+                        json!({"error": {"message": format!("Incorrect API key: {KEY}"), "type": "x"}});
+                    let fake =
+                        Fake::new(vec![Answer::Status(status, &[("x-echo", KEY)], body.to_string())]).await;
+                    let provider = fake.provider(kind);
+                    let messages = [user("Hi")];
+                    let turn = Turn { system: "", messages: &messages, tools: &[] };
+                    let fault = fake.turn(&provider, turn).await.0.unwrap_err();
+                    match status {
+                        401 | 403 => assert_eq!(fault, Fault::KeyRefused { status }, "{kind:?}"),
+                        _ => {}
+                    }
+                    faults += &format!(
+                        "{fault:?} {fault} {} {provider:?}\n",
+                        serde_json::to_string(&fault).unwrap()
+                    );
+                }
+            }
+        });
+    });
+    assert!(!faults.contains("very-secret"), "{faults}");
+    let log = log.0.lock().unwrap().clone();
+    assert!(log.contains("begun"));
+    assert!(!log.contains("very-secret"), "{log}");
+}
+
+#[tokio::test]
+async fn a_refused_key_is_not_tried_again() {
+    for kind in KINDS {
+        let fake = Fake::new(vec![Answer::Status(401, &[], "{}".into())]).await;
+        let messages = [user("Hi")];
+        let turn = Turn { system: "", messages: &messages, tools: &[] };
+        let (said, _) = fake.turn(&fake.provider(kind), turn).await;
+        assert_eq!((said, fake.got().len()), (Err(Fault::KeyRefused { status: 401 }), 1), "{kind:?}");
+    }
+    // Gemini says it so.
+    let body = json!({"error": {"code": 400, "message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}});
+    let fake = Fake::new(vec![Answer::Status(400, &[], body.to_string())]).await;
+    let messages = [user("Hi")];
+    let turn = Turn { system: "", messages: &messages, tools: &[] };
+    let (said, _) = fake.turn(&fake.provider(Kind::Gemini), turn).await;
+    assert_eq!(said, Err(Fault::KeyRefused { status: 400 }));
+}
+
+#[tokio::test]
+async fn a_redirect_does_not_take_the_key_elsewhere() {
+    for kind in KINDS {
+        let other = Fake::new(vec![Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
+        let to: &'static str = Box::leak(format!("{}/", other.url).into_boxed_str());
+        let headers: &'static [(&str, &str)] = Box::leak(Box::new([("location", to)]));
+        let fake = Fake::new(vec![Answer::Status(307, headers, String::new())]).await;
+        let messages = [user("Hi")];
+        let turn = Turn { system: "", messages: &messages, tools: &[] };
+        let (said, _) = fake.turn(&fake.provider(kind), turn).await;
+        assert!(matches!(said, Err(Fault::Refused { status: 307, .. })), "{kind:?}: {said:?}");
+        assert_eq!(other.got().len(), 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_key_is_there_and_goes_nowhere_in_the_clear() {
+    for kind in [Kind::OpenAi, Kind::Anthropic, Kind::Gemini] {
+        let none = Provider::new(Settings::new(kind, "m"), None).unwrap_err();
+        assert_eq!(none, Fault::NoKey { variable: kind.variable().unwrap().to_owned() });
+    }
+    for (url, is_fit) in [
+        ("https://models.example/v1", true),
+        ("http://localhost:8000/v1", true),
+        ("http://[::1]:8000", true),
+        ("http://models.example/v1", false),
+        ("http://localhost.example/v1", false),
+        ("https://me:word@models.example/v1", false),
+        ("ftp://models.example", false),
+        ("models", false),
+    ] {
+        let settings = Settings { base_url: Some(url.to_owned()), ..Settings::new(Kind::OpenAi, "m") };
+        assert_eq!(Provider::new(settings, Key::new(KEY)).is_ok(), is_fit, "{url}");
+    }
+    let key = Key::new(format!(" {KEY}\n")).unwrap();
+    assert_eq!(format!("{key:?} {key}"), "Key(…) …");
+    assert!(Key::new(" \n").is_none() && Key::new("a\nb").is_none());
+}
+
+/// Runs itself again with each environment, as nobody may change that of a running program.
+#[test]
+fn the_key_is_taken_from_the_environment() {
+    const OURS: &str = "BYLEAVE_TEST_EXPECTED";
+    let Ok(expected) = std::env::var(OURS) else {
+        for (key, expected) in
+            [(Some(KEY), "sent"), (None, "none"), (Some(" "), "none"), (Some("not one"), "unfit")]
+        {
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            again.args(["--exact", "secrets::the_key_is_taken_from_the_environment"]).env(OURS, expected);
+            again.env_remove("OPENAI_API_KEY").envs(key.map(|key| ("OPENAI_API_KEY", key)));
+            let output = again.output().unwrap();
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && told.contains("1 passed"), "{expected}: {told}");
+        }
+        return;
+    };
+    let no_key = Fault::NoKey { variable: "OPENAI_API_KEY".into() };
+    let usual = Provider::from_env(Settings::new(Kind::OpenAi, "m")).map(drop);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let fake = Fake::new(vec![Answer::Stream(reply(Kind::OpenAi, &[Part::Text("Hi")]))]).await;
+        let own = Provider::from_env(fake.settings(Kind::OpenAi));
+        if expected == "unfit" {
+            // It is there, so it is not left out.
+            assert_eq!((usual, own.unwrap_err()), (Err(no_key.clone()), no_key));
+            return;
+        }
+        let messages = [user("Hi")];
+        fake.turn(&own.unwrap(), Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+        let got = fake.got().remove(0);
+        let sent = got.headers.into_iter().find(|(name, _)| name == "authorization").map(|(_, value)| value);
+        match expected.as_str() {
+            "sent" => assert_eq!((usual, sent), (Ok(()), Some(format!("Bearer {KEY}")))),
+            _ => assert_eq!((usual, sent), (Err(no_key), None)),
+        }
+    });
+    assert!(Provider::from_env(Settings::new(Kind::Ollama, "m")).is_ok());
+}
+
+/// Keeps everything that is logged, at every level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        *self.0.lock().unwrap() += &format!("{field}={value:?}\n");
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut self.clone());
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
