@@ -33,6 +33,9 @@ pub(crate) enum Answer {
     Status(u16, &'static [(&'static str, &'static str)], String),
 }
 
+/// Says what is answered.
+type Decide = dyn Fn(&Value) -> Answer + Send + Sync;
+
 /// What it got.
 #[derive(Clone, Debug)]
 pub(crate) struct Got {
@@ -54,6 +57,17 @@ pub(crate) struct Fake {
 impl Fake {
     /// Answers from the script, the last answer for ever.
     pub(crate) async fn new(script: Vec<Answer>) -> Self {
+        let script = Mutex::new(VecDeque::from(script));
+        Self::deciding(move |_| {
+            let mut script = script.lock().unwrap();
+            let next = if script.len() > 1 { script.pop_front() } else { script.front().map(Answer::again) };
+            next.unwrap()
+        })
+        .await
+    }
+
+    /// Answers by what it is asked.
+    pub(crate) async fn deciding(decide: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let fake = Self {
             url: format!("http://{}", listener.local_addr().unwrap()),
@@ -61,16 +75,21 @@ impl Fake {
             heard: Arc::default(),
             gone: Arc::default(),
         };
-        let script = Arc::new(Mutex::new(VecDeque::from(script)));
+        let decide: Arc<Decide> = Arc::new(decide);
         let own = fake.clone();
         let router = Router::new().fallback(move |request: Request| {
-            let (fake, script) = (own.clone(), Arc::clone(&script));
-            async move { fake.answer(request, &script).await }
+            let (fake, decide) = (own.clone(), Arc::clone(&decide));
+            async move { fake.answer(request, &*decide).await }
         });
         // Else every piece waits for the one before to be acknowledged.
         let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
         fake
+    }
+
+    /// Somebody heard something: what is to be dropped then is dropped now.
+    pub(crate) fn was_heard(&self) {
+        self.heard.notify_one();
     }
 
     pub(crate) fn got(&self) -> Vec<Got> {
@@ -95,7 +114,7 @@ impl Fake {
         let mut log = String::new();
         let mut listen = |heard: Heard<'_>| {
             if matches!(heard, Heard::Text(_)) {
-                self.heard.notify_one();
+                self.was_heard();
             }
             note(&mut log, heard);
         };
@@ -103,22 +122,17 @@ impl Fake {
         (said, log)
     }
 
-    async fn answer(&self, request: Request, script: &Mutex<VecDeque<Answer>>) -> Response<Body> {
+    async fn answer(&self, request: Request, decide: &Decide) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
         let header = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
             (name.to_string(), value.to_str().unwrap().to_owned())
         };
-        self.got.lock().unwrap().push(Got {
-            path: parts.uri.to_string(),
-            headers: parts.headers.iter().map(header).collect(),
-            body: serde_json::from_slice(&body).unwrap(),
-        });
-        let answer = {
-            let mut script = script.lock().unwrap();
-            if script.len() > 1 { script.pop_front() } else { script.front().map(Answer::again) }
-        };
-        match answer.unwrap() {
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let answer = decide(&body);
+        let headers = parts.headers.iter().map(header).collect();
+        self.got.lock().unwrap().push(Got { path: parts.uri.to_string(), headers, body });
+        match answer {
             Answer::Mute => std::future::pending().await,
             Answer::Stream(text) => streamed(pieces(&text)),
             Answer::Dropped(text) => {

@@ -16,4 +16,5 @@ mod secrets;
 mod splits;
 mod stage;
 mod streams;
+mod talks;
 mod turns;

@@ -1,0 +1,482 @@
+//! The loop, against fakes of providers over HTTP, through a real gate.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use byleave::approve::{Approver, Reply, callback};
+use byleave::core::call::Mode;
+use byleave::core::id::{AgentId, SessionId, TenantId};
+use byleave::core::manifest::{Class, NeedsApproval};
+use byleave::core::outcome::Output;
+use byleave::core::question::{Approver as By, Grade};
+use byleave::core::sheet::Sheet;
+use byleave::gate::{Gate, GateBuilder, GivenAnswer};
+use byleave::ledger::Ledger;
+use byleave::ledger::memory::MemoryLedger;
+use byleave::pending::Pending;
+use byleave::review::{Covers, Opinion, OutputReviewer, OutputSubject, ReviewFault};
+use byleave::settings::Settings;
+use byleave::tool::Run;
+use byleave::typed::Typed;
+use byleave_agent::agent::{Agent, Happening, Patience, Seat, Speaker, Went};
+use byleave_agent::conversation::Came;
+use byleave_agent::limits::{Limits, Prices, Reached};
+use byleave_agent::model::Heard;
+use byleave_agent::persona::Persona;
+use byleave_agent::provider::Kind;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::fake::{Answer, Fake, KINDS, Part, reply, spoken};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Path {
+    /// Which.
+    path: String,
+}
+
+/// A gate with two tools, and a model that says what is scripted.
+struct Stage {
+    kind: Kind,
+    fake: Fake,
+    ledger: Arc<dyn Ledger>,
+    /// What was written, in order.
+    wrote: Arc<Mutex<Vec<String>>>,
+    reads: Arc<AtomicUsize>,
+    limits: Limits,
+    persona: &'static str,
+}
+
+impl Stage {
+    async fn new(kind: Kind, script: Vec<Answer>) -> Self {
+        Self::on(kind, Fake::new(script).await)
+    }
+
+    /// Says what comes next by how often it has spoken already, as far as it is told: a reply that nobody heard is said again.
+    async fn steady(kind: Kind, turns: &[&[Part]]) -> Self {
+        let turns: Vec<String> = turns.iter().map(|parts| reply(kind, parts)).collect();
+        let decide = move |body: &Value| {
+            let said =
+                body.get("messages").or_else(|| body.get("contents")).and_then(Value::as_array).unwrap();
+            let spoken = said.iter().filter(|m| m["role"] == "assistant" || m["role"] == "model").count();
+            Answer::Stream(turns[spoken].clone())
+        };
+        Self::on(kind, Fake::deciding(decide).await)
+    }
+
+    fn on(kind: Kind, fake: Fake) -> Self {
+        Self {
+            kind,
+            fake,
+            ledger: Arc::new(MemoryLedger::new()),
+            wrote: Arc::default(),
+            reads: Arc::default(),
+            limits: Limits::default(),
+            persona: "plain",
+        }
+    }
+
+    async fn says(kind: Kind, turns: &[&[Part]]) -> Self {
+        Self::new(kind, turns.iter().map(|parts| Answer::Stream(reply(kind, parts))).collect()).await
+    }
+
+    fn builder(&self) -> GateBuilder {
+        let (reads, wrote) = (Arc::clone(&self.reads), Arc::clone(&self.wrote));
+        let read = Typed::new("read", "Reads a file.", move |args: Path, _run: Run| {
+            reads.fetch_add(1, Ordering::Relaxed);
+            async move { format!("there is {}", args.path) }
+        })
+        .class(Class::Readonly)
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive();
+        let write = Typed::new("write", "Writes a file.", move |args: Path, run: Run| {
+            let wrote = Arc::clone(&wrote);
+            async move {
+                if args.path == "slow" {
+                    run.cancel.cancelled().await;
+                    return Err("stopped".to_owned());
+                }
+                wrote.lock().unwrap().push(args.path);
+                Ok("written")
+            }
+        })
+        .class(Class::Generic)
+        .needs_approval(NeedsApproval::Always);
+        Gate::builder().ledger(Arc::clone(&self.ledger)).tool(read).tool(write)
+    }
+
+    fn agent(&self, builder: GateBuilder) -> Agent {
+        let fake = self.fake.clone();
+        self.watched(builder, move |happening| {
+            if matches!(happening, Happening::Heard(Heard::Text(_))) {
+                fake.was_heard();
+            }
+        })
+    }
+
+    fn watched(&self, builder: GateBuilder, watch: impl Fn(Happening<'_>) + Send + Sync + 'static) -> Agent {
+        let seat = Seat {
+            tenant: TenantId::new("local").unwrap(),
+            session: SessionId::new("talk").unwrap(),
+            agent: AgentId::new("tester").unwrap(),
+            cwd: "/".into(),
+            mode: Mode::ConfirmSensitive,
+        };
+        let model = Arc::new(self.fake.provider(self.kind));
+        let speaker = Speaker { name: "fake/some-model".into(), host: None, model };
+        let persona = Persona::load(self.persona, None).unwrap().persona;
+        let gate = builder.build().unwrap();
+        let ledger = Arc::clone(&self.ledger);
+        Agent::new(gate, ledger, seat, persona, speaker, self.limits, Arc::new(watch)).unwrap()
+    }
+
+    /// A whole task, with somebody who answers.
+    async fn task(&self, approver: Option<Arc<dyn Approver>>) -> Went {
+        let mut builder = self.builder();
+        if let Some(approver) = approver {
+            builder = builder.approver(approver);
+        }
+        let agent = self.agent(builder);
+        agent.say("Do it.").await.unwrap();
+        agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap()
+    }
+
+    /// What was said in a request, without what is the same in all.
+    fn told(&self, request: usize) -> String {
+        let body = &self.fake.got()[request].body;
+        let said = body.get("messages").or_else(|| body.get("contents")).and_then(Value::as_array).unwrap();
+        said.iter().filter(|message| message["role"] != "system").map(Value::to_string).collect()
+    }
+
+    fn wrote(&self) -> Vec<String> {
+        self.wrote.lock().unwrap().clone()
+    }
+}
+
+fn yes() -> Option<Arc<dyn Approver>> {
+    Some(Arc::new(callback("ann", |_: &Sheet| true)))
+}
+
+const DONE: &[Part] = &[Part::Text("Done.")];
+const WRITES: &[Part] = &[Part::Text("I write."), Part::Call("write", &["{\"path\": \"a\"}"])];
+
+// req: L2, E4
+#[tokio::test]
+async fn calls_of_a_turn_are_made_and_their_results_go_back() {
+    for kind in KINDS {
+        let both: &[Part] = &[
+            Part::Text("I look."),
+            Part::Call("read", &["{\"path\":", " \"one\"}"]),
+            Part::Call("read", &["{\"path\": \"two\"}"]),
+        ];
+        let stage = Stage::says(kind, &[both, WRITES, DONE]).await;
+        assert_eq!(stage.task(yes()).await, Went::Done, "{kind:?}");
+        assert_eq!(stage.reads.load(Ordering::Relaxed), 2, "{kind:?}");
+        assert_eq!(stage.wrote(), ["a"], "{kind:?}");
+        let told = stage.told(1);
+        assert!(told.contains("there is one") && told.contains("there is two"), "{kind:?}: {told}");
+        assert!(stage.told(2).contains("written"), "{kind:?}");
+        let conversation = stage.agent(stage.builder()).conversation().await.unwrap();
+        let texts: Vec<_> = conversation
+            .turns
+            .iter()
+            .map(|taken| match &taken.came {
+                Some(Came::Said(said)) => said.text.clone(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(texts, ["I look.", "I write.", "Done."], "{kind:?}");
+        assert_eq!(conversation.turns[0].asked.user.as_deref(), Some("Do it."));
+    }
+}
+
+// req: L1, L3
+#[tokio::test]
+async fn what_is_wrong_with_a_call_is_told_and_nothing_runs() {
+    for kind in KINDS {
+        let malformed: &[Part] = &[Part::Call("write", &["{\"path\": \"a\""])];
+        let unknown: &[Part] = &[Part::Call("wrote", &["{\"path\": \"a\"}"])];
+        let unfit: &[Part] = &[Part::Call("write", &["{\"file\": \"a\"}"])];
+        let stage = Stage::says(kind, &[malformed, unknown, unfit, DONE]).await;
+        assert_eq!(stage.task(yes()).await, Went::Done, "{kind:?}");
+        assert!(stage.wrote().is_empty(), "{kind:?}");
+        assert!(stage.told(1).contains("was not run: its arguments"), "{kind:?}: {}", stage.told(1));
+        assert!(stage.told(2).contains("did you mean `write`"), "{kind:?}: {}", stage.told(2));
+        assert!(stage.told(3).contains("path"), "{kind:?}: {}", stage.told(3));
+    }
+}
+
+// req: L3, R2
+#[tokio::test]
+async fn a_no_and_an_edit_are_told_and_it_goes_on() {
+    for kind in KINDS {
+        let stage = Stage::says(kind, &[WRITES, DONE]).await;
+        let no = callback("ann", |_: &Sheet| Reply::No { feedback: Some("not that one".into()) });
+        assert_eq!(stage.task(Some(Arc::new(no))).await, Went::Done, "{kind:?}");
+        assert!(stage.wrote().is_empty() && stage.told(1).contains("not that one"), "{kind:?}");
+
+        let stage = Stage::says(kind, &[WRITES, DONE]).await;
+        let edit = callback("ann", |sheet: &Sheet| {
+            if sheet.arguments["path"] == "b" {
+                return Reply::Yes { note: None };
+            }
+            Reply::Edit { value: json!({"path": "b"}), note: Some("the other one".into()) }
+        });
+        assert_eq!(stage.task(Some(Arc::new(edit))).await, Went::Done, "{kind:?}");
+        assert_eq!(stage.wrote(), ["b"], "{kind:?}");
+        let told = stage.told(1);
+        assert!(told.contains("ann changed the arguments: the other one"), "{kind:?}: {told}");
+    }
+}
+
+/// Objects to what tools put out, or changes what the model says.
+struct Reviewer(fn(&Output) -> Opinion<Output>);
+
+impl OutputReviewer for Reviewer {
+    fn name(&self) -> &str {
+        "reader"
+    }
+
+    fn review<'a>(&'a self, subject: OutputSubject<'a>) -> Pending<'a, Result<Opinion<Output>, ReviewFault>> {
+        let opinion = (self.0)(subject.output);
+        Box::pin(async move { Ok(opinion) })
+    }
+}
+
+// req: R3
+#[tokio::test]
+async fn what_is_held_back_is_not_shown_to_the_model() {
+    for kind in KINDS {
+        let reads: &[Part] = &[Part::Call("read", &["{\"path\": \"secret\"}"])];
+        let stage = Stage::says(kind, &[reads, DONE]).await;
+        let held = Reviewer(|output| match output.text.contains("there is secret") {
+            true => Opinion::Deny { why: Some("it is secret".into()) },
+            false => Opinion::Pass,
+        });
+        let agent = stage.agent(stage.builder().review_output(Covers::All, held).approver(yes().unwrap()));
+        agent.say("Read it.").await.unwrap();
+        assert_eq!(agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap(), Went::Done);
+        let told = stage.told(1);
+        assert!(told.contains("withheld") && !told.contains("there is secret"), "{kind:?}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_changed_in_a_turn_is_not_what_the_model_asked_for() {
+    let stage = Stage::says(Kind::OpenAi, &[WRITES, DONE]).await;
+    let changes = Reviewer(|output| match output.text == "I write." {
+        true => Opinion::Change { value: Output { text: "I …".into(), ..output.clone() }, why: None },
+        false => Opinion::Pass,
+    });
+    let approver: Arc<dyn Approver> = Arc::new(callback("ann", |_: &Sheet| true));
+    let agent = stage.agent(stage.builder().review_output(Covers::All, changes).approver(approver));
+    agent.say("Do it.").await.unwrap();
+    assert_eq!(agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap(), Went::Done);
+    assert!(stage.wrote().is_empty());
+    assert!(stage.told(1).contains("changed what was said"), "{}", stage.told(1));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_and_a_busy_provider_are_tried_again() {
+    for kind in KINDS {
+        let script = vec![
+            Answer::Dropped(spoken(kind, WRITES)),
+            Answer::Status(429, &[("retry-after", "0")], "{}".into()),
+            Answer::Stream(reply(kind, WRITES)),
+            Answer::Stream(reply(kind, DONE)),
+        ];
+        let stage = Stage::new(kind, script).await;
+        assert_eq!(stage.task(yes()).await, Went::Done, "{kind:?}");
+        assert_eq!((stage.wrote(), stage.fake.got().len()), (vec!["a".to_owned()], 4), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_stays_away_is_told_and_it_can_go_on_later() {
+    let script = vec![Answer::Status(401, &[], "{}".into()), Answer::Stream(reply(Kind::OpenAi, DONE))];
+    let stage = Stage::new(Kind::OpenAi, script).await;
+    let went = stage.task(None).await;
+    assert!(matches!(&went, Went::Failed(why) if why.contains("refuses the key")), "{went:?}");
+    let agent = stage.agent(stage.builder());
+    assert_eq!(agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap(), Went::Done);
+    assert!(stage.told(1).contains("Do it."), "the person's word is not lost");
+}
+
+#[tokio::test]
+async fn each_limit_holds() {
+    let kind = Kind::Anthropic;
+    let reads = |path: &'static [&'static str]| [Part::Call("read", path)];
+    let (one, two, three) =
+        (reads(&["{\"path\": \"1\"}"]), reads(&["{\"path\": \"2\"}"]), reads(&["{\"path\": \"3\"}"]));
+    let turns: [&[Part]; 4] = [&one, &two, &three, DONE];
+
+    let mut stage = Stage::says(kind, &turns).await;
+    stage.limits.turns = 2;
+    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Turns(2)));
+    assert_eq!((stage.reads.load(Ordering::Relaxed), stage.fake.got().len()), (2, 2));
+
+    // The fake counts 18 tokens a turn.
+    let mut stage = Stage::says(kind, &turns).await;
+    stage.limits.tokens = Some(30);
+    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Tokens(36)));
+
+    let mut stage = Stage::says(kind, &turns).await;
+    stage.limits.prices = Some(Prices { input: 1e6, output: 0.0 });
+    stage.limits.cost = Some(11.0);
+    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Cost(11.0)));
+
+    let mut stage = Stage::new(kind, vec![Answer::Hanging(spoken(kind, &[Part::Text("Well")]))]).await;
+    stage.limits.time = Some(Duration::from_millis(300));
+    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Time(0)));
+    stage.fake.gone.notified().await;
+}
+
+#[tokio::test]
+async fn who_runs_against_the_same_wall_is_stopped() {
+    let kind = Kind::Gemini;
+    let again: &[Part] = &[Part::Call("read", &["{\"path\": \"1\"}"])];
+    let stage = Stage::says(kind, &[again]).await;
+    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Repeats("read".into())));
+    assert_eq!(stage.reads.load(Ordering::Relaxed), 3);
+    // It stays so for who comes later, until somebody says something.
+    let agent = stage.agent(stage.builder());
+    let went = agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap();
+    assert_eq!(went, Went::Stopped(Reached::Repeats("read".into())));
+    agent.say("Stop that.").await.unwrap();
+    agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap();
+    let told = stage.told(4);
+    assert!(told.contains("it was not run") && told.contains("Stop that."), "{told}");
+
+    const PATHS: [&[&str]; 5] = [
+        &["{\"path\": \"1\"}"],
+        &["{\"path\": \"2\"}"],
+        &["{\"path\": \"3\"}"],
+        &["{\"path\": \"4\"}"],
+        &["{\"path\": \"5\"}"],
+    ];
+    let turns = PATHS.map(|path| [Part::Call("write", path)]);
+    let turns = turns.each_ref().map(|turn| turn.as_slice());
+    let stage = Stage::says(kind, &turns).await;
+    let no: Arc<dyn Approver> = Arc::new(callback("ann", |_: &Sheet| false));
+    assert_eq!(stage.task(Some(no)).await, Went::Stopped(Reached::Refusals(5)));
+}
+
+#[tokio::test]
+async fn it_can_be_called_off_at_any_time() {
+    // While the model speaks.
+    let kind = Kind::OpenAi;
+    let script =
+        vec![Answer::Hanging(spoken(kind, &[Part::Text("Well")])), Answer::Stream(reply(kind, DONE))];
+    let stage = Stage::new(kind, script).await;
+    let stop = CancellationToken::new();
+    let stops = stop.clone();
+    let agent = stage.watched(stage.builder(), move |happening| {
+        if matches!(happening, Happening::Heard(Heard::Text(_))) {
+            stops.cancel();
+        }
+    });
+    agent.say("Do it.").await.unwrap();
+    assert_eq!(agent.go(Patience::Stays, &stop).await.unwrap(), Went::CalledOff);
+    stage.fake.gone.notified().await;
+    let conversation = agent.conversation().await.unwrap();
+    let came = conversation.turns[0].came.clone();
+    assert!(matches!(&came, Some(Came::Nothing { heard, .. }) if heard == "Well"), "{came:?}");
+
+    // While a tool works.
+    let slow: &[Part] = &[Part::Call("write", &["{\"path\": \"slow\"}"])];
+    let stage = Stage::says(kind, &[slow, DONE]).await;
+    let stop = CancellationToken::new();
+    let stops = stop.clone();
+    let agent = stage.watched(stage.builder().approver(yes().unwrap()), move |happening| {
+        if matches!(happening, Happening::Calling(..)) {
+            let stops = stops.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                stops.cancel();
+            });
+        }
+    });
+    agent.say("Do it.").await.unwrap();
+    assert_eq!(agent.go(Patience::Stays, &stop).await.unwrap(), Went::CalledOff);
+    assert_eq!(stage.fake.got().len(), 1, "nobody is asked after that");
+    // And taken up again: the model hears what became of it.
+    assert_eq!(agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap(), Went::Done);
+    assert!(stage.told(1).contains("slow"), "{}", stage.told(1));
+}
+
+#[tokio::test]
+async fn whoever_takes_it_up_again_does_what_would_have_come_next_and_nothing_twice() {
+    for kind in KINDS {
+        for dies_at in 0..10 {
+            let look: &[Part] = &[Part::Call("read", &["{\"path\": \"one\"}"])];
+            let stage = Stage::steady(kind, &[look, WRITES, DONE]).await;
+            let count = Arc::new(AtomicUsize::new(0));
+            // Dies at one of the moments that can be seen from outside: nothing more is polled.
+            let death = CancellationToken::new();
+            let dies = death.clone();
+            let first = stage.watched(stage.builder().approver(yes().unwrap()), move |_| {
+                if count.fetch_add(1, Ordering::Relaxed) == dies_at {
+                    dies.cancel();
+                }
+            });
+            first.say("Do it.").await.unwrap();
+            let never = CancellationToken::new();
+            tokio::select! {
+                biased;
+                () = death.cancelled() => {}
+                went = first.go(Patience::Stays, &never) => assert_eq!(went.unwrap(), Went::Done),
+            }
+            drop(first);
+            let second = stage.agent(stage.builder().approver(yes().unwrap()));
+            let went = second.go(Patience::Stays, &CancellationToken::new()).await.unwrap();
+            assert_eq!(went, Went::Done, "{kind:?} {dies_at}");
+            assert_eq!(stage.wrote(), ["a"], "{kind:?} {dies_at}");
+        }
+    }
+}
+
+// req: R5
+#[tokio::test]
+async fn a_question_that_is_answered_tomorrow_goes_on_then() {
+    let kind = Kind::Anthropic;
+    let stage = Stage::says(kind, &[WRITES, DONE]).await;
+    let inbox = || stage.builder().settings(Settings { inbox: true, ..Settings::default() });
+    let question = {
+        let agent = stage.agent(inbox());
+        agent.say("Do it.").await.unwrap();
+        let went = agent.go(Patience::Leaves, &CancellationToken::new()).await.unwrap();
+        let Went::Waiting(questions) = went else { panic!("{went:?}") };
+        questions[0].clone()
+    };
+    // Still open: nobody is asked anything, and nothing happens.
+    let agent = stage.agent(inbox());
+    let went = agent.go(Patience::Leaves, &CancellationToken::new()).await.unwrap();
+    assert!(matches!(went, Went::Waiting(_)), "{went:?}");
+    assert_eq!((stage.fake.got().len(), stage.wrote().len()), (1, 0));
+
+    let gate = inbox().build().unwrap();
+    let by = By { name: "ann".into(), grade: Grade::Terminal };
+    let (question, digest) = (question.id, question.digest());
+    let given = GivenAnswer { question, digest, reply: Reply::Yes { note: None }, by };
+    gate.answer(given).await.unwrap();
+    let went = agent.go(Patience::Leaves, &CancellationToken::new()).await.unwrap();
+    assert_eq!((went, stage.wrote()), (Went::Done, vec!["a".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_model_takes_no_turn_of_its_own_and_no_tool_that_is_not_its() {
+    let kind = Kind::OpenAi;
+    const TURN: &str = "{\"turn\": 0, \"model\": \"m\", \"persona\": \"p\", \"prompt\": \"x\"}";
+    let asks: [Part; 1] = [Part::Call("model_turn", &[TURN])];
+    let mut stage = Stage::says(kind, &[&asks, WRITES, DONE]).await;
+    stage.persona = "reviewer";
+    assert_eq!(stage.task(yes()).await, Went::Done);
+    assert!(stage.wrote().is_empty());
+    let body: Value = stage.fake.got()[0].body.clone();
+    assert!(!body["tools"].to_string().contains("model_turn"), "{body}");
+    assert!(stage.told(1).contains("only the conversation"), "{}", stage.told(1));
+    assert!(stage.told(2).contains("there is no tool `write`"), "{}", stage.told(2));
+}
