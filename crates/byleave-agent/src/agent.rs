@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::conversation::{self, Conversation, Next, Taken, Unread};
 use crate::limits::{Limits, Reached};
 use crate::model::{Call, Heard, Model, Said, Tool};
-use crate::persona::{Calls, Described, Persona};
+use crate::persona::{Calls, Described, Found, Persona};
 use crate::turn::{Asked, Desk, Given, MODEL_TURN, ModelTurn, call_id, turn_id};
 
 /// Whose conversation it is, and where it works.
@@ -116,6 +116,7 @@ pub struct Agent {
     gate: Gate,
     ledger: Arc<dyn Ledger>,
     seat: Seat,
+    key: String,
     persona: Persona,
     speaker: String,
     limits: Limits,
@@ -130,11 +131,12 @@ impl Agent {
         gate: Gate,
         ledger: Arc<dyn Ledger>,
         seat: Seat,
-        persona: Persona,
+        found: Found,
         speaker: Speaker,
         limits: Limits,
         watcher: Watcher,
     ) -> Result<Self, Broken> {
+        let Found { key, persona, .. } = found;
         let desk = Desk::default();
         let hears = Arc::clone(&watcher);
         let ear = Arc::new(move |heard: Heard<'_>| hears(Happening::Heard(heard)));
@@ -145,7 +147,7 @@ impl Agent {
         }
         let tool = ModelTurn::new(speaker.model, speaker.host, desk.clone(), ear);
         gate.catalog().replace(tool)?;
-        Ok(Self { gate, ledger, seat, persona, speaker: speaker.name, limits, watcher, desk })
+        Ok(Self { gate, ledger, seat, key, persona, speaker: speaker.name, limits, watcher, desk })
     }
 
     /// The conversation as it stands.
@@ -216,7 +218,7 @@ impl Agent {
     async fn take_in(&self, turn: usize, user: Option<String>) -> Result<Taken, Broken> {
         let turn = u32::try_from(turn).map_err(|_| Broken::NotTaken("there are too many".into()))?;
         let (_, _, prompt) = self.brief();
-        let (model, persona) = (self.speaker.clone(), self.persona.name.clone());
+        let (model, persona) = (self.speaker.clone(), self.key.clone());
         let asked = Asked { turn, user, model, persona, prompt };
         let id = turn_id(&self.seat.tenant, &self.seat.session, turn);
         let arguments = serde_json::to_value(&asked).map_err(|error| Broken::NotTaken(error.to_string()))?;

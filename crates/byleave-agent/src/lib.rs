@@ -1,5 +1,5 @@
 //! The loop with a model: models behind one seam ([`model`]), their providers ([`provider`]), turns and calls through the gate
-//! ([`agent`]), conversations read off the book ([`conversation`]), who a model is to be ([`persona`]), and how a model without tool
+//! ([`agent`]), conversations read off the book ([`conversation`], [`history`]), who a model is to be ([`persona`]), and how a model without tool
 //! calls of its own asks for one ([`blocks`], [`by_blocks`]).
 //!
 //! What a model says is data. What may happen is decided by the gate; nothing here runs anything.
@@ -11,6 +11,8 @@ pub mod blocks;
 pub mod by_blocks;
 #[cfg(feature = "agent")]
 pub mod conversation;
+#[cfg(feature = "agent")]
+pub mod history;
 #[cfg(feature = "agent")]
 pub mod limits;
 #[cfg(feature = "agent")]

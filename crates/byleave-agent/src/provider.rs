@@ -64,6 +64,12 @@ impl Provider {
         Ok(Self { settings, base_url, key, client })
     }
 
+    /// Where it is: a host and a port.
+    pub fn host(&self) -> (String, u16) {
+        let host = self.base_url.host_str().unwrap_or_default().to_owned();
+        (host, self.base_url.port_or_known_default().unwrap_or(443))
+    }
+
     /// Which model it is.
     pub fn settings(&self) -> &Settings {
         &self.settings

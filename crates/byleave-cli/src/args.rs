@@ -1,6 +1,7 @@
 //! What was typed. What it means is worked out in [`crate::options`] and by the commands.
 
 mod acp;
+mod agent;
 mod book;
 mod config;
 mod fleet;
@@ -24,6 +25,7 @@ use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::acp::{Acp, AskOver};
+pub(crate) use self::agent::{Histories, HistoryForm, HistoryList, Personas, RunTask, Speaking};
 pub(crate) use self::book::{Book, ExportForm};
 pub(crate) use self::config::Config;
 pub(crate) use self::fleet::{Fleet, FleetArgs};
@@ -49,7 +51,7 @@ Exit codes:
   130  aborted
 
 With `--json`, standard output has one JSON value and nothing else, also where something went wrong:
-{\"error\": {\"what\": .., \"hint\": .., \"exit\": ..}}. Only `explain --batch` prints one a line, and with `sandbox exec` standard
+{\"error\": {\"what\": .., \"hint\": .., \"exit\": ..}}. Only `explain --batch` and `run` print one a line, and with `sandbox exec` standard
 output is the command's own.
 
 Ids may be shortened to their last characters (as lists show them) or their first, at least four.";
@@ -125,6 +127,22 @@ pub(crate) enum Command {
     Diff {
         /// The call
         call: String,
+    },
+    /// Have a model do a task, with the tools that are here and under the rules that hold
+    ///
+    /// Every turn of the model and every call that it asks for goes through the gate and into the book; what was changed can be
+    /// undone (`byleave undo --session SESSION`). With nobody there to ask, what needs an answer is refused, or left in the inbox
+    /// (`--ask inbox`) for `--resume`. With `--json` each thing that happens is a line. One run at a time works in a directory.
+    Run(RunTask),
+    /// See who a model can be, and what it is told
+    Persona {
+        #[command(subcommand)]
+        command: Option<Personas>,
+    },
+    /// Read conversations with models: list, show, search and export them
+    History {
+        #[command(subcommand)]
+        command: Option<Histories>,
     },
     /// Say what a call would do, which rules are about it, and what they come to; nothing is run
     Explain(Explain),

@@ -10,15 +10,18 @@ mod exec;
 mod explain;
 mod fleet;
 mod halt;
+mod history;
 mod hook;
 mod inbox;
 mod init;
 mod leaves;
 mod man;
 mod mcp;
+mod persona;
 mod policy;
 mod rehearse;
 mod resume;
+mod run;
 mod sandbox;
 mod serve;
 mod session;
@@ -55,6 +58,9 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Rehearse(typed) => rehearse::run(typed, options, screen).await,
         Command::Undo(typed) => undo::run(typed, options, screen).await,
         Command::Diff { call } => undo::diff(&call, options, screen).await,
+        Command::Run(typed) => run::run(typed, options, screen).await,
+        Command::Persona { command } => persona::run(command, options, screen),
+        Command::History { command } => history::run(command, options, screen).await,
         Command::Explain(typed) => explain::run(&typed, options, screen).await,
         Command::Tools { command } => tools::run(command, options, screen),
         Command::Inbox { command } => inbox::run(command, options, screen).await,

@@ -32,6 +32,7 @@ mod show;
 mod signals;
 mod status;
 mod taking_back;
+mod talk;
 mod telling;
 mod time;
 mod tools;

@@ -70,6 +70,19 @@ pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, Complaint> {
     }
 }
 
+/// When something shall begin: the next time of the day, or a date, in UTC.
+pub(crate) fn beginning(typed: &str, now: Millis) -> Result<Millis, Complaint> {
+    let wrong = || {
+        Complaint::new(format!("`{typed}` is not a moment to come"))
+            .hint("write a time of the day in UTC, as in `07:30`, or a date, as in `2026-03-01T14:30`")
+    };
+    let today = now - now % DAY;
+    let clock = dated(&format!("1970-01-01T{typed}")).filter(|ms| *ms < DAY);
+    let next =
+        clock.map(|ms| today.saturating_add(ms)).map(|at| if at < now { at.saturating_add(DAY) } else { at });
+    next.or_else(|| dated(typed)).filter(|at| *at >= now).ok_or_else(wrong)
+}
+
 fn dated(typed: &str) -> Option<Millis> {
     let (date, clock) = match typed.split_once(['T', ' ']) {
         Some((date, clock)) => (date, clock.trim_end_matches('Z')),

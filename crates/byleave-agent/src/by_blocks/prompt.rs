@@ -2,17 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::blocks::PROTOCOL;
 use crate::model::{CallResult, Flaw, Message, Said, Tool};
-
-/// How to ask. In the words of the guide (docs/guide/tool-blocks.md).
-const PROTOCOL: &str = r#"To use a tool, write a code block tagged `tool`, at the beginning of a line, with one JSON object in it:
-
-```tool
-{"name": "read_file", "args": {"path": "src/main.rs"}, "reason": "to see where it fails"}
-```
-
-Write nothing behind `tool` on the first line. In strings, write the end of a line as \n. Close the block with three backticks on a line of
-their own. Then stop and wait for the result. To show such a block without using it, put it between two lines of four tildes."#;
 
 /// The system prompt, with the protocol and the tools behind it. Without tools there is nothing to tell.
 pub(super) fn system(system: &str, tools: &[Tool]) -> String {

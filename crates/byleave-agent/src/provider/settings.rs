@@ -69,6 +69,20 @@ impl Default for Patience {
     }
 }
 
+impl std::str::FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+        let all = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Ollama];
+        all.into_iter().find(|kind| kind.name() == name).ok_or(UnknownKind)
+    }
+}
+
+/// No provider of that name is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no provider of that name is known; there are openai, anthropic, gemini and ollama")]
+pub struct UnknownKind;
+
 impl Settings {
     /// A model with everything else as usual.
     pub fn new(kind: Kind, model: impl Into<String>) -> Self {

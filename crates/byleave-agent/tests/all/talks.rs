@@ -127,7 +127,7 @@ impl Stage {
         };
         let model = Arc::new(self.fake.provider(self.kind));
         let speaker = Speaker { name: "fake/some-model".into(), host: None, model };
-        let persona = Persona::load(self.persona, None).unwrap().persona;
+        let persona = Persona::load(self.persona, None).unwrap();
         let gate = builder.build().unwrap();
         let ledger = Arc::clone(&self.ledger);
         Agent::new(gate, ledger, seat, persona, speaker, self.limits, Arc::new(watch)).unwrap()

@@ -1,0 +1,82 @@
+//! A conversation as Markdown.
+
+use byleave::core::moment::utc;
+use serde_json::Value;
+
+use super::{History, Message, Role};
+
+/// A conversation as Markdown. What tools put out is fenced, so that nothing in it passes for a message.
+pub fn markdown(history: &History) -> String {
+    let mut out = format!("# {}\n\n", line(history.first_words()));
+    out.push_str(&format!(
+        "- session: `{}`\n- begun: {}\n- persona: {}, model: `{}`\n- used: {} turns, {} tokens read, {} written\n",
+        line(&history.session),
+        utc(history.begun),
+        line(&history.persona),
+        line(&history.model),
+        history.used.turns,
+        history.used.input_tokens,
+        history.used.output_tokens,
+    ));
+    for message in &history.messages {
+        out.push_str(&section(message));
+    }
+    out
+}
+
+fn section(message: &Message) -> String {
+    let when = utc(message.timestamp);
+    match (&message.result, message.role) {
+        (Some(result), _) => {
+            let tool = line(&result.told.tool);
+            format!(
+                "\n## Tool `{tool}`: {}\n\n{when} · call `{}`\n\n{}",
+                result.outcome,
+                result.call,
+                fenced("text", &message.content)
+            )
+        }
+        (None, Role::User) => format!("\n## Person\n\n{when}\n\n{}", quoted(&message.content)),
+        (None, _) => {
+            let mut out = format!("\n## Model\n\n{when}\n\n");
+            for thought in message.thoughts.iter().filter(|thought| !thought.is_empty()) {
+                out.push_str(&format!(
+                    "<details><summary>thought</summary>\n\n{}</details>\n\n",
+                    fenced("text", thought)
+                ));
+            }
+            if !message.content.is_empty() {
+                out.push_str(&quoted(&message.content));
+            }
+            for call in &message.calls {
+                let why = call.reason.as_deref().map(|why| format!(" ({})", line(why))).unwrap_or_default();
+                let arguments = serde_json::to_string_pretty(&Value::Object(call.arguments.clone()));
+                out.push_str(&format!(
+                    "\nasks for `{}`{why}, call `{}`:\n\n{}",
+                    line(&call.tool),
+                    call.call,
+                    fenced("json", &arguments.unwrap_or_default())
+                ));
+            }
+            out
+        }
+    }
+}
+
+/// Somebody's words: quoted, so that no heading in them is one of ours.
+fn quoted(text: &str) -> String {
+    text.lines().map(|line| if line.is_empty() { ">\n".to_owned() } else { format!("> {line}\n") }).collect()
+}
+
+/// In a fence that is longer than any in it.
+fn fenced(tag: &str, text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.saturating_add(1).max(3));
+    let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+    format!("{fence}{tag}\n{text}{end}{fence}\n")
+}
+
+/// In one line, and without what would end the marks around it.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect()
+}

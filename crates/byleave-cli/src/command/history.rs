@@ -1,0 +1,129 @@
+//! `byleave history`: conversations, as the book has them.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::Result;
+use byleave::core::id::SessionId;
+use byleave::gate::Gate;
+use byleave_agent::history::{History, html, markdown};
+use serde_json::{Value, json};
+
+use crate::args::{Ask, Histories, HistoryForm, HistoryList};
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::options::Options;
+use crate::screen::{Screen, one_line};
+use crate::show::counted;
+use crate::status::Status;
+use crate::talk;
+use crate::time::{now, span};
+
+pub(crate) async fn run(
+    command: Option<Histories>,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<Status> {
+    let house = House::open_to_read(options, None)?;
+    // Only to read by: what is settled is reported, and nothing is driven.
+    let gate = house.gate(options, &options.cwd, Ask::None, options.chosen.gate())?;
+    let reader = Reader { gate, house, options };
+    match command.unwrap_or_else(|| Histories::List(HistoryList::default())) {
+        Histories::List(list) => reader.list(&list, screen).await,
+        Histories::Show { session } => {
+            let history = reader.named(&session).await?;
+            show(&history, screen)?;
+            Ok(Status::Completed)
+        }
+        Histories::Export { session, form, to } => {
+            let history = reader.named(&session).await?;
+            let text = match form {
+                HistoryForm::Markdown => markdown(&history),
+                HistoryForm::Html => html(&history),
+                HistoryForm::Json => format!("{}\n", serde_json::to_string_pretty(&history)?),
+            };
+            match to {
+                Some(path) => {
+                    write(&path, &text)?;
+                    screen.say(&one_line(&format!("written to {}", path.display())));
+                }
+                // Exact: it is for a file or another program.
+                None => screen.trusted(&text),
+            }
+            Ok(Status::Completed)
+        }
+    }
+}
+
+struct Reader<'a> {
+    gate: Gate,
+    house: House,
+    options: &'a Options,
+}
+
+impl Reader<'_> {
+    async fn named(&self, session: &str) -> Result<History> {
+        let session = talk::session(session, &self.house, self.options).await?;
+        self.of(&session).await
+    }
+
+    async fn of(&self, session: &SessionId) -> Result<History> {
+        let conversation = talk::conversation(&self.gate, &self.house, self.options, session).await?;
+        Ok(History::of(session.as_str(), &conversation))
+    }
+
+    async fn list(&self, list: &HistoryList, screen: &mut Screen) -> Result<Status> {
+        let mut values = Vec::new();
+        let mut shown = 0;
+        for session in talk::sessions(&self.house, self.options).await? {
+            if shown >= list.limit {
+                break;
+            }
+            let history = self.of(&session).await?;
+            if list.text.as_deref().is_some_and(|text| !history.has(text)) {
+                continue;
+            }
+            shown += 1;
+            if screen.json() {
+                values.push(json!({
+                    "session": session, "persona": history.persona, "model": history.model, "begun": history.begun,
+                    "first_words": history.first_words(), "used": history.used,
+                }));
+                continue;
+            }
+            let ago = span(now().saturating_sub(history.begun));
+            screen.title(&one_line(history.first_words()));
+            let turns = counted(history.used.turns.into(), "turn");
+            let line = format!("  {session}, {ago} ago, {} with {}, {turns}", history.persona, history.model);
+            screen.line(&one_line(&line));
+        }
+        if screen.json() {
+            screen.value(&Value::Array(values));
+        } else if shown == 0 {
+            screen.say("there is no such conversation; `byleave run` begins one");
+        }
+        Ok(Status::Completed)
+    }
+}
+
+fn show(history: &History, screen: &mut Screen) -> Result<()> {
+    if screen.json() {
+        screen.value(&serde_json::to_value(history)?);
+    } else {
+        screen.text(&markdown(history));
+    }
+    Ok(())
+}
+
+/// A conversation may hold anything: the file is for its owner alone, and no other is written over.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+    let cannot = |error: std::io::Error| {
+        Complaint::new(format!("cannot write `{}`: {error}", path.display()))
+            .hint("name a file that is not there")
+    };
+    Ok(written.map_err(cannot)?)
+}

@@ -1,0 +1,308 @@
+//! `byleave run`: a model does a task, by itself: once, or again and again.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use byleave::core::digest::Digest;
+use byleave::core::id::{CallId, SessionId};
+use byleave::gate::Gate;
+use byleave_agent::agent::{Agent, Happening, Patience, Went};
+use byleave_agent::conversation::Conversation;
+use byleave_agent::limits::Used;
+use byleave_agent::model::{Call, Heard};
+use byleave_agent::turn::fresh_session;
+use rustix::fs::{FlockOperation, flock};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::{Ask, RunTask};
+use crate::ask::waive;
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::ids::short;
+use crate::json;
+use crate::notify;
+use crate::options::Options;
+use crate::screen::{Screen, Tone, one_line, prose};
+use crate::show;
+use crate::signals::ended_then_at_once;
+use crate::status::Status;
+use crate::talk;
+use crate::time::{beginning, lasting, now, precise, utc};
+
+/// The longest task.
+const TASK_BYTES_MAX: u64 = 256 * 1024;
+
+pub(crate) async fn run(typed: RunTask, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let every = typed.every.as_deref().map(lasting).transpose()?;
+    let at = typed.at.as_deref().map(|at| beginning(at, now())).transpose()?;
+    let task = typed.task.as_deref().map(task).transpose()?;
+    let (end, at_once) = ended_then_at_once()?;
+    tokio::spawn(async move {
+        at_once.cancelled().await;
+        // What is left so is found open, and taken up by whoever goes on with the session.
+        std::process::exit(Status::Aborted.code().into());
+    });
+    let mut next = at.unwrap_or_else(now);
+    loop {
+        let wait = next.saturating_sub(now());
+        if wait > 0 {
+            screen.say(&format!("the next begins at {}", utc(next)));
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(wait)) => {}
+                () = end.cancelled() => return Ok(Status::Aborted),
+            }
+        }
+        let status = match Turnstile::enter(options)? {
+            Some(_turnstile) => once(&typed, task.as_deref(), options, &end, screen).await?,
+            None if every.is_some() => {
+                screen.toned(
+                    Tone::Careful,
+                    "note:",
+                    "another run works in this directory; this one is left out",
+                );
+                Status::Completed
+            }
+            None => {
+                return Err(Complaint::new("another run works in this directory")
+                    .hint("wait until it has ended, or work in another")
+                    .into());
+            }
+        };
+        let Some(every) = every.filter(|_| !end.is_cancelled()) else { return Ok(status) };
+        // Those that were missed meanwhile are not made up for.
+        next = next.saturating_add(every).max(now());
+    }
+}
+
+/// One task, or the rest of one.
+async fn once(
+    typed: &RunTask,
+    task: Option<&str>,
+    options: &Options,
+    end: &CancellationToken,
+    screen: &mut Screen,
+) -> Result<Status> {
+    let house = House::open_or_make(options)?;
+    let ask = options.asking(typed.speaking.ask, Ask::None);
+    let gate = talk::gate(&house, options, &typed.speaking, ask)?;
+    waive(&gate, options).await?;
+    let session = match &typed.resume {
+        Some(named) => talk::session(named, &house, options).await?,
+        None => fresh_session("run")?,
+    };
+    let before = match &typed.resume {
+        Some(_) => talk::conversation(&gate, &house, options, &session).await?,
+        None => Conversation { turns: Vec::new() },
+    };
+    let (tell, told) = unbounded_channel();
+    let watcher = Arc::new(move |happening: Happening<'_>| {
+        // Whoever listened has ended; then there is nobody to tell.
+        drop(tell.send(Told::of(happening)));
+    });
+    let agent = talk::agent(&gate, &house, options, session.clone(), &typed.speaking, &before, watcher)?;
+    if screen.json() {
+        screen.value(&json!({ "event": "session", "session": session }));
+    } else {
+        screen.say(&format!("session {session}"));
+    }
+    if let Some(task) = task {
+        agent.say(task).await?;
+    }
+    let patience = if ask == Ask::Inbox { Patience::Leaves } else { Patience::Stays };
+    let went = watched(&agent, patience, end, told, screen).await?;
+    let used = Used::by(&agent.conversation().await?.turns, typed.speaking.prices);
+    Ok(ended(&gate, &went, used, &session, options, screen).await)
+}
+
+async fn watched(
+    agent: &Agent,
+    patience: Patience,
+    end: &CancellationToken,
+    mut told: UnboundedReceiver<Told>,
+    screen: &mut Screen,
+) -> Result<Went> {
+    let mut going = std::pin::pin!(agent.go(patience, end));
+    let went = loop {
+        tokio::select! {
+            biased;
+            Some(told) = told.recv() => told.show(screen),
+            went = &mut going => break went,
+        }
+    };
+    while let Ok(told) = told.try_recv() {
+        told.show(screen);
+    }
+    Ok(went?)
+}
+
+async fn ended(
+    _gate: &Gate,
+    went: &Went,
+    used: Used,
+    session: &SessionId,
+    options: &Options,
+    screen: &mut Screen,
+) -> Status {
+    let (word, why, status) = match went {
+        Went::Done => ("done", None, Status::Completed),
+        Went::Waiting(questions) => {
+            for question in questions {
+                notify::waits(&options.chosen, question, "a call of the model", screen);
+            }
+            let waits = show::counted(questions.len() as u64, "question");
+            ("waiting", Some(format!("{waits} to answer")), Status::Waiting)
+        }
+        Went::Stopped(reached) => ("stopped", Some(reached.to_string()), Status::Failed),
+        Went::Failed(why) => ("failed", Some(why.clone()), Status::Failed),
+        Went::CalledOff => ("called off", None, Status::Aborted),
+    };
+    if screen.json() {
+        let questions: Vec<Value> = match went {
+            Went::Waiting(questions) => questions.iter().map(json::question).collect(),
+            _ => Vec::new(),
+        };
+        screen.value(&json!({
+            "event": "end", "end": word, "why": why, "session": session, "used": used, "questions": questions,
+            "exit": status.code(),
+        }));
+        return status;
+    }
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let cost = used.cost.map(|cost| format!(", {cost:.4} spent")).unwrap_or_default();
+    let tokens = used.input_tokens.saturating_add(used.output_tokens);
+    let turns = show::counted(used.turns.into(), "turn");
+    let tone = if status == Status::Completed { Tone::Strong } else { Tone::Careful };
+    screen.toned(tone, &format!("{word}{}", prose(&why)), &format!("({turns}, {tokens} tokens{cost})"));
+    match went {
+        Went::Done | Went::CalledOff => {}
+        Went::Waiting(_) => screen
+            .hint(&format!("answer with `byleave inbox`, then go on with `byleave run --resume {session}`")),
+        Went::Stopped(_) | Went::Failed(_) => {
+            screen.hint(&format!("go on with `byleave run --resume {session}`"))
+        }
+    }
+    status
+}
+
+/// What happened, on its way to the screen.
+enum Told {
+    Turn(CallId),
+    Text(String),
+    Anew,
+    Said { text: String, flaws: Vec<String> },
+    Calling(CallId, Call),
+    Called { call: CallId, tool: String, outcome: &'static str, error: Option<String>, ms: u64 },
+    Nothing,
+}
+
+impl Told {
+    fn of(happening: Happening<'_>) -> Self {
+        match happening {
+            Happening::Turn(call) => Self::Turn(call),
+            Happening::Heard(Heard::Text(text)) => Self::Text(text.to_owned()),
+            Happening::Heard(Heard::Anew) => Self::Anew,
+            Happening::Heard(Heard::Thought(_) | Heard::Call(_)) => Self::Nothing,
+            Happening::Said(said) => {
+                let flaws = said.flaws.iter().map(|flaw| flaw.what.clone()).collect();
+                Self::Said { text: said.text.clone(), flaws }
+            }
+            Happening::Calling(id, call) => Self::Calling(id, call.clone()),
+            Happening::Called(call, asked, result) => Self::Called {
+                call,
+                tool: asked.name.clone(),
+                outcome: result.ending.word(),
+                error: result.error(),
+                ms: result.report().execution_time_ms,
+            },
+        }
+    }
+
+    fn show(&self, screen: &mut Screen) {
+        if screen.json() {
+            return self.as_json().iter().for_each(|event| screen.value(event));
+        }
+        match self {
+            Self::Said { text, flaws } => {
+                screen.text(text);
+                flaws.iter().for_each(|flaw| screen.toned(Tone::Careful, "note:", &prose(flaw)));
+            }
+            Self::Calling(id, call) => {
+                let why = call.reason.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
+                let arguments = Value::Object(call.args.clone());
+                let line: String =
+                    one_line(&format!("{} {arguments}{why}", call.name)).chars().take(160).collect();
+                screen.say(&format!("  → {} {line}", short(id)));
+            }
+            Self::Called { call, outcome, error, ms, .. } => {
+                let error = error.as_deref().map(|error| one_line(&format!(": {error}"))).unwrap_or_default();
+                let error: String = error.chars().take(200).collect();
+                screen.say(&format!("  ← {} {outcome} in {}{error}", short(call), precise(*ms)));
+            }
+            Self::Anew => screen.say("  the model was interrupted and begins anew"),
+            Self::Turn(_) | Self::Text(_) | Self::Nothing => {}
+        }
+    }
+
+    fn as_json(&self) -> Option<Value> {
+        Some(match self {
+            Self::Turn(call) => json!({ "event": "turn", "call": call }),
+            Self::Text(text) => json!({ "event": "text", "text": text }),
+            Self::Anew => json!({ "event": "anew" }),
+            Self::Said { text, flaws } => json!({ "event": "said", "text": text, "flaws": flaws }),
+            Self::Calling(id, call) => json!({
+                "event": "calling", "call": id, "tool": call.name, "arguments": call.args, "reason": call.reason,
+            }),
+            Self::Called { call, tool, outcome, error, ms } => json!({
+                "event": "called", "call": call, "tool": tool, "outcome": outcome, "error": error,
+                "execution_time_ms": ms,
+            }),
+            Self::Nothing => return None,
+        })
+    }
+}
+
+/// One run at a time in a directory. Let go when it is dropped, or its process dies.
+struct Turnstile(#[expect(dead_code, reason = "it is held, not read")] File);
+
+impl Turnstile {
+    /// None where another is in.
+    fn enter(options: &Options) -> Result<Option<Self>> {
+        let dir = options.state.join("runs");
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        let path = dir.join(Digest::of(options.cwd.as_bytes()).short());
+        let cannot = || format!("cannot lock `{}`", path.display());
+        made.with_context(cannot)?;
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let file = file.with_context(cannot)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(errno).with_context(cannot),
+        }
+    }
+}
+
+fn task(typed: &str) -> Result<String> {
+    let mut text = String::new();
+    if typed == "-" {
+        let read = std::io::stdin().take(TASK_BYTES_MAX.saturating_add(1)).read_to_string(&mut text);
+        read.context("cannot read standard input")?;
+    } else {
+        text.push_str(typed);
+    }
+    if text.trim().is_empty() {
+        return Err(Complaint::new("the task is empty").hint("say what is to be done").into());
+    }
+    if text.len() as u64 > TASK_BYTES_MAX {
+        return Err(Complaint::new(format!("the task has more than {TASK_BYTES_MAX} bytes"))
+            .hint("put it into a file, and name that")
+            .into());
+    }
+    Ok(text)
+}

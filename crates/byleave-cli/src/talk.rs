@@ -1,0 +1,160 @@
+//! A conversation with a model, as the program sets one up: who speaks, on which gate, within which limits.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use byleave::book::{Book as _, CallFilter, Page};
+use byleave::core::id::{AgentId, SessionId};
+use byleave::gate::Gate;
+use byleave_agent::agent::{Agent, Seat, Speaker, Watcher};
+use byleave_agent::by_blocks::{ByBlocks, Calling};
+use byleave_agent::conversation::Conversation;
+use byleave_agent::limits::Limits;
+use byleave_agent::model::Fault;
+use byleave_agent::persona::{Found, ModelName, Persona};
+use byleave_agent::provider::{Kind, Provider, Settings};
+use byleave_agent::turn::MODEL_TURN;
+
+use crate::args::{Ask, Speaking};
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::options::Options;
+use crate::person;
+use crate::time::lasting;
+
+/// How many turns are looked at to find sessions.
+const TURNS_MAX: usize = 100_000;
+
+/// Where a person's own personas lie.
+pub(crate) fn personas(options: &Options) -> Option<PathBuf> {
+    options.config.as_ref().map(|dir| Path::new(dir).join("personas"))
+}
+
+/// The persona of a name.
+pub(crate) fn persona(name: &str, options: &Options) -> Result<Found> {
+    let found = Persona::load(name, personas(options).as_deref());
+    Ok(found.map_err(|fault| Complaint::new(fault.to_string()).hint("`byleave persona` lists them"))?)
+}
+
+/// A gate and a conversation on it.
+pub(crate) fn agent(
+    gate: &Gate,
+    house: &House,
+    options: &Options,
+    session: SessionId,
+    typed: &Speaking,
+    before: &Conversation,
+    watcher: Watcher,
+) -> Result<Agent> {
+    let last = before.turns.last().map(|taken| &taken.asked);
+    let name = typed.persona.clone().or_else(|| last.map(|asked| asked.persona.clone()));
+    let found = persona(name.as_deref().unwrap_or("coder"), options)?;
+    let speaker = speaker(typed, last.map(|asked| asked.model.as_str()), &found.persona)?;
+    let seat = Seat {
+        tenant: options.tenant.clone(),
+        session,
+        agent: AgentId::new(found.key.clone())?,
+        cwd: options.cwd.clone(),
+        mode: options.chosen.clone().in_mode(typed.mode).mode(),
+    };
+    let time = typed.time_max.as_deref().map(lasting).transpose()?.map(Duration::from_millis);
+    let limits = Limits {
+        turns: typed.turns_max,
+        tokens: typed.tokens_max,
+        cost: typed.cost_max,
+        prices: typed.prices,
+        time,
+        ..Limits::default()
+    };
+    let ledger = Arc::clone(&house.book) as Arc<_>;
+    Ok(Agent::new(gate.clone(), ledger, seat, found, speaker, limits, watcher)?)
+}
+
+/// The gate of a conversation. One of its own: it takes tools away that the persona does not have.
+pub(crate) fn gate(house: &House, options: &Options, typed: &Speaking, ask: Ask) -> Result<Gate> {
+    let chosen = options.chosen.clone().in_mode(typed.mode);
+    person::gate(house, options, &options.cwd, ask, chosen.gate())
+}
+
+fn speaker(typed: &Speaking, before: Option<&str>, persona: &Persona) -> Result<Speaker> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let name = typed.model.clone().or_else(|| before.map(str::to_owned));
+    let name = name.or_else(|| variable("BYLEAVE_MODEL"));
+    let name = name.or_else(|| persona.model.as_ref().map(ToString::to_string));
+    let known = "write PROVIDER/MODEL with openai, anthropic, gemini or ollama, as in `--model anthropic/claude-sonnet-4-5`";
+    let Some(name) = name else {
+        return Err(Complaint::new("nobody says which model is to speak")
+            .hint(format!("{known}, or set BYLEAVE_MODEL"))
+            .into());
+    };
+    let wrong =
+        || Complaint::new(format!("`{}` names no model that is known", name.escape_debug())).hint(known);
+    let model = ModelName::parse(&name).ok_or_else(wrong)?;
+    let kind: Kind = model.provider.parse().map_err(|_| wrong())?;
+    let base_url = typed.base_url.clone().or_else(|| variable("BYLEAVE_MODEL_URL"));
+    let settings = Settings { base_url, ..Settings::new(kind, model.model) };
+    let provider = Provider::from_env(settings.clone()).map_err(unfit)?;
+    let host = provider.host();
+    let model = Arc::new(ByBlocks::new(provider, &settings, Calling::from(typed.calling)));
+    Ok(Speaker { name, host: Some(host), model })
+}
+
+fn unfit(fault: Fault) -> Complaint {
+    let hint = match &fault {
+        Fault::NoKey { variable } => {
+            format!("set `{variable}` for this program; it goes to the provider and nowhere else")
+        }
+        _ => "look at `--model` and `--base-url`".to_owned(),
+    };
+    Complaint::new(fault.to_string()).hint(hint)
+}
+
+/// The sessions of conversations, the newest first.
+pub(crate) async fn sessions(house: &House, options: &Options) -> Result<Vec<SessionId>> {
+    let filter = CallFilter {
+        tenant: Some(options.tenant.clone()),
+        tool: Some(MODEL_TURN.to_owned()),
+        ..CallFilter::default()
+    };
+    let turns = house.book.calls(filter, Page::first(TURNS_MAX)).await?;
+    let mut sessions: Vec<SessionId> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for turn in turns {
+        if seen.insert(turn.listing.session.clone()) {
+            sessions.push(turn.listing.session);
+        }
+    }
+    Ok(sessions)
+}
+
+/// The session that was named: whole, or by its end.
+pub(crate) async fn session(typed: &str, house: &House, options: &Options) -> Result<SessionId> {
+    let sessions = sessions(house, options).await?;
+    let hint = "`byleave history` lists them";
+    if let Some(whole) = sessions.iter().find(|session| session.as_str() == typed) {
+        return Ok(whole.clone());
+    }
+    let ends: Vec<_> =
+        sessions.iter().filter(|session| typed.len() >= 4 && session.as_str().ends_with(typed)).collect();
+    match ends.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(Complaint::new(format!("there is no conversation `{}`", typed.escape_debug()))
+            .hint(hint)
+            .into()),
+        _ => Err(Complaint::new(format!("several conversations end with `{}`", typed.escape_debug()))
+            .hint(hint)
+            .into()),
+    }
+}
+
+/// A conversation as the book has it.
+pub(crate) async fn conversation(
+    gate: &Gate,
+    house: &House,
+    options: &Options,
+    session: &SessionId,
+) -> Result<Conversation> {
+    Ok(Conversation::read(gate, &*house.book, &options.tenant, session).await?)
+}
