@@ -24,7 +24,7 @@ pub(crate) use request::calls_so_far;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Url};
 use serde_json::Value;
-pub use settings::{Effort, Kind, Patience, Settings};
+pub use settings::{Effort, Kind, Patience, Settings, UnknownKind};
 
 use self::events::Parted;
 use self::speech::Speech;
@@ -64,10 +64,17 @@ impl Provider {
         Ok(Self { settings, base_url, key, client })
     }
 
-    /// Where it is: a host and a port.
-    pub fn host(&self) -> (String, u16) {
-        let host = self.base_url.host_str().unwrap_or_default().to_owned();
-        (host, self.base_url.port_or_known_default().unwrap_or(443))
+    /// The host and port that a turn reaches, to be judged; none where a person named an address of this machine or of a private
+    /// network. Rules deny those to agents, who choose addresses; this one the model did not choose.
+    pub fn host(&self) -> Option<(String, u16)> {
+        let host = self.base_url.host_str()?;
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+        let is_private = match address {
+            Ok(std::net::IpAddr::V4(address)) => address.is_private() || address.is_loopback(),
+            Ok(std::net::IpAddr::V6(address)) => address.is_unique_local() || address.is_loopback(),
+            Err(_) => host == "localhost",
+        };
+        (!is_private).then(|| (host.to_owned(), self.base_url.port_or_known_default().unwrap_or(443)))
     }
 
     /// Which model it is.

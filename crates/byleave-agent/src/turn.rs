@@ -16,7 +16,6 @@ use byleave::pending::Pending;
 use byleave::tool::{Run, Site, Tool, ToolFault};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use crate::model::{Fault, Heard, Message, Model, Said, Tool as Offered, Turn};
 
@@ -189,6 +188,8 @@ fn unsaid(so_far: String, why: &str, fault: Option<&Fault>) -> Output {
 
 /// A fresh name for a session.
 pub fn fresh_session(kind: &str) -> Result<SessionId, byleave::core::id::BadName> {
-    let id: Uuid = byleave::clock::fresh_id();
-    format!("{kind}-{}", id.simple()).parse()
+    // The end of one is drawn by lot: 48 bits are enough for one person's conversations.
+    let id = byleave::clock::fresh_id().simple().to_string();
+    let end = id.get(20..).unwrap_or(&id);
+    format!("{kind}-{end}").parse()
 }

@@ -98,7 +98,7 @@ fn speaker(typed: &Speaking, before: Option<&str>, persona: &Persona) -> Result<
     let provider = Provider::from_env(settings.clone()).map_err(unfit)?;
     let host = provider.host();
     let model = Arc::new(ByBlocks::new(provider, &settings, Calling::from(typed.calling)));
-    Ok(Speaker { name, host: Some(host), model })
+    Ok(Speaker { name, host, model })
 }
 
 fn unfit(fault: Fault) -> Complaint {

@@ -1,7 +1,7 @@
 //! `byleave history`: conversations, as the book has them.
 
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -49,6 +49,7 @@ pub(crate) async fn run(
                     write(&path, &text)?;
                     screen.say(&one_line(&format!("written to {}", path.display())));
                 }
+                None if std::io::stdout().is_terminal() => screen.text(&text),
                 // Exact: it is for a file or another program.
                 None => screen.trusted(&text),
             }

@@ -28,7 +28,7 @@ use crate::ids::short;
 use crate::json;
 use crate::notify;
 use crate::options::Options;
-use crate::screen::{Screen, Tone, one_line, prose};
+use crate::screen::{Screen, Tone, one_line, prose, spelled};
 use crate::show;
 use crate::signals::ended_then_at_once;
 use crate::status::Status;
@@ -107,7 +107,7 @@ async fn once(
     });
     let agent = talk::agent(&gate, &house, options, session.clone(), &typed.speaking, &before, watcher)?;
     if screen.json() {
-        screen.value(&json!({ "event": "session", "session": session }));
+        event(screen, &json!({ "event": "session", "session": session }));
     } else {
         screen.say(&format!("session {session}"));
     }
@@ -167,10 +167,11 @@ async fn ended(
             Went::Waiting(questions) => questions.iter().map(json::question).collect(),
             _ => Vec::new(),
         };
-        screen.value(&json!({
+        let end = json!({
             "event": "end", "end": word, "why": why, "session": session, "used": used, "questions": questions,
             "exit": status.code(),
-        }));
+        });
+        event(screen, &end);
         return status;
     }
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
@@ -188,6 +189,11 @@ async fn ended(
         }
     }
     status
+}
+
+/// A line for a program that follows.
+fn event(screen: &mut Screen, value: &Value) {
+    screen.line(&spelled(&value.to_string()));
 }
 
 /// What happened, on its way to the screen.
@@ -225,7 +231,7 @@ impl Told {
 
     fn show(&self, screen: &mut Screen) {
         if screen.json() {
-            return self.as_json().iter().for_each(|event| screen.value(event));
+            return self.as_json().iter().for_each(|value| event(screen, value));
         }
         match self {
             Self::Said { text, flaws } => {

@@ -1,0 +1,91 @@
+//! A fake provider in OpenAI's form, over HTTP and SSE on loopback. A fake because the real ones cost money and need the public
+//! network. It goes by what it is told: a reply that nobody heard is said again.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+/// What it says in a turn: a text, and a call.
+pub(crate) type Say = (&'static str, Option<(&'static str, Value)>);
+/// What it says to these messages.
+type Decide = dyn Fn(&[Value]) -> Say + Send + Sync;
+
+pub(crate) struct FakeModel {
+    pub(crate) url: String,
+    got: Arc<Mutex<Vec<Value>>>,
+}
+
+impl FakeModel {
+    /// Says what comes next by how often it has spoken already, as far as it is told; the last for ever.
+    pub(crate) fn new(says: Vec<Say>) -> Self {
+        Self::deciding(move |messages| {
+            let spoken = messages.iter().filter(|message| message["role"] == "assistant").count();
+            says[spoken.min(says.len() - 1)].clone()
+        })
+    }
+
+    /// Says what fits what it is told.
+    pub(crate) fn deciding(decide: impl Fn(&[Value]) -> Say + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let got: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (decide, keeps): (Arc<Decide>, _) = (Arc::new(decide), Arc::clone(&got));
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let (decide, keeps) = (Arc::clone(&decide), Arc::clone(&keeps));
+                // Who is killed in the middle hangs up; the next one is as good.
+                std::thread::spawn(move || answer(connection.unwrap(), &*decide, &keeps).unwrap_or_default());
+            }
+        });
+        Self { url, got }
+    }
+
+    /// All that was asked.
+    pub(crate) fn got(&self) -> Vec<Value> {
+        self.got.lock().unwrap().clone()
+    }
+}
+
+fn answer(connection: TcpStream, decide: &Decide, got: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(connection);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let line = line.trim().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let messages = body["messages"].as_array().unwrap();
+    let (id, (text, call)) = (format!("id-{}", messages.len()), decide(messages));
+    got.lock().unwrap().push(body);
+    let mut connection = reader.into_inner();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    connection.write_all(head.as_bytes())?;
+    let mut event = |value: Value| connection.write_all(format!("data: {value}\n\n").as_bytes());
+    let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
+    for piece in text.split_inclusive(' ') {
+        event(delta(json!({"content": piece})))?;
+    }
+    if let Some((name, arguments)) = &call {
+        let function = json!({"name": name, "arguments": arguments.to_string()});
+        let call = json!({"index": 0, "id": id, "type": "function", "function": function});
+        event(delta(json!({"tool_calls": [call]})))?;
+    }
+    let reason = if call.is_some() { "tool_calls" } else { "stop" };
+    event(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}))?;
+    let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
+    event(json!({"choices": [], "usage": usage}))?;
+    connection.write_all(b"data: [DONE]\n\n")
+}
