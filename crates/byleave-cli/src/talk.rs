@@ -95,14 +95,14 @@ fn speaker(typed: &Speaking, before: Option<&str>, persona: &Persona) -> Result<
     let kind: Kind = model.provider.parse().map_err(|_| wrong())?;
     let base_url = typed.base_url.clone().or_else(|| variable("BYLEAVE_MODEL_URL"));
     let settings = Settings { base_url, ..Settings::new(kind, model.model) };
-    let provider = Provider::from_env(settings.clone()).map_err(unfit)?;
+    let provider = Provider::from_env(settings.clone()).map_err(|fault| unfit(&fault))?;
     let host = provider.host();
     let model = Arc::new(ByBlocks::new(provider, &settings, Calling::from(typed.calling)));
     Ok(Speaker { name, host, model })
 }
 
-fn unfit(fault: Fault) -> Complaint {
-    let hint = match &fault {
+fn unfit(fault: &Fault) -> Complaint {
+    let hint = match fault {
         Fault::NoKey { variable } => {
             format!("set `{variable}` for this program; it goes to the provider and nowhere else")
         }

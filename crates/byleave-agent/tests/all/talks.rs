@@ -60,7 +60,7 @@ impl Stage {
             let said =
                 body.get("messages").or_else(|| body.get("contents")).and_then(Value::as_array).unwrap();
             let spoken = said.iter().filter(|m| m["role"] == "assistant" || m["role"] == "model").count();
-            Answer::Stream(turns[spoken].clone())
+            Answer::Stream(turns.get(spoken).unwrap().clone())
         };
         Self::on(kind, Fake::deciding(decide).await)
     }
@@ -146,7 +146,8 @@ impl Stage {
 
     /// What was said in a request, without what is the same in all.
     fn told(&self, request: usize) -> String {
-        let body = &self.fake.got()[request].body;
+        let got = self.fake.got();
+        let body = &got.get(request).unwrap().body;
         let said = body.get("messages").or_else(|| body.get("contents")).and_then(Value::as_array).unwrap();
         said.iter().filter(|message| message["role"] != "system").map(Value::to_string).collect()
     }

@@ -27,6 +27,17 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     // Not for the first time in this workspace.
     ("undo", &["WROTE", "--force"], &[0]),
     ("diff", &["WROTE"], &[0]),
+    // Nobody says which model.
+    ("run", &["hello"], &[2]),
+    ("persona", &[], &[0]),
+    ("persona list", &[], &[0]),
+    ("persona show", &["coder"], &[0]),
+    ("persona export", &["coder"], &[0]),
+    ("history", &[], &[0]),
+    ("history list", &[], &[0]),
+    // There is none of that name.
+    ("history show", &["none"], &[2]),
+    ("history export", &["none"], &[2]),
     ("explain", &["--command", "git status"], &[0]),
     ("tools", &[], &[0]),
     ("tools list", &[], &[0]),
