@@ -5,13 +5,14 @@
 //! answered tomorrow, does what would have come next, and nothing twice.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use byleave::catalog::NotRegistered;
 use byleave::core::call::{Call as Made, Mode};
 use byleave::core::digest::{Digest, canonical};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::question::Question;
+use byleave::core::refusal::Code;
 use byleave::gate::Gate;
 use byleave::ledger::{ContentFault, Ledger};
 use byleave::result::{CallResult, Standing};
@@ -46,6 +47,8 @@ pub struct Seat {
 pub struct Speaker {
     /// Provider and model, as the book names it.
     pub name: String,
+    /// Where it is asked, for the book.
+    pub endpoint: String,
     /// Where it is, to be judged as an effect; none for one within this process.
     pub host: Option<(String, u16)>,
     /// The model.
@@ -94,6 +97,24 @@ pub enum Patience {
     Leaves,
 }
 
+/// What became of a turn.
+enum Turned {
+    /// It was taken, whatever came of it.
+    Taken,
+    /// It was called off for another that is given what is there now.
+    Replaced,
+    /// The loop goes no further.
+    Went(Went),
+}
+
+/// How soon a call is called off again that had not been taken up yet.
+const CALL_OFF_AGAIN: Duration = Duration::from_millis(50);
+
+/// A person stopped everything.
+fn is_aborted(result: &CallResult) -> bool {
+    result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
+}
+
 /// Why the loop could not go on at all.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
@@ -119,6 +140,7 @@ pub struct Agent {
     key: String,
     persona: Persona,
     speaker: String,
+    endpoint: String,
     limits: Limits,
     watcher: Watcher,
     desk: Desk,
@@ -147,7 +169,18 @@ impl Agent {
         }
         let tool = ModelTurn::new(speaker.model, speaker.host, desk.clone(), ear);
         gate.catalog().replace(tool)?;
-        Ok(Self { gate, ledger, seat, key, persona, speaker: speaker.name, limits, watcher, desk })
+        Ok(Self {
+            gate,
+            ledger,
+            seat,
+            key,
+            persona,
+            speaker: speaker.name,
+            endpoint: speaker.endpoint,
+            limits,
+            watcher,
+            desk,
+        })
     }
 
     /// The conversation as it stands.
@@ -167,7 +200,8 @@ impl Agent {
     pub async fn go(&self, patience: Patience, stop: &CancellationToken) -> Result<Went, Broken> {
         let begun = Instant::now();
         let mut conversation = self.conversation().await?;
-        let mut is_first = true;
+        // What came to nothing is tried anew by who comes to it, once.
+        let mut may_try_anew = true;
         loop {
             if stop.is_cancelled() {
                 return Ok(Went::CalledOff);
@@ -177,12 +211,12 @@ impl Agent {
                 return Ok(Went::Stopped(Reached::Time(most.as_secs())));
             }
             let next = match conversation.next() {
-                Next::Anew if is_first => Next::Another,
+                Next::Anew if may_try_anew => Next::Another,
                 next => next,
             };
-            is_first = false;
+            may_try_anew = false;
             match next {
-                Next::Rest => return Ok(Went::Done),
+                Next::Rest => return Ok(conversation.unfinished().map_or(Went::Done, Went::Failed)),
                 Next::Anew => {
                     let why = match conversation.turns.last().and_then(|taken| taken.came.as_ref()) {
                         Some(conversation::Came::Nothing { why, .. }) => why.clone(),
@@ -197,16 +231,16 @@ impl Agent {
                     let taken = self.take_in(conversation.turns.len(), None).await?;
                     conversation.turns.push(taken);
                 }
-                Next::Turn => {
-                    if let Some(went) = self.turn(&mut conversation, patience, begun, stop).await? {
-                        return Ok(went);
-                    }
-                }
+                Next::Turn => match self.turn(&mut conversation, patience, begun, stop).await? {
+                    Turned::Taken => {}
+                    Turned::Replaced => may_try_anew = true,
+                    Turned::Went(went) => return Ok(went),
+                },
                 Next::Calls => {
                     if let Some(reached) = self.limits.before_the_calls(conversation.task()) {
                         return Ok(Went::Stopped(reached));
                     }
-                    if let Some(went) = self.calls(&mut conversation, patience, begun, stop).await {
+                    if let Some(went) = self.calls(&mut conversation, patience, begun, stop).await? {
                         return Ok(went);
                     }
                 }
@@ -218,14 +252,17 @@ impl Agent {
     async fn take_in(&self, turn: usize, user: Option<String>) -> Result<Taken, Broken> {
         let turn = u32::try_from(turn).map_err(|_| Broken::NotTaken("there are too many".into()))?;
         let (_, _, prompt) = self.brief();
-        let (model, persona) = (self.speaker.clone(), self.key.clone());
-        let asked = Asked { turn, user, model, persona, prompt };
+        let (model, endpoint) = (self.speaker.clone(), self.endpoint.clone());
+        let asked = Asked { turn, user, model, endpoint, persona: self.key.clone(), prompt };
         let id = turn_id(&self.seat.tenant, &self.seat.session, turn);
         let arguments = serde_json::to_value(&asked).map_err(|error| Broken::NotTaken(error.to_string()))?;
         // The loop takes it, not the model, and whoever started the loop wanted that. What is denied stays denied.
         let call = self.made(id, MODEL_TURN.into(), arguments, None, Mode::Yolo);
         match self.gate.take_in(&call).await {
-            Ok(()) => Ok(Taken { call: id, at: 0, asked, came: None, made: Vec::new() }),
+            Ok(()) => {
+                let cwd = self.seat.cwd.clone();
+                Ok(Taken { call: id, at: 0, cwd, asked, came: None, made: Vec::new() })
+            }
             Err(result) => Err(Broken::NotTaken(result.error().unwrap_or_default())),
         }
     }
@@ -264,41 +301,31 @@ impl Agent {
         patience: Patience,
         begun: Instant,
         stop: &CancellationToken,
-    ) -> Result<Option<Went>, Broken> {
+    ) -> Result<Turned, Broken> {
         let messages = conversation.messages();
-        let Some(taken) = conversation.turns.last_mut() else { return Ok(None) };
-        let call = taken.call;
+        let Some(taken) = conversation.turns.last_mut() else { return Ok(Turned::Taken) };
+        let (call, asked) = (taken.call, taken.asked.clone());
         let (system, tools, prompt) = self.brief();
-        if prompt != taken.asked.prompt {
-            // What the record says it was given would not be so: another turn is taken in its place.
+        // What the record says it was given would not be so: then another is taken in its place.
+        let replaced = prompt != asked.prompt;
+        if replaced {
             self.call_off([call]).await;
         }
         (self.watcher)(Happening::Turn(call));
-        let off = self.unless_called_off(vec![call], begun, stop, async {
-            loop {
-                self.desk.lay(Given {
-                    call,
-                    system: system.clone(),
-                    messages: messages.clone(),
-                    tools: tools.clone(),
-                });
-                let standing = self.gate.resume(call).await;
-                match &standing {
-                    Standing::Settled(_) => return Ok(None),
-                    Standing::Waiting { question, .. } if patience == Patience::Leaves => {
-                        return Ok(Some(Went::Waiting(vec![question.clone()])));
-                    }
-                    Standing::RunningElsewhere { .. } if patience == Patience::Leaves => {
-                        return Err(Broken::Elsewhere);
-                    }
-                    _ => self.gate.until_it_moves(&standing).await,
-                }
+        let off = CancellationToken::new();
+        let given = Given { call, asked, system, messages, tools };
+        let work = self.take(given, patience, &off);
+        let (standing, over) = self.unless_called_off(vec![call], begun, stop, &off, work).await;
+        let result = match standing {
+            Standing::Settled(result) => result,
+            Standing::Waiting { question, .. } => {
+                return Ok(Turned::Went(over.unwrap_or(Went::Waiting(vec![question]))));
             }
-        });
-        let (went, over) = off.await;
-        if let Some(went) = went? {
-            return Ok(Some(went));
-        }
+            Standing::RunningElsewhere { .. } => return over.map(Turned::Went).ok_or(Broken::Elsewhere),
+            Standing::HeldUp { .. } | Standing::Ready { .. } => {
+                return Ok(Turned::Went(over.unwrap_or(Went::Waiting(Vec::new()))));
+            }
+        };
         let came = conversation::Came::read(&self.gate, &*self.ledger, call).await;
         let came = came.map_err(|why: ContentFault| Unread::Content { turn: taken.asked.turn, why })?;
         if let conversation::Came::Said(said) = &came {
@@ -308,13 +335,33 @@ impl Agent {
                 .map(|place| conversation::Made { call: call_id(call, place), at: None, result: None })
                 .collect();
         }
-        let replaced = prompt != taken.asked.prompt;
         taken.came = Some(came);
-        if replaced && over.is_none() {
-            let next = self.take_in(conversation.turns.len(), None).await?;
-            conversation.turns.push(next);
+        Ok(match over {
+            Some(went) => Turned::Went(went),
+            None if is_aborted(&result) => Turned::Went(Went::CalledOff),
+            None if replaced => Turned::Replaced,
+            None => Turned::Taken,
+        })
+    }
+
+    /// Drives a turn to its end, or to where who does not stay leaves.
+    async fn take(&self, given: Given, patience: Patience, off: &CancellationToken) -> Standing {
+        let call = given.call;
+        loop {
+            self.desk.lay(given.clone());
+            let standing = self.gate.resume(call).await;
+            match &standing {
+                Standing::Settled(_) => return standing,
+                Standing::RunningElsewhere { .. } if off.is_cancelled() => return standing,
+                // Nothing of ours may stand at it then: who calls it off must find it as it lies in the book.
+                _ if off.is_cancelled() => tokio::time::sleep(CALL_OFF_AGAIN.saturating_mul(3)).await,
+                _ if patience == Patience::Leaves => return standing,
+                _ => tokio::select! {
+                    () = self.gate.until_it_moves(&standing) => {}
+                    () = off.cancelled() => {}
+                },
+            }
         }
-        Ok(over)
     }
 
     /// Has the calls of the last turn made that have no result yet.
@@ -324,18 +371,20 @@ impl Agent {
         patience: Patience,
         begun: Instant,
         stop: &CancellationToken,
-    ) -> Option<Went> {
-        let taken = conversation.turns.last_mut()?;
-        let turn = taken.call;
+    ) -> Result<Option<Went>, Broken> {
+        let Some(taken) = conversation.turns.last_mut() else { return Ok(None) };
+        let (turn, number) = (taken.call, taken.asked.turn);
         let open: Vec<(usize, Call)> = taken.open().map(|(place, call)| (place, call.clone())).collect();
-        let made: Vec<Made> = open
-            .iter()
-            .map(|(place, call)| {
+        let mut made = Vec::new();
+        for (place, call) in &open {
+            let id = call_id(turn, *place);
+            let before = conversation::received(&*self.ledger, id).await;
+            let before = before.map_err(|why| Unread::Content { turn: number, why })?;
+            made.push(before.unwrap_or_else(|| {
                 let arguments = Value::Object(call.args.clone());
-                let reason = call.reason.clone();
-                self.made(call_id(turn, *place), call.name.clone(), arguments, reason, self.seat.mode)
-            })
-            .collect();
+                self.made(id, call.name.clone(), arguments, call.reason.clone(), self.seat.mode)
+            }));
+        }
         let ids: Vec<CallId> = made.iter().map(|call| call.id).collect();
         ids.iter().zip(&open).for_each(|(id, (_, call))| (self.watcher)(Happening::Calling(*id, call)));
         let work = async {
@@ -346,26 +395,28 @@ impl Agent {
                 Patience::Leaves => join_all(made.into_iter().map(|call| self.gate.advance(call))).await,
             }
         };
-        let (standings, over) = self.unless_called_off(ids, begun, stop, work).await;
-        let mut waiting = Vec::new();
+        let off = CancellationToken::new();
+        let (standings, over) = self.unless_called_off(ids, begun, stop, &off, work).await;
+        let (mut waiting, mut aborted) = (Vec::new(), false);
         for ((place, call), standing) in open.iter().zip(standings) {
             match standing {
                 Standing::Settled(result) => {
                     (self.watcher)(Happening::Called(result.call, call, &result));
+                    aborted |= is_aborted(&result);
                     if let Some(made) = taken.made.get_mut(*place) {
                         made.result = Some(result);
                     }
                 }
                 Standing::Waiting { question, .. } => waiting.push(question),
-                // Behind one that waits.
+                // Behind one that waits, or with another program.
                 Standing::HeldUp { .. } | Standing::RunningElsewhere { .. } | Standing::Ready { .. } => {}
             }
         }
-        if over.is_some() {
-            return over;
+        if over.is_some() || aborted {
+            return Ok(over.or(Some(Went::CalledOff)));
         }
         let is_open = taken.made.iter().any(|made| made.result.is_none());
-        is_open.then_some(Went::Waiting(waiting))
+        Ok(is_open.then_some(Went::Waiting(waiting)))
     }
 
     /// Waits for work on these calls. Who stops it, or the time, calls them off; then they end, and the work with them.
@@ -374,6 +425,7 @@ impl Agent {
         calls: Vec<CallId>,
         begun: Instant,
         stop: &CancellationToken,
+        off: &CancellationToken,
         work: impl Future<Output = T>,
     ) -> (T, Option<Went>) {
         let time = self.limits.time;
@@ -390,16 +442,17 @@ impl Agent {
             () = stop.cancelled() => Went::CalledOff,
             () = late => Went::Stopped(Reached::Time(time.map_or(0, |most| most.as_secs()))),
         };
-        let off = async {
+        off.cancel();
+        let calling_off = async {
             // One that nobody had taken up when it was called off is called off when it is.
             loop {
                 self.call_off(calls.iter().copied()).await;
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(CALL_OFF_AGAIN).await;
             }
         };
         tokio::select! {
             done = &mut work => (done, Some(went)),
-            () = off => unreachable!("it goes on until the work is done"),
+            () = calling_off => unreachable!("it goes on until the work is done"),
         }
     }
 

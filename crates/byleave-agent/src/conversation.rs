@@ -3,8 +3,9 @@
 //! Nothing else is kept of one. It is read off the records, so it is the same for who goes on with it after a crash, tomorrow, or on
 //! another screen.
 
-use byleave::core::call::Millis;
+use byleave::core::call::{Call as Received, Millis};
 use byleave::core::digest::{Digest, Held};
+use byleave::core::entry::Heading;
 use byleave::core::id::{CallId, SessionId, TenantId};
 use byleave::core::outcome::{Outcome, Output};
 use byleave::core::record::Record;
@@ -12,7 +13,7 @@ use byleave::gate::Gate;
 use byleave::ledger::{ContentFault, Ledger, LedgerFault, Loaded};
 use byleave::result::{CallResult, Changed, Standing};
 
-use crate::model::{self, Call, Flaw, Message, Said};
+use crate::model::{self, Call, Flaw, Message, Said, Stop};
 use crate::turn::{Asked, MODEL_TURN, call_id, turn_id};
 
 /// A conversation, as far as it has come.
@@ -29,6 +30,8 @@ pub struct Taken {
     pub call: CallId,
     /// When it came in.
     pub at: Millis,
+    /// The directory that it works in.
+    pub cwd: String,
     /// What was asked.
     pub asked: Asked,
     /// What came of it; nothing yet where it is still open.
@@ -137,6 +140,25 @@ impl Conversation {
         self.turns.get(begun..).unwrap_or_default()
     }
 
+    /// Why the model's last word is not the end of its task, though it asks for nothing more.
+    pub(crate) fn unfinished(&self) -> Option<String> {
+        let Some(Came::Said(said)) = self.turns.last().and_then(|taken| taken.came.as_ref()) else {
+            return None;
+        };
+        match &said.stop {
+            Stop::Done | Stop::Calls if said.text.trim().is_empty() => Some("the model said nothing".into()),
+            Stop::Done | Stop::Calls => None,
+            Stop::Length => Some("the model was out of tokens: what it said last is a part".into()),
+            Stop::Filtered => Some("the provider held back what the model would have said".into()),
+            Stop::Named(word) => Some(format!("the provider ended it, and calls that `{word}`")),
+        }
+    }
+
+    /// The last turn of which it is known who was asked.
+    pub fn last_asked(&self) -> Option<&Taken> {
+        self.turns.iter().rev().find(|taken| !taken.asked.model.is_empty())
+    }
+
     pub(crate) fn next(&self) -> Next {
         let Some(last) = self.turns.last() else { return Next::Rest };
         match &last.came {
@@ -162,14 +184,15 @@ impl Taken {
         let heading = heading.ok_or(Unread::NoTurn { call })?;
         let unread = |why| Unread::Content { turn, why };
         let asked = match content(ledger, call, loaded, heading.arguments).await {
-            Err(ContentFault::Forgotten) => return Ok(Self::forgotten(call, begun(record), turn)),
+            Err(ContentFault::Forgotten) => return Ok(Self::forgotten(call, heading, begun(record), turn)),
             asked => asked.map_err(unread)?,
         };
         let came = match record.settled() {
             Some(_) => Some(Came::read(gate, ledger, call).await.map_err(unread)?),
             None => None,
         };
-        let mut taken = Self { call, at: begun(record), asked, came, made: Vec::new() };
+        let cwd = heading.cwd.clone();
+        let mut taken = Self { call, at: begun(record), cwd, asked, came, made: Vec::new() };
         if let Some(Came::Said(said)) = &taken.came {
             for place in 0..said.calls.len() {
                 taken.made.push(Made::read(gate, ledger, call_id(call, place)).await?);
@@ -179,11 +202,12 @@ impl Taken {
     }
 
     /// A turn whose contents somebody had forgotten.
-    fn forgotten(call: CallId, at: Millis, turn: u32) -> Self {
+    fn forgotten(call: CallId, heading: &Heading, at: Millis, turn: u32) -> Self {
         let prompt = Digest::of(&[]);
-        let asked = Asked { turn, user: None, model: String::new(), persona: String::new(), prompt };
+        let [model, endpoint, persona] = [const { String::new() }; 3];
+        let asked = Asked { turn, user: None, model, endpoint, persona, prompt };
         let came = Some(Came::Nothing { why: "it was forgotten".into(), heard: String::new() });
-        Self { call, at, asked, came, made: Vec::new() }
+        Self { call, at, cwd: heading.cwd.clone(), asked, came, made: Vec::new() }
     }
 
     /// What the model asks for in it that has no result yet.
@@ -272,6 +296,28 @@ impl Made {
             }
         }
     }
+}
+
+/// A call just as it came in, where it did: who makes it again makes the same, whatever the mode is now.
+pub(crate) async fn received(ledger: &dyn Ledger, call: CallId) -> Result<Option<Received>, ContentFault> {
+    let Some(loaded) = ledger.load(call).await? else { return Ok(None) };
+    let Some(heading) = loaded.record.heading().cloned() else { return Ok(None) };
+    let reason = match heading.reason {
+        Some(held) => Some(content(ledger, call, &loaded, held).await?),
+        None => None,
+    };
+    Ok(Some(Received {
+        id: call,
+        arguments: content(ledger, call, &loaded, heading.arguments).await?,
+        reason,
+        tenant: heading.tenant,
+        session: heading.session,
+        agent: heading.agent,
+        tool: heading.tool,
+        cwd: heading.cwd,
+        mode: heading.mode,
+        dry_run: heading.dry_run,
+    }))
 }
 
 fn begun(record: &Record) -> Millis {

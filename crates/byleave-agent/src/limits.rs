@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use byleave::core::digest::canonical;
+use byleave::core::refusal::Code;
 use byleave::result::Ending;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::conversation::{Came, Taken};
+use crate::conversation::{Came, Made, Taken};
 
 /// How far a model may go for one word of a person.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +26,7 @@ pub struct Limits {
     pub time: Option<Duration>,
     /// The very same call, with the very same result.
     pub repeats: u32,
-    /// Calls in a row that were refused.
+    /// Turns in a row of which every call was refused.
     pub refusals: u32,
     /// What a model costs; without it nothing is known of money.
     pub prices: Option<Prices>,
@@ -66,8 +67,11 @@ pub enum Reached {
     #[error("it asks for the very same call of `{0}` again and again, and gets the same")]
     Repeats(String),
     /// Refused again and again.
-    #[error("its calls were refused {0} times in a row")]
+    #[error("all that it asked for was refused, {0} turns in a row")]
     Refusals(u32),
+    /// What is limited cannot be counted.
+    #[error("the provider does not say how many tokens it used, so a limit on them cannot hold")]
+    Uncounted,
 }
 
 /// What a task has used.
@@ -108,6 +112,13 @@ impl Limits {
     pub(crate) fn before_a_turn(&self, task: &[Taken]) -> Option<Reached> {
         let used = Used::by(task, self.prices);
         let tokens = used.input_tokens + used.output_tokens;
+        let is_counted = |taken: &Taken| match &taken.came {
+            Some(Came::Said(said)) => said.usage.input_tokens.is_some() && said.usage.output_tokens.is_some(),
+            _ => true,
+        };
+        if (self.tokens.is_some() || self.cost.is_some()) && !task.iter().all(is_counted) {
+            return Some(Reached::Uncounted);
+        }
         if used.turns >= self.turns {
             return Some(Reached::Turns(used.turns));
         }
@@ -131,13 +142,17 @@ impl Limits {
             for (call, made) in said.calls.iter().zip(&taken.made) {
                 let what = canonical(&json!([call.name, Value::Object(call.args.clone())]));
                 let Some(result) = &made.result else {
-                    let again = seen.get(&what).is_some_and(|(_, times)| *times >= self.repeats);
-                    if again {
+                    // Those of the same turn have the same result, as far as anybody knows.
+                    let (_, times) = seen.entry(what).or_default();
+                    if *times >= self.repeats {
                         return Some(Reached::Repeats(call.name.clone()));
                     }
+                    *times += 1;
                     continue;
                 };
-                let told = format!("{}\n{:?}", result.text(), result.error());
+                // Where it was cut, it names its own id.
+                let told =
+                    format!("{}\n{:?}", result.text(), result.error()).replace(&made.call.to_string(), "");
                 let entry = seen.entry(what).or_insert_with(|| (told.clone(), 0));
                 if entry.0 == told {
                     entry.1 += 1;
@@ -150,10 +165,13 @@ impl Limits {
     }
 }
 
+/// Turns in a row of which every call was refused. What was called off was not.
 fn refused_in_a_row(task: &[Taken]) -> u32 {
-    let mut refused = 0;
-    for result in task.iter().flat_map(|taken| &taken.made).filter_map(|made| made.result.as_ref()) {
-        refused = if matches!(result.ending, Ending::Refused(_)) { refused + 1 } else { 0 };
-    }
-    refused
+    let is_refused = |made: &Made| match made.result.as_ref().map(|result| &result.ending) {
+        Some(Ending::Refused(refusal)) => !matches!(refusal.code, Code::Cancelled | Code::Aborted),
+        _ => false,
+    };
+    let asking = task.iter().rev().filter(|taken| !taken.made.is_empty());
+    let refused = asking.take_while(|taken| taken.made.iter().all(is_refused)).count();
+    u32::try_from(refused).unwrap_or(u32::MAX)
 }

@@ -14,6 +14,7 @@ pub use described::{Asked, Described};
 pub use file::BadPersona;
 pub use model::ModelName;
 pub use prompt::Calls;
+pub(crate) use prompt::{RESULTS, contained};
 pub use shelf::{FILE_BYTES_MAX, Found, NotLoaded, Origin};
 
 /// Who a model is to be.

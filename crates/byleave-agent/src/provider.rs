@@ -64,6 +64,11 @@ impl Provider {
         Ok(Self { settings, base_url, key, client })
     }
 
+    /// Where it is asked, without what stands behind the host.
+    pub fn endpoint(&self) -> String {
+        self.base_url.origin().ascii_serialization()
+    }
+
     /// The host and port that a turn reaches, to be judged; none where a person named an address of this machine or of a private
     /// network. Rules deny those to agents, who choose addresses; this one the model did not choose.
     pub fn host(&self) -> Option<(String, u16)> {

@@ -35,6 +35,9 @@ pub struct Asked {
     pub user: Option<String>,
     /// Who is asked: provider and model.
     pub model: String,
+    /// Where it is asked, so that nobody goes on elsewhere unawares.
+    #[serde(default)]
+    pub endpoint: String,
     /// As whom.
     pub persona: String,
     /// The digest of the system prompt and the tools that it was given.
@@ -66,6 +69,7 @@ pub type Ear = Arc<dyn Fn(Heard<'_>) + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     pub(crate) call: CallId,
+    pub(crate) asked: Asked,
     pub(crate) system: String,
     pub(crate) messages: Vec<Message>,
     pub(crate) tools: Vec<Offered>,
@@ -105,6 +109,7 @@ impl ModelTurn {
                 "turn": { "type": "integer", "minimum": 0 },
                 "user": { "type": "string" },
                 "model": { "type": "string" },
+                "endpoint": { "type": "string" },
                 "persona": { "type": "string" },
                 "prompt": { "type": "string" },
             },
@@ -145,11 +150,14 @@ impl Tool for ModelTurn {
         Some(Box::pin(async move { Ok(Plan { effects: vec![effect], ..Plan::default() }) }))
     }
 
-    fn execute(&self, _arguments: Value, run: Run) -> Pending<'_, Output> {
+    fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
         Box::pin(async move {
             let Some(given) = self.desk.take(run.call) else {
                 return Output::failure("only the conversation that it belongs to takes this turn");
             };
+            if serde_json::from_value::<Asked>(arguments).ok().as_ref() != Some(&given.asked) {
+                return Output::failure("somebody changed what is asked; it was not");
+            }
             let mut so_far = String::new();
             let mut hear = |heard: Heard<'_>| {
                 match heard {

@@ -48,10 +48,22 @@ pub(crate) fn agent(
     before: &Conversation,
     watcher: Watcher,
 ) -> Result<Agent> {
-    let last = before.turns.last().map(|taken| &taken.asked);
+    let last = before.last_asked();
+    if let Some(last) = last.filter(|last| last.cwd != options.cwd) {
+        let what = format!("this conversation works in `{}`", last.cwd);
+        return Err(Complaint::new(what).hint("go there to go on with it").into());
+    }
+    let last = last.map(|taken| &taken.asked);
     let name = typed.persona.clone().or_else(|| last.map(|asked| asked.persona.clone()));
     let found = persona(name.as_deref().unwrap_or("coder"), options)?;
     let speaker = speaker(typed, last.map(|asked| asked.model.as_str()), &found.persona)?;
+    if let Some(last) = last.filter(|last| typed.base_url.is_none() && last.endpoint != speaker.endpoint) {
+        let what = format!(
+            "this conversation was held with {}, and would now go to {}",
+            last.endpoint, speaker.endpoint
+        );
+        return Err(Complaint::new(what).hint("name the endpoint that you mean with `--base-url`").into());
+    }
     let seat = Seat {
         tenant: options.tenant.clone(),
         session,
@@ -96,9 +108,9 @@ fn speaker(typed: &Speaking, before: Option<&str>, persona: &Persona) -> Result<
     let base_url = typed.base_url.clone().or_else(|| variable("BYLEAVE_MODEL_URL"));
     let settings = Settings { base_url, ..Settings::new(kind, model.model) };
     let provider = Provider::from_env(settings.clone()).map_err(|fault| unfit(&fault))?;
-    let host = provider.host();
+    let (endpoint, host) = (provider.endpoint(), provider.host());
     let model = Arc::new(ByBlocks::new(provider, &settings, Calling::from(typed.calling)));
-    Ok(Speaker { name, host, model })
+    Ok(Speaker { name, endpoint, host, model })
 }
 
 fn unfit(fault: &Fault) -> Complaint {

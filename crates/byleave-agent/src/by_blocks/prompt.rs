@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::blocks::PROTOCOL;
 use crate::model::{CallResult, Flaw, Message, Said, Tool};
+use crate::persona::{RESULTS, contained};
 
 /// The system prompt, with the protocol and the tools behind it. Without tools there is nothing to tell.
 pub(super) fn system(system: &str, tools: &[Tool]) -> String {
@@ -15,10 +16,12 @@ pub(super) fn system(system: &str, tools: &[Tool]) -> String {
         parts.push(system.to_owned());
     }
     parts.push(PROTOCOL.to_owned());
+    parts.push(RESULTS.trim().to_owned());
     parts.push("The tools, each with the JSON schema of its `args`:".to_owned());
-    parts.extend(
-        tools.iter().map(|tool| format!("- `{}`: {}\n  {}", tool.name, tool.description, tool.schema)),
-    );
+    parts.extend(tools.iter().map(|tool| {
+        let (name, description) = (contained(&tool.name, 2), contained(tool.description.trim(), 2));
+        format!("- `{name}`: {description}\n  {}", tool.schema)
+    }));
     parts.join("\n\n")
 }
 

@@ -65,7 +65,11 @@ fn section(message: &Message) -> String {
 
 /// Somebody's words: quoted, so that no heading in them is one of ours.
 fn quoted(text: &str) -> String {
-    text.lines().map(|line| if line.is_empty() { ">\n".to_owned() } else { format!("> {line}\n") }).collect()
+    // A bare carriage return ends a line for Markdown, too.
+    text.replace('\r', "\n")
+        .lines()
+        .map(|line| if line.is_empty() { ">\n".to_owned() } else { format!("> {line}\n") })
+        .collect()
 }
 
 /// In a fence that is longer than any in it.

@@ -11,7 +11,7 @@ const WORK: &str = include_str!("words/work.md");
 /// What stands between a model and the world.
 const GATE: &str = include_str!("words/gate.md");
 /// What comes back for a block.
-const RESULTS: &str = include_str!("words/results.md");
+pub(crate) const RESULTS: &str = include_str!("words/results.md");
 /// What a model must know that is hosted elsewhere.
 const HOSTED: &str = include_str!("words/hosted.md");
 
@@ -94,7 +94,7 @@ fn confirmation(tool: &Described) -> String {
 }
 
 /// Somebody else's words, kept to their place in a list: every line is indented, and nothing in them is hidden.
-fn contained(text: &str, indent: usize) -> String {
+pub(crate) fn contained(text: &str, indent: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         if !out.is_empty() {

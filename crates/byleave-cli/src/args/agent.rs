@@ -49,9 +49,9 @@ pub(crate) struct Speaking {
 #[derive(Debug, Group)]
 pub(crate) struct RunTask {
     /// The task, in words; `-` reads it from standard input
-    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    #[arg(required_unless_present = "resume")]
     pub(crate) task: Option<String>,
-    /// Go on with this session: after a crash, a limit, or an answer
+    /// Go on with this session: after a crash, a limit or an answer, or with another word of yours
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["every", "at"])]
     pub(crate) resume: Option<String>,
     /// Do it again and again, this long after it was last begun: a number and s, m, h, d or w, as in `15m`

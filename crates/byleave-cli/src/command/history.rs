@@ -15,7 +15,7 @@ use crate::args::{Ask, Histories, HistoryForm, HistoryList};
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::options::Options;
-use crate::screen::{Screen, one_line};
+use crate::screen::{Screen, Tone, one_line, prose};
 use crate::show::counted;
 use crate::status::Status;
 use crate::talk;
@@ -82,7 +82,18 @@ impl Reader<'_> {
             if shown >= list.limit {
                 break;
             }
-            let history = self.of(&session).await?;
+            let history = match self.of(&session).await {
+                Ok(history) => history,
+                Err(error) => {
+                    let what = format!("{session} cannot be read: {error}");
+                    screen.toned(Tone::Careful, "note:", &prose(&what));
+                    continue;
+                }
+            };
+            // Somebody else's tool may have the name of ours.
+            if history.messages.is_empty() {
+                continue;
+            }
             if list.text.as_deref().is_some_and(|text| !history.has(text)) {
                 continue;
             }

@@ -33,6 +33,7 @@ use crate::show;
 use crate::signals::ended_then_at_once;
 use crate::status::Status;
 use crate::talk;
+use crate::telling;
 use crate::time::{beginning, lasting, now, precise, utc};
 
 /// The longest task.
@@ -59,7 +60,15 @@ pub(crate) async fn run(typed: RunTask, options: &Options, screen: &mut Screen) 
             }
         }
         let status = match Turnstile::enter(options)? {
-            Some(_turnstile) => once(&typed, task.as_deref(), options, &end, screen).await?,
+            Some(_turnstile) => {
+                let came = once(&typed, task.as_deref(), options, &end, screen).await;
+                // One beat that comes to nothing does not end the others.
+                if every.is_some() {
+                    came.unwrap_or_else(|error| telling::tell(screen, &error))
+                } else {
+                    came?
+                }
+            }
             None if every.is_some() => {
                 screen.toned(
                     Tone::Careful,
@@ -114,7 +123,7 @@ async fn once(
     if let Some(task) = task {
         agent.say(task).await?;
     }
-    let patience = if ask == Ask::Inbox { Patience::Leaves } else { Patience::Stays };
+    let patience = if ask == Ask::Terminal { Patience::Stays } else { Patience::Leaves };
     let went = watched(&agent, patience, end, told, screen).await?;
     let used = Used::by(&agent.conversation().await?.turns, typed.speaking.prices);
     Ok(ended(&gate, &went, used, &session, options, screen).await)
@@ -155,8 +164,11 @@ async fn ended(
             for question in questions {
                 notify::waits(&options.chosen, question, "a call of the model", screen);
             }
-            let waits = show::counted(questions.len() as u64, "question");
-            ("waiting", Some(format!("{waits} to answer")), Status::Waiting)
+            let why = match questions.len() {
+                0 => "another program runs what comes next, or a person must answer first".to_owned(),
+                many => format!("{} to answer", show::counted(many as u64, "question")),
+            };
+            ("waiting", Some(why), Status::Waiting)
         }
         Went::Stopped(reached) => ("stopped", Some(reached.to_string()), Status::Failed),
         Went::Failed(why) => ("failed", Some(why.clone()), Status::Failed),
@@ -182,11 +194,12 @@ async fn ended(
     screen.toned(tone, &format!("{word}{}", prose(&why)), &format!("({turns}, {tokens} tokens{cost})"));
     match went {
         Went::Done | Went::CalledOff => {}
-        Went::Waiting(_) => screen
-            .hint(&format!("answer with `byleave inbox`, then go on with `byleave run --resume {session}`")),
-        Went::Stopped(_) | Went::Failed(_) => {
-            screen.hint(&format!("go on with `byleave run --resume {session}`"))
-        }
+        Went::Waiting(_) => screen.hint(&format!(
+            "answer with `byleave inbox`, then go on with `byleave run --ask inbox --resume {session}`"
+        )),
+        Went::Stopped(_) | Went::Failed(_) => screen.hint(&format!(
+            "go on with `byleave run --resume {session}`, with another word where that is needed"
+        )),
     }
     status
 }

@@ -198,6 +198,15 @@ fn with_nobody_there_it_is_refused_or_waits_for_an_answer_and_goes_on() {
     let session = first["session"].as_str().unwrap();
     let asked = project.model.got().len();
 
+    // Not elsewhere, and not with somebody else.
+    let mut elsewhere = project.command(&["run", "--resume", session]);
+    let (code, _, told) = said(&elsewhere.current_dir("/tmp").output().unwrap());
+    assert!(code == Some(2) && told.contains("this conversation works in"), "{told}");
+    let mut elsewhere = project.command(&["run", "--resume", session]);
+    let (code, _, told) =
+        said(&elsewhere.env("BYLEAVE_MODEL_URL", "http://127.0.0.1:9/v1").output().unwrap());
+    assert!(code == Some(2) && told.contains("would now go to http://127.0.0.1:9"), "{told}");
+
     // Nothing is made twice, however often somebody looks.
     let again = said(&project.command(&["run", "--resume", session, "--ask", "inbox"]).output().unwrap());
     assert_eq!((again.0, project.model.got().len()), (Some(4), asked), "{again:?}");
@@ -220,23 +229,20 @@ fn a_heartbeat_goes_on_and_two_runs_never_overlap() {
     let project = Project::new(vec![("I wait.", slow), ("Done.", None)]);
     let mut first = project.command(&["run", "Tidy up.", "--every", "1s"]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let began = Instant::now();
-    while project.model.got().len() < 2 {
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not begin");
-        std::thread::sleep(Duration::from_millis(50));
-        if project.model.got().len() == 1 {
-            let (code, _, told) = said(&project.command(&["run", "Tidy up."]).output().unwrap());
-            if code == Some(2) {
-                assert!(told.contains("another run works in this directory"), "{told}");
-                break;
-            }
+    let awaits = |what: &str, is_so: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
         }
-    }
-    // The second beat comes by itself.
-    while project.model.got().len() < 3 {
-        assert!(began.elapsed() < Duration::from_secs(60), "there is no second beat");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    };
+    let turns = || project.model.got().len();
+    awaits("it does not begin", &|| turns() == 1);
+    // It sleeps now, for three seconds.
+    let (code, printed, told) = said(&project.command(&["run", "Tidy up."]).output().unwrap());
+    assert_eq!((code, turns()), (Some(2), 1), "{printed}{told}");
+    assert!(told.contains("another run works in this directory"), "{told}");
+    awaits("there is no second beat", &|| turns() == 3);
     let pid = rustix::process::Pid::from_child(&first);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(first.wait().unwrap().code(), Some(130));
