@@ -80,6 +80,8 @@ fn toolchain(home: &Path) -> PathBuf {
     for part in ["bin", "lib"] {
         let copied = |how: &str| {
             let (from, to) = (sysroot.join(part), place.join(part));
+            // What an attempt before left would be copied into.
+            std::fs::remove_dir_all(&to).unwrap_or_default();
             Command::new("cp").arg(how).args([from, to]).status().unwrap().success()
         };
         // Linked where that can be: it is large.
