@@ -16,6 +16,7 @@ mod speech;
 mod trouble;
 mod wire;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -73,13 +74,13 @@ impl Provider {
     /// network. Rules deny those to agents, who choose addresses; this one the model did not choose.
     pub fn host(&self) -> Option<(String, u16)> {
         let host = self.base_url.host_str()?;
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-        let is_private = match address {
-            Ok(std::net::IpAddr::V4(address)) => address.is_private() || address.is_loopback(),
-            Ok(std::net::IpAddr::V6(address)) => address.is_unique_local() || address.is_loopback(),
-            Err(_) => host == "localhost",
+        let is_private = match number(host) {
+            Some(IpAddr::V4(address)) => address.is_private(),
+            Some(IpAddr::V6(address)) => address.is_unique_local(),
+            None => false,
         };
-        (!is_private).then(|| (host.to_owned(), self.base_url.port_or_known_default().unwrap_or(443)))
+        (!is_private && !is_loopback(&self.base_url))
+            .then(|| (host.to_owned(), self.base_url.port_or_known_default().unwrap_or(443)))
     }
 
     /// Which model it is.
@@ -212,8 +213,12 @@ fn address(settings: &Settings, has_key: bool) -> Result<Url, Fault> {
 
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    host == "localhost" || number(host).is_some_and(|address| address.is_loopback())
+}
+
+/// The address that a host is written as, where it is none by name.
+fn number(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 fn client(is_near: bool) -> Result<Client, Fault> {

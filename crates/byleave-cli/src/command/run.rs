@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use byleave::core::digest::Digest;
 use byleave::core::id::{CallId, SessionId};
-use byleave::gate::Gate;
 use byleave_agent::agent::{Agent, Happening, Patience, Went};
 use byleave_agent::conversation::Conversation;
 use byleave_agent::limits::Used;
@@ -126,7 +125,7 @@ async fn once(
     let patience = if ask == Ask::Terminal { Patience::Stays } else { Patience::Leaves };
     let went = watched(&agent, patience, end, told, screen).await?;
     let used = Used::by(&agent.conversation().await?.turns, typed.speaking.prices);
-    Ok(ended(&gate, &went, used, &session, options, screen).await)
+    Ok(ended(&went, used, &session, options, screen))
 }
 
 async fn watched(
@@ -150,14 +149,7 @@ async fn watched(
     Ok(went?)
 }
 
-async fn ended(
-    _gate: &Gate,
-    went: &Went,
-    used: Used,
-    session: &SessionId,
-    options: &Options,
-    screen: &mut Screen,
-) -> Status {
+fn ended(went: &Went, used: Used, session: &SessionId, options: &Options, screen: &mut Screen) -> Status {
     let (word, why, status) = match went {
         Went::Done => ("done", None, Status::Completed),
         Went::Waiting(questions) => {
