@@ -183,6 +183,11 @@ impl Agent {
         })
     }
 
+    /// Who the model is to be, and which model it is.
+    pub fn names(&self) -> (&str, &str) {
+        (&self.key, &self.speaker)
+    }
+
     /// The conversation as it stands.
     pub async fn conversation(&self) -> Result<Conversation, Unread> {
         Conversation::read(&self.gate, &*self.ledger, &self.seat.tenant, &self.seat.session).await

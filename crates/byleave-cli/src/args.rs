@@ -25,7 +25,7 @@ use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::acp::{Acp, AskOver};
-pub(crate) use self::agent::{Histories, HistoryForm, HistoryList, Personas, RunTask, Speaking};
+pub(crate) use self::agent::{ChatArgs, Histories, HistoryForm, HistoryList, Personas, RunTask, Speaking};
 pub(crate) use self::book::{Book, ExportForm};
 pub(crate) use self::config::Config;
 pub(crate) use self::fleet::{Fleet, FleetArgs};
@@ -134,6 +134,12 @@ pub(crate) enum Command {
     /// undone (`byleave undo --session SESSION`). With nobody there to ask, what needs an answer is refused, or left in the inbox
     /// (`--ask inbox`) for `--resume`. With `--json` each thing that happens is a line. One run at a time works in a directory.
     Run(RunTask),
+    /// Talk with a model that works with the tools that are here, under the rules that hold
+    ///
+    /// On a screen of its own: what the model says, its calls with what they put out, and questions where it matters. `/help` says
+    /// what else there is. Everything goes through the gate and into the book; a conversation that was left, or cut off, goes on
+    /// with `--resume` where it stopped, and nothing runs twice.
+    Chat(ChatArgs),
     /// See who a model can be, and what it is told
     Persona {
         #[command(subcommand)]

@@ -3,6 +3,7 @@
 mod acp;
 mod book;
 mod call;
+mod chat;
 mod completions;
 mod config;
 mod doctor;
@@ -59,6 +60,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
         Command::Undo(typed) => undo::run(typed, options, screen).await,
         Command::Diff { call } => undo::diff(&call, options, screen).await,
         Command::Run(typed) => run::run(typed, options, screen).await,
+        Command::Chat(typed) => chat::run(typed, options, screen).await,
         Command::Persona { command } => persona::run(command, options, screen),
         Command::History { command } => history::run(command, options, screen).await,
         Command::Explain(typed) => explain::run(&typed, options, screen).await,

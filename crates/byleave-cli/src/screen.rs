@@ -35,6 +35,8 @@ pub(crate) struct Screen {
     printed: bool,
     /// Something could not be written there, although somebody listens.
     lost: bool,
+    /// What was written, where it is shown elsewhere.
+    kept: Option<String>,
 }
 
 /// What became of a file, as a colour.
@@ -60,7 +62,23 @@ impl Screen {
             printed: false,
             lost: false,
             gone: false,
+            kept: None,
         }
+    }
+
+    /// One that keeps what is written on it, for who shows it on a screen of their own.
+    pub(crate) fn kept() -> Self {
+        Self {
+            out_styled: false,
+            err_styled: false,
+            kept: Some(String::new()),
+            ..Self::new(Color::Never, false)
+        }
+    }
+
+    /// What was written on one that keeps it.
+    pub(crate) fn taken(self) -> String {
+        self.kept.unwrap_or_default()
     }
 
     /// Whether who read the results has gone away; who would go on for ever should look.
@@ -148,6 +166,9 @@ impl Screen {
     /// A text of ours, as a result.
     pub(crate) fn trusted(&mut self, text: &str) {
         self.printed = true;
+        if let Some(kept) = &mut self.kept {
+            return kept.push_str(text);
+        }
         let written = if output_was_closed() {
             Err(io::Error::from(rustix::io::Errno::BADF))
         } else {
@@ -164,6 +185,9 @@ impl Screen {
 
     /// A line of talk; what came from outside must be visible in it already.
     pub(crate) fn say(&mut self, line: &str) {
+        if let Some(kept) = &mut self.kept {
+            return kept.push_str(&format!("{line}\n"));
+        }
         // Where else should it be said that this could not be said?
         writeln!(io::stderr(), "{line}").unwrap_or_default();
     }

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 100;
 
 /// What an undo without further words would take back, in words.
 pub(crate) async fn last_change(house: &House, options: &Options) -> Result<Option<String>> {
-    let Some(item) = newest_standing(house, options).await? else {
+    let Some(item) = newest_standing(CallFilter::default(), house, options).await? else {
         return Ok(None);
     };
     let changes = workplace(options, &options.cwd).store()?.changes(item.call.uuid())?;
@@ -37,7 +37,19 @@ pub(crate) async fn last_change(house: &House, options: &Options) -> Result<Opti
 
 /// Takes that back, and says what came of it.
 pub(crate) async fn newest(house: &House, options: &Options) -> Result<String> {
-    let Some(item) = newest_standing(house, options).await? else {
+    let found = newest_standing(CallFilter::default(), house, options).await?;
+    taken_back(found, house, options).await
+}
+
+/// Takes back what a session changed last, and says what came of it.
+pub(crate) async fn newest_of(session: &SessionId, house: &House, options: &Options) -> Result<String> {
+    let filter = CallFilter { session: Some(session.clone()), ..CallFilter::default() };
+    let found = newest_standing(filter, house, options).await?;
+    taken_back(found, house, options).await
+}
+
+async fn taken_back(found: Option<CallItem>, house: &House, options: &Options) -> Result<String> {
+    let Some(item) = found else {
         return Ok("there is nothing to take back".to_owned());
     };
     let (gate, undo) = prepared(item.call, false, house, options).await?;
@@ -52,11 +64,15 @@ pub(crate) async fn newest(house: &House, options: &Options) -> Result<String> {
 }
 
 /// The newest call whose changes can be taken back. No more is read than it takes to find it: a question waits for this.
-pub(crate) async fn newest_standing(house: &House, options: &Options) -> Result<Option<CallItem>> {
+pub(crate) async fn newest_standing(
+    filter: CallFilter,
+    house: &House,
+    options: &Options,
+) -> Result<Option<CallItem>> {
     let store = workplace(options, &options.cwd).store()?;
     let (mut page, mut looked) = (Page::first(AT_ONCE), 0);
     while looked < CALLS_MAX {
-        let calls = house.book.calls(CallFilter::default(), page).await?;
+        let calls = house.book.calls(filter.clone(), page).await?;
         page.after = calls.last().map(|item| item.cursor);
         looked += calls.len();
         let is_last = calls.len() < AT_ONCE;

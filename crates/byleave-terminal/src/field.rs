@@ -33,6 +33,13 @@ impl Field {
         Self { text: text.chars().collect(), is_long: true, ..Self::default() }
     }
 
+    /// The same with the cursor at its end.
+    pub fn long_at_end(text: &str) -> Self {
+        let mut field = Self::long(text);
+        field.cursor = field.text.len();
+        field
+    }
+
     /// What was typed.
     pub fn text(&self) -> String {
         self.text.iter().collect()

@@ -14,6 +14,8 @@ pub enum Key {
     Control(char),
     /// Pressed Enter.
     Enter,
+    /// Pressed Alt and Enter.
+    AltEnter,
     /// Pressed Escape.
     Escape,
     /// Pressed Tab.
@@ -94,6 +96,7 @@ fn key(event: Event) -> Option<Key> {
             'j' | 'm' => Key::Enter,
             c => Key::Control(c),
         },
+        KeyCode::Enter if event.modifiers == Modifiers::ALT => Key::AltEnter,
         _ if !plain => Key::Other,
         KeyCode::Enter => Key::Enter,
         KeyCode::Escape => Key::Escape,
@@ -137,6 +140,7 @@ mod tests {
             (b"\x1b[200~y\r\x1b[201~", &[Key::Paste("y\r".into())]),
             // Alt and y is not y; what the terminal says of itself is not typed.
             (b"\x1by", &[Key::Other]),
+            (b"\x1b\r", &[Key::AltEnter]),
             (b"\x1b[12;40R", &[]),
             (b"\x1b[200~y\r", &[]),
         ];

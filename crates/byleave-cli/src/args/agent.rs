@@ -1,4 +1,4 @@
-//! What was typed of the commands with a model: `run`, `persona`, `history`.
+//! What was typed of the commands with a model: `run`, `chat`, `persona`, `history`.
 
 use std::path::PathBuf;
 
@@ -60,6 +60,17 @@ pub(crate) struct RunTask {
     /// Begin then, in UTC: a time of the day as in `07:30`, or a date as in `2026-03-01T14:30`
     #[arg(long, value_name = "WHEN")]
     pub(crate) at: Option<String>,
+    #[command(flatten)]
+    pub(crate) speaking: Speaking,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct ChatArgs {
+    /// What to say first
+    pub(crate) word: Option<String>,
+    /// Go on with this conversation; without a name, choose one
+    #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) resume: Option<String>,
     #[command(flatten)]
     pub(crate) speaking: Speaking,
 }

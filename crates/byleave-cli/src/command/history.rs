@@ -39,11 +39,7 @@ pub(crate) async fn run(
         }
         Histories::Export { session, form, to } => {
             let history = reader.named(&session).await?;
-            let text = match form {
-                HistoryForm::Markdown => markdown(&history),
-                HistoryForm::Html => html(&history),
-                HistoryForm::Json => format!("{}\n", serde_json::to_string_pretty(&history)?),
-            };
+            let text = written(&history, form)?;
             match to {
                 Some(path) => {
                     write(&path, &text)?;
@@ -120,6 +116,15 @@ impl Reader<'_> {
     }
 }
 
+/// A conversation in a form.
+pub(super) fn written(history: &History, form: HistoryForm) -> Result<String> {
+    Ok(match form {
+        HistoryForm::Markdown => markdown(history),
+        HistoryForm::Html => html(history),
+        HistoryForm::Json => format!("{}\n", serde_json::to_string_pretty(history)?),
+    })
+}
+
 fn show(history: &History, screen: &mut Screen) -> Result<()> {
     if screen.json() {
         screen.value(&serde_json::to_value(history)?);
@@ -130,7 +135,7 @@ fn show(history: &History, screen: &mut Screen) -> Result<()> {
 }
 
 /// A conversation may hold anything: the file is for its owner alone, and no other is written over.
-fn write(path: &Path, text: &str) -> Result<()> {
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     let cannot = |error: std::io::Error| {

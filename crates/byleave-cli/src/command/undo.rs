@@ -91,7 +91,7 @@ async fn which(typed: &args::Undo, house: &House, options: &Options) -> Result<V
         return Ok(vec![ids::call(house, call).await?]);
     }
     let Some(session) = typed.session.clone() else {
-        let newest = taking_back::newest_standing(house, options).await?;
+        let newest = taking_back::newest_standing(CallFilter::default(), house, options).await?;
         return Ok(newest.into_iter().map(|item| item.call).collect());
     };
     let since = typed.since.as_deref().map(lasting).transpose()?;

@@ -29,6 +29,7 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("diff", &["WROTE"], &[0]),
     // Nobody says which model.
     ("run", &["hello"], &[2]),
+    ("chat", &[], &[2]),
     ("persona", &[], &[0]),
     ("persona list", &[], &[0]),
     ("persona show", &["coder"], &[0]),

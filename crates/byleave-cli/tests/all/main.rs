@@ -11,6 +11,7 @@
 mod acp;
 mod book;
 mod calls;
+mod chat;
 mod commands;
 mod config;
 mod desk;

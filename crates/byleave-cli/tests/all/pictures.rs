@@ -7,10 +7,12 @@ use std::os::unix::fs::chown;
 use std::path::Path;
 
 use regex::Regex;
+use serde_json::json;
 
 use crate::desk::Desk;
 use crate::guide::{docs, put};
 use crate::sitting::Sitting;
+use crate::task::Project;
 
 const COLUMNS: u16 = 130;
 const CODE: &str = "use std::env;\n\nfn main() {\n    let name = env::args().nth(1).unwrap();\n    println!(\"hello {}\", name);\n}\n";
@@ -33,6 +35,12 @@ fn draw(desk: &Desk, sitting: &Sitting, name: &str) {
     let text = clock.replace_all(&text, "23:59:41");
     let ago = Regex::new(r"\d s ago").unwrap();
     let text = ago.replace_all(&text, "9 s ago");
+    let took = Regex::new(r"completed in [0-9.]+ (ms|s)").unwrap();
+    let text = took.replace_all(&text, "completed in 12 ms");
+    // Of a conversation, and so not of the other pictures.
+    let session = Regex::new(r"(chat-[0-9a-f]{4}|project  )[0-9a-f]{8}\b").unwrap();
+    let text = session.replace_all(&text, "${1}7f3c02a9");
+    let text = Regex::new(r"chat-[0-9a-f]{4}").unwrap().replace_all(&text, "chat-4d3f");
     let until = Regex::new(r"until [0-9-]+ [0-9:]+Z").unwrap();
     let text = until.replace_all(&text, "until 2026-11-15 18:00:00Z");
     let svg = anstyle_svg::Term::new().min_width_px(1_120).render_svg(&text);
@@ -99,5 +107,28 @@ fn the_pictures_show_the_screens() {
     sitting.press("\u{1b}");
     sitting.await_shown("3 open");
     sitting.press("q");
+    assert_eq!(sitting.end().0, Some(0));
+}
+
+// req: E5, L7
+#[test]
+fn the_picture_shows_the_chat() {
+    let edit = json!({"path": "src/lib.rs", "old": "a - b", "new": "a + b"});
+    let project = Project::new(vec![
+        ("I look at what the test is about.", Some(("read_file", json!({"path": "src/lib.rs"})))),
+        ("It subtracts where it should add. I mend that.", Some(("edit", edit))),
+        ("It is mended.", None),
+    ]);
+    let mut sitting = project.sitting_at(COLUMNS, 52, &["--color", "always", "chat"]);
+    sitting.await_shown("Say what is to be done.");
+    sitting.press("Mend the failing test.\r");
+    sitting.await_ready();
+    draw(&project.desk, &sitting, "chat");
+    sitting.choose("n", "no");
+    sitting.await_shown("instead?");
+    sitting.press("\r");
+    sitting.await_shown("It is mended.");
+    sitting.await_shown("3 turns");
+    sitting.press("\u{4}");
     assert_eq!(sitting.end().0, Some(0));
 }

@@ -83,6 +83,12 @@ impl Sitting {
         clock.replace_all(&lines.collect::<Vec<_>>().join("\n"), "[clock]").into_owned()
     }
 
+    /// Kills the program, and waits until it is dead.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Hangs up: the terminal is gone. Returns how the program ended.
     pub(crate) fn hang_up(self) -> Option<i32> {
         let Self { window, mut child } = self;

@@ -11,21 +11,21 @@ use crate::provider::{FakeModel, Say};
 use crate::scene::Dice;
 use crate::sitting::Sitting;
 
-const WRONG: &str = "pub fn sum(a: i32, b: i32) -> i32 {\n    a - b\n}\n\n#[test]\nfn sums() {\n    assert_eq!(sum(2, 2), 4);\n}\n";
+pub(crate) const WRONG: &str = "pub fn sum(a: i32, b: i32) -> i32 {\n    a - b\n}\n\n#[test]\nfn sums() {\n    assert_eq!(sum(2, 2), 4);\n}\n";
 
 /// A project with a failing test, at the desk of another user, with a compiler.
-struct Project {
-    desk: Desk,
-    model: FakeModel,
+pub(crate) struct Project {
+    pub(crate) desk: Desk,
+    pub(crate) model: FakeModel,
     path: String,
 }
 
 impl Project {
-    fn new(says: Vec<Say>) -> Self {
+    pub(crate) fn new(says: Vec<Say>) -> Self {
         Self::with(FakeModel::new(says))
     }
 
-    fn with(model: FakeModel) -> Self {
+    pub(crate) fn with(model: FakeModel) -> Self {
         let desk = Desk::new();
         let place = desk.world.workspace();
         let manifest = "[package]\nname = \"sum\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";
@@ -42,7 +42,7 @@ impl Project {
         Self { desk, model, path }
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = self.desk.command(words);
         self.equip(&mut command);
         command
@@ -56,15 +56,19 @@ impl Project {
         command.env("BYLEAVE_MODEL", "openai/some-model").env("BYLEAVE_MODEL_URL", &self.model.url);
     }
 
-    fn sitting(&self, words: &[&str]) -> Sitting {
+    pub(crate) fn sitting(&self, words: &[&str]) -> Sitting {
+        self.sitting_at(100, 40, words)
+    }
+
+    pub(crate) fn sitting_at(&self, columns: u16, rows: u16, words: &[&str]) -> Sitting {
         let mut command = self.desk.world.command(Path::new("setsid"));
         command.args(["--ctty", "--wait"]).arg(&self.desk.program).args(words).env("TERM", "xterm-256color");
         let mut command = self.desk.by_another(command);
         self.equip(&mut command);
-        Sitting::sized(command, 100, 40)
+        Sitting::sized(command, columns, rows)
     }
 
-    fn json(&self, words: &[&str]) -> Value {
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
         let (code, printed, told) = said(&self.command(words).output().unwrap());
         assert_eq!(code, Some(0), "{printed}{told}");
         serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"))
@@ -90,7 +94,7 @@ fn toolchain(home: &Path) -> PathBuf {
     place
 }
 
-fn mends() -> Vec<Say> {
+pub(crate) fn mends() -> Vec<Say> {
     let test = || Some(("bash", json!({"command": "cargo test --offline --quiet"})));
     let edit = json!({"path": "src/lib.rs", "old": "a - b", "new": "a + b"});
     vec![
@@ -251,7 +255,7 @@ fn a_heartbeat_goes_on_and_two_runs_never_overlap() {
 }
 
 /// A careful model, which mends the test and keeps a log: where nobody can say whether something happened, it looks.
-fn careful(messages: &[Value]) -> Say {
+pub(crate) fn careful(messages: &[Value]) -> Say {
     let (mut is_mended, mut is_logged, mut is_tested, mut looks) = (false, false, false, None);
     let mut call = ("", "");
     for message in messages {

@@ -1,0 +1,414 @@
+//! `byleave chat`: a conversation with a model, on a screen of its own.
+//!
+//! The screen has a thread; news go there and what the person wants comes back. Here is what stands between it and the loop: one
+//! conversation at a time, and the work on it.
+
+mod asking;
+mod telling;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use anyhow::{Context as _, Result};
+use byleave::approve::Approver;
+use byleave::core::id::SessionId;
+use byleave::gate::Gate;
+use byleave_agent::agent::{Agent, Broken, Patience, Went};
+use byleave_agent::conversation::Conversation;
+use byleave_agent::history::History;
+use byleave_agent::limits::Used;
+use byleave_agent::turn::fresh_session;
+use byleave_terminal::Backing as _;
+use byleave_terminal::chat::{self, Act, Heading, News, Order, Pick};
+use clap::ValueEnum as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use self::asking::{Answers, AtChat};
+use crate::args::{Ask, ChatArgs, HistoryForm, Leaves, Speaking};
+use crate::ask::waive;
+use crate::command::{history, leaves, policy};
+use crate::complaint::Complaint;
+use crate::house::House;
+use crate::ids::short;
+use crate::options::Options;
+use crate::person::{self, Behind};
+use crate::screen::Screen;
+use crate::show::counted;
+use crate::status::Status;
+use crate::taking_back;
+use crate::talk;
+use crate::time::{now, span};
+
+/// How many conversations can be chosen from.
+const PICKS_MAX: usize = 200;
+
+pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
+    if screen.json() || person::is_dumb() || std::fs::File::open("/dev/tty").is_err() {
+        return Err(Complaint::new("a chat needs a terminal that can be drawn on")
+            .hint("`byleave run` does a task without one")
+            .into());
+    }
+    let house = House::open_or_make(options)?;
+    let (tell, news) = channel();
+    let (act, acts) = unbounded_channel();
+    let mut desk = Desk {
+        house: &house,
+        options,
+        speaking: &typed.speaking,
+        tell: tell.clone(),
+        answers: Answers::default(),
+        open: None,
+        work: None,
+        next: VecDeque::new(),
+    };
+    // What is wrong with it is said before there is a screen.
+    match typed.resume.as_deref() {
+        Some("") => desk.offer().await?,
+        Some(named) => {
+            let session = talk::session(named, &house, options).await?;
+            desk.open(Some(session)).await?;
+        }
+        None => desk.open(None).await?,
+    }
+    if let Some(word) = typed.word.clone() {
+        desk.tell(News::Later(word));
+    }
+    let manner = person::manner(options);
+    let shown = tokio::task::spawn_blocking(move || {
+        chat::run(Path::new("/dev/tty"), &manner, &news, |wanted| {
+            // Who carried it out has ended; so will this.
+            drop(act.send(wanted));
+        })
+    });
+    let left = desk.go(acts).await;
+    let last = desk.open.as_ref().map(|open| open.session.clone());
+    drop(tell.send(News::End));
+    let there = shown.await.context("the screen broke")?;
+    left?;
+    if there.context("the terminal broke")?
+        && let Some(session) = last
+    {
+        screen.hint(&format!("`byleave chat --resume {session}` goes on with it"));
+    }
+    Ok(Status::Completed)
+}
+
+/// A conversation that is open.
+struct Open {
+    agent: Arc<Agent>,
+    session: SessionId,
+    /// Ends with it.
+    following: JoinHandle<()>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.following.abort();
+    }
+}
+
+/// Work on it.
+struct Work {
+    stop: CancellationToken,
+    went: JoinHandle<Result<Went, Broken>>,
+}
+
+/// What stands between the screen and the loop.
+struct Desk<'a> {
+    house: &'a House,
+    options: &'a Options,
+    speaking: &'a Speaking,
+    tell: Sender<News>,
+    answers: Answers,
+    open: Option<Open>,
+    work: Option<Work>,
+    /// What is to be said once the model rests.
+    next: VecDeque<String>,
+}
+
+impl Desk<'_> {
+    /// Carries out what the person wants, until that is to leave.
+    async fn go(&mut self, mut acts: UnboundedReceiver<Act>) -> Result<()> {
+        let heard = || "cannot listen to signals";
+        let mut interrupts = signal(SignalKind::interrupt()).with_context(heard)?;
+        let mut ends = signal(SignalKind::terminate()).with_context(heard)?;
+        self.rested().await;
+        loop {
+            tokio::select! {
+                biased;
+                went = finished(&mut self.work) => {
+                    self.went(went).await;
+                    self.rested().await;
+                }
+                // Without a terminal there is nobody to answer: what is open stays so, for who comes back.
+                act = acts.recv() => match act {
+                    None => return Ok(()),
+                    Some(Act::Quit) => break,
+                    Some(act) => self.act(act).await,
+                },
+                _ = interrupts.recv() => match &self.work {
+                    None => break,
+                    // Asked for twice: it is left as it is, and taken up by who comes back.
+                    Some(work) if work.stop.is_cancelled() => return Ok(()),
+                    Some(work) => work.stop.cancel(),
+                },
+                _ = ends.recv() => return Ok(()),
+            }
+        }
+        let Some(work) = &self.work else { return Ok(()) };
+        work.stop.cancel();
+        self.told("what the model does is called off; Ctrl-C leaves at once");
+        tokio::select! {
+            _ = finished(&mut self.work) => {}
+            _ = interrupts.recv() => {}
+            () = until_gone(&mut acts) => {}
+        }
+        Ok(())
+    }
+
+    fn tell(&self, news: News) {
+        // Whoever looked has left; then there is nobody to tell.
+        drop(self.tell.send(news));
+    }
+
+    fn told(&self, text: impl Into<String>) {
+        self.tell(News::Told(text.into()));
+    }
+
+    async fn act(&mut self, act: Act) {
+        match act {
+            Act::Nothing | Act::Quit | Act::Editor(_) => {}
+            Act::Say(word) => {
+                self.next.push_back(word);
+                self.rested().await;
+            }
+            Act::CallOff => {
+                if let Some(work) = &self.work {
+                    work.stop.cancel();
+                }
+            }
+            Act::Answer(question, reply) => {
+                if !self.answers.give(question, reply) {
+                    self.told("the question was answered elsewhere, called off, or is too old");
+                }
+            }
+            Act::Open(session) => {
+                let opened = match session.parse() {
+                    Ok(session) => self.open(Some(session)).await,
+                    Err(error) => Err(anyhow::Error::from(error)),
+                };
+                self.opened(opened).await;
+            }
+            Act::Consider(leave) => self.beside(move |behind| News::Past(behind.past(&leave))),
+            Act::Undo => self.beside(|behind| News::Told(behind.undo())),
+            Act::Order(order) => {
+                if let Err(error) = self.order(order).await {
+                    self.told(complete(&error));
+                }
+            }
+        }
+    }
+
+    async fn order(&mut self, order: Order) -> Result<()> {
+        match order {
+            Order::Help | Order::Quit => {}
+            Order::New => {
+                let opened = self.open(None).await;
+                self.opened(opened).await;
+            }
+            Order::Sessions => self.offer().await?,
+            Order::Again => self.begin(),
+            Order::Undo => {
+                let Some(open) = &self.open else { return Ok(()) };
+                let came = taking_back::newest_of(&open.session, self.house, self.options).await?;
+                self.told(format!("{came}; the model is not told of it"));
+            }
+            Order::Leave { revoke } => {
+                let mut page = Screen::kept();
+                let command = revoke.map(|id| Leaves::Revoke { id });
+                leaves::run(command, self.options, &mut page).await?;
+                let text = page.taken();
+                let how = "One is given at a question, with l. `/leave revoke ID` ends it.";
+                self.tell(News::Page("Leaves".into(), format!("{text}\n{how}\n")));
+            }
+            Order::Policy => {
+                let mut page = Screen::kept();
+                policy::run(None, self.options, &mut page).await?;
+                let mode = self.options.chosen.clone().in_mode(self.speaking.mode).mode();
+                let text = format!("mode: {}\n\n{}", mode.word(), page.taken());
+                self.tell(News::Page("The rules in force".into(), text));
+            }
+            Order::Export { form, file } => self.export(&form, file).await?,
+        }
+        Ok(())
+    }
+
+    /// Tells of a conversation that could not be opened; what is open stays.
+    async fn opened(&mut self, opened: Result<()>) {
+        match opened {
+            Ok(()) => self.rested().await,
+            Err(error) => {
+                self.told(complete(&error));
+                if self.open.is_none() {
+                    // There must be one: the person is asked again.
+                    self.offer().await.unwrap_or_else(|error| self.told(complete(&error)));
+                }
+            }
+        }
+    }
+
+    /// Opens a conversation, or a new one, and goes on with it where something of it is open.
+    async fn open(&mut self, session: Option<SessionId>) -> Result<()> {
+        let is_new = session.is_none();
+        let session = session.map_or_else(|| fresh_session("chat"), Ok)?;
+        let gate = self.gate()?;
+        waive(&gate, self.options).await?;
+        let before = match is_new {
+            true => Conversation { turns: Vec::new() },
+            false => talk::conversation(&gate, self.house, self.options, &session).await?,
+        };
+        let watcher = telling::watcher(self.tell.clone());
+        let (house, options) = (self.house, self.options);
+        let agent = talk::agent(&gate, house, options, session.clone(), self.speaking, &before, watcher)?;
+        let (persona, model) = agent.names();
+        let heading = Heading {
+            who: format!("{persona} with {model}"),
+            session: short(&session),
+            place: self.options.cwd.clone(),
+        };
+        let history = History::of(session.as_str(), &before);
+        self.tell(News::Begin(heading, telling::entries(&history)));
+        let following = tokio::spawn(telling::follow(gate.subscribe(), self.tell.clone()));
+        self.open = Some(Open { agent: Arc::new(agent), session, following });
+        if !is_new {
+            self.begin();
+        }
+        Ok(())
+    }
+
+    fn gate(&self) -> Result<Gate> {
+        let ask = self.options.asking(self.speaking.ask, Ask::Terminal);
+        if ask != Ask::Terminal {
+            return talk::gate(self.house, self.options, self.speaking, ask);
+        }
+        let chosen = self.options.chosen.clone().in_mode(self.speaking.mode);
+        let builder = self.house.builder(self.options, &self.options.cwd, ask, chosen.gate())?;
+        let person = AtChat::new(self.options, self.house, self.tell.clone(), self.answers.clone());
+        let person: Arc<dyn Approver> = Arc::new(person);
+        Ok(builder.approver(Arc::clone(&person)).checkpoint(person).build()?)
+    }
+
+    /// Has the model go on.
+    fn begin(&mut self) {
+        let Some(open) = self.open.as_ref().filter(|_| self.work.is_none()) else { return };
+        let (agent, stop) = (Arc::clone(&open.agent), CancellationToken::new());
+        let stopped = stop.clone();
+        let went = tokio::spawn(async move { agent.go(Patience::Stays, &stopped).await });
+        self.work = Some(Work { stop, went });
+    }
+
+    /// Says what is to be said next; where there is nothing, it is the person's turn.
+    async fn rested(&mut self) {
+        let Some(open) = self.open.as_ref().filter(|_| self.work.is_none()) else { return };
+        let Some(word) = self.next.pop_front() else {
+            let used = match open.agent.conversation().await {
+                Ok(conversation) => telling::used(Used::by(&conversation.turns, self.speaking.prices)),
+                Err(fault) => fault.to_string(),
+            };
+            return self.tell(News::Rests(used));
+        };
+        match open.agent.say(&word).await {
+            Ok(()) => self.begin(),
+            Err(broken) => {
+                self.told(format!("it was not said: {broken}"));
+                self.tell(News::Rests(String::new()));
+            }
+        }
+    }
+
+    async fn went(&mut self, went: Result<Went>) {
+        match went {
+            Ok(went) => {
+                if let Some(text) = telling::came(&went) {
+                    self.told(text);
+                }
+            }
+            Err(error) => self.told(complete(&error)),
+        }
+    }
+
+    /// Shows the conversations that can be gone on with here.
+    async fn offer(&self) -> Result<()> {
+        let gate = self.house.gate(self.options, &self.options.cwd, Ask::None, self.options.chosen.gate())?;
+        let mut picks = Vec::new();
+        for session in talk::sessions(self.house, self.options).await? {
+            let Ok(conversation) = talk::conversation(&gate, self.house, self.options, &session).await else {
+                continue;
+            };
+            // Those that work elsewhere are gone on with there.
+            if conversation.last_asked().is_none_or(|last| last.cwd != self.options.cwd) {
+                continue;
+            }
+            let history = History::of(session.as_str(), &conversation);
+            let ago = span(now().saturating_sub(history.begun));
+            let turns = counted(history.used.turns.into(), "turn");
+            let about = format!("{session}, {ago} ago, {} with {}, {turns}", history.persona, history.model);
+            picks.push(Pick { key: session.to_string(), title: history.first_words().to_owned(), about });
+            if picks.len() == PICKS_MAX {
+                break;
+            }
+        }
+        self.tell(News::Pick(picks));
+        Ok(())
+    }
+
+    async fn export(&self, form: &str, file: Option<String>) -> Result<()> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let form = HistoryForm::from_str(form, false).map_err(Complaint::new)?;
+        let end = match form {
+            HistoryForm::Markdown => "md",
+            HistoryForm::Json => "json",
+            HistoryForm::Html => "html",
+        };
+        let path = file.map_or_else(|| PathBuf::from(format!("{}.{end}", open.session)), PathBuf::from);
+        let history = History::of(open.session.as_str(), &open.agent.conversation().await?);
+        history::write(&path, &history::written(&history, form)?)?;
+        self.told(format!("written to {}", path.display()));
+        Ok(())
+    }
+
+    /// Looks something up that takes time, and tells of it afterwards.
+    fn beside(&self, work: impl FnOnce(&Behind) -> News + Send + 'static) {
+        let (behind, tell) = (Behind::new(self.options, self.house), self.tell.clone());
+        tokio::task::spawn_blocking(move || drop(tell.send(work(&behind))));
+    }
+}
+
+/// An error with what to do about it, in a line.
+fn complete(error: &anyhow::Error) -> String {
+    let hint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>()?.hint.as_deref());
+    match hint {
+        Some(hint) => format!("{error:#}: {hint}"),
+        None => format!("{error:#}"),
+    }
+}
+
+/// How the work went, once it has; without work, never.
+async fn finished(work: &mut Option<Work>) -> Result<Went> {
+    let went = match work {
+        Some(work) => (&mut work.went).await,
+        None => std::future::pending().await,
+    };
+    *work = None;
+    Ok(went.context("the loop broke")??)
+}
+
+/// The person has gone; what they want meanwhile is passed over.
+async fn until_gone(acts: &mut UnboundedReceiver<Act>) {
+    while acts.recv().await.is_some() {}
+}

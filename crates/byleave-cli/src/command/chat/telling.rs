@@ -1,0 +1,149 @@
+//! What happens in a conversation, as the screen of the chat is told of it.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use byleave::core::id::CallId;
+use byleave::event::Event;
+use byleave::result::CallResult;
+use byleave_agent::agent::{Happening, Watcher, Went};
+use byleave_agent::history::{History, Role};
+use byleave_agent::limits::Used;
+use byleave_agent::model::Heard;
+use byleave_terminal::chat::{Card, Entry, News, State};
+use serde_json::{Map, Value};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::show::counted;
+use crate::time::precise;
+
+/// Tells of what the loop does.
+pub(super) fn watcher(tell: Sender<News>) -> Watcher {
+    Arc::new(move |happening| {
+        if let Some(news) = news(happening) {
+            // Whoever looked has left; then there is nobody to tell.
+            drop(tell.send(news));
+        }
+    })
+}
+
+fn news(happening: Happening<'_>) -> Option<News> {
+    Some(match happening {
+        Happening::Turn(_) => News::Turn,
+        Happening::Heard(Heard::Text(text)) => News::Text(text.to_owned()),
+        Happening::Heard(Heard::Anew) => News::Anew,
+        Happening::Heard(Heard::Thought(_) | Heard::Call(_)) => return None,
+        Happening::Said(said) => {
+            News::Said(said.text.clone(), said.flaws.iter().map(|flaw| flaw.what.clone()).collect())
+        }
+        Happening::Calling(id, call) => News::Calling(card(id, &call.name, &call.args, call.reason.clone())),
+        Happening::Called(id, _, result) => News::Called(id, ended(result), result.report().output),
+    })
+}
+
+/// Tells how far calls are and what they print, as long as the gate is there.
+pub(super) async fn follow(mut events: Receiver<Event>, tell: Sender<News>) {
+    loop {
+        let news = match events.recv().await {
+            Ok(Event::Printed { call, printed }) => News::Printed(call, printed.text.to_string()),
+            Ok(Event::Progress { call, progress }) => News::Progress(call, progress.detail),
+            Ok(Event::Entry { .. } | Event::ToolApproval { .. }) | Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Closed) => return,
+        };
+        if tell.send(news).is_err() {
+            return;
+        }
+    }
+}
+
+/// A conversation as far as it has come.
+pub(super) fn entries(history: &History) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for message in &history.messages {
+        match (message.role, &message.result) {
+            (Role::User, _) => entries.push(Entry::Person(message.content.clone())),
+            (Role::Assistant, _) => {
+                if !message.content.trim().is_empty() {
+                    entries.push(Entry::Model(message.content.clone()));
+                }
+                let cards = message.calls.iter();
+                let cards =
+                    cards.map(|asked| card(asked.call, &asked.tool, &asked.arguments, asked.reason.clone()));
+                entries.extend(cards.map(Entry::Card));
+            }
+            (Role::Tool, None) => {}
+            (Role::Tool, Some(result)) => {
+                let known = entries.iter_mut().find_map(|entry| match entry {
+                    Entry::Card(card) if card.call == result.call => Some(card),
+                    _ => None,
+                });
+                // What is still open is gone on with.
+                let Some(card) = known.filter(|_| !["open", "not made"].contains(&result.outcome.as_str()))
+                else {
+                    continue;
+                };
+                let why = result.told.error.as_deref();
+                card.state = State::Ended {
+                    words: words(&result.outcome, result.told.execution_time_ms, why),
+                    is_good: result.told.success,
+                };
+                card.output.clone_from(&result.told.output);
+            }
+        }
+    }
+    entries
+}
+
+fn card(call: CallId, tool: &str, arguments: &Map<String, Value>, why: Option<String>) -> Card {
+    let state = State::Works { detail: String::new() };
+    Card { call, tool: tool.to_owned(), what: in_short(arguments), why, state, output: String::new() }
+}
+
+/// What a call is about: its command, or its path, or whatever there is.
+fn in_short(arguments: &Map<String, Value>) -> String {
+    let known = ["command", "path", "url", "pattern", "query"];
+    let known = known.iter().find_map(|name| arguments.get(*name)?.as_str());
+    match known {
+        Some(text) => text.to_owned(),
+        None if arguments.is_empty() => String::new(),
+        None => Value::Object(arguments.clone()).to_string(),
+    }
+}
+
+fn ended(result: &CallResult) -> State {
+    let (word, ms) = (result.ending.word(), result.report().execution_time_ms);
+    State::Ended { words: words(word, ms, result.error().as_deref()), is_good: result.success() }
+}
+
+fn words(outcome: &str, ms: u64, why: Option<&str>) -> String {
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    if ms == 0 { format!("{outcome}{why}") } else { format!("{outcome} in {}{why}", precise(ms)) }
+}
+
+/// What the model's work came to, where that needs saying.
+pub(super) fn came(went: &Went) -> Option<String> {
+    Some(match went {
+        Went::Done => return None,
+        Went::Waiting(questions) if questions.is_empty() => {
+            "another program runs what comes next; /again looks how far it is".to_owned()
+        }
+        Went::Waiting(questions) => {
+            let many = counted(questions.len() as u64, "question");
+            format!("{many} to answer with `byleave inbox`; then /again goes on")
+        }
+        Went::Stopped(reached) => format!("stopped: {reached}; say how to go on"),
+        Went::Failed(why) => format!("{why}; /again tries anew"),
+        Went::CalledOff => "called off; say how to go on".to_owned(),
+    })
+}
+
+/// What a conversation has used.
+pub(super) fn used(used: Used) -> String {
+    let tokens = used.input_tokens.saturating_add(used.output_tokens);
+    let cost = used.cost.map(|cost| format!(", {cost:.4} spent")).unwrap_or_default();
+    match used.turns {
+        0 => String::new(),
+        turns => format!("{}, {tokens} tokens{cost}", counted(turns.into(), "turn")),
+    }
+}

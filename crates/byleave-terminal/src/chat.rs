@@ -1,0 +1,497 @@
+//! The chat: a conversation with a model on a screen of its own, with its calls as cards and its questions before everything else.
+//!
+//! [`Chat`] is pure: keys, times and news go in, a drawing and acts come out. [`run`] puts it on a terminal. It knows nothing of
+//! models: what is said and what came of calls is told to it, and what a person wants is told by it.
+
+mod draw;
+mod orders;
+mod pages;
+mod run;
+mod scroll;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use byleave::approve::Reply;
+use byleave_core::call::Millis;
+use byleave_core::id::{CallId, QuestionId};
+use byleave_core::leave::Leave;
+use byleave_core::sheet::Sheet;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+
+use crate::dialogue::{Dialogue, Setting, Step};
+use crate::field::Field;
+use crate::keys::Key;
+use crate::prompt::offered;
+
+pub use orders::Order;
+pub use pages::Pick;
+pub use run::{News, run};
+pub use scroll::{Card, Entry, State};
+
+use orders::Typed;
+use pages::{Page, Picker};
+use scroll::Scroll;
+
+/// What a person wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Nothing.
+    Nothing,
+    /// This said to the model.
+    Say(String),
+    /// One of the orders that begin with a stroke.
+    Order(Order),
+    /// The work called off.
+    CallOff,
+    /// This conversation opened.
+    Open(String),
+    /// This answer given.
+    Answer(QuestionId, Reply),
+    /// A text changed in the person's editor; then [`Chat::edited`].
+    Editor(String),
+    /// Looked up what a leave would have covered; then [`Chat::past`].
+    Consider(Leave),
+    /// Taken back what was changed last, whoever changed it.
+    Undo,
+    /// An end.
+    Quit,
+}
+
+/// What the bar says of the conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heading {
+    /// Who the model is to be, and which model it is.
+    pub who: String,
+    /// The session.
+    pub session: String,
+    /// The directory that it works in.
+    pub place: String,
+}
+
+/// What the model is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Doing {
+    /// Nothing: it is the person's turn. What came of the last, in words.
+    Rests(String),
+    /// Something, since then.
+    Works { since: Millis, what: &'static str },
+}
+
+/// A question that waits.
+struct Waiting {
+    sheet: Sheet,
+    undo: Option<String>,
+}
+
+/// A conversation on a screen.
+pub struct Chat {
+    setting: Setting,
+    heading: Heading,
+    scroll: Scroll,
+    field: Field,
+    /// When something was last typed that was not meant for a question.
+    typed: Option<Duration>,
+    /// What was said, for who wants to say it again; the oldest first.
+    said: Vec<String>,
+    /// How far back that was looked for.
+    recalled: Option<usize>,
+    /// What is to be said once the model rests.
+    next: VecDeque<String>,
+    doing: Doing,
+    questions: VecDeque<Waiting>,
+    dialogue: Option<Dialogue>,
+    /// The person has put the question away, to read.
+    is_away: bool,
+    page: Option<Page>,
+    picker: Option<Picker>,
+    /// The next key of the same kind does it.
+    armed: Option<Armed>,
+    /// Something about the last key.
+    told: Option<String>,
+}
+
+/// What a second key does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Armed {
+    CallOff,
+    Quit,
+}
+
+impl Chat {
+    /// A chat in which nothing was said yet.
+    pub fn new(setting: Setting) -> Self {
+        Self {
+            setting: Setting { can_go_back: true, ..setting },
+            heading: Heading::default(),
+            scroll: Scroll::default(),
+            field: Field::long(""),
+            typed: None,
+            said: Vec::new(),
+            recalled: None,
+            next: VecDeque::new(),
+            doing: Doing::Rests(String::new()),
+            questions: VecDeque::new(),
+            dialogue: None,
+            is_away: false,
+            page: None,
+            picker: None,
+            armed: None,
+            told: None,
+        }
+    }
+
+    /// Another conversation, as far as it has come.
+    pub fn begin(&mut self, heading: Heading, entries: Vec<Entry>) {
+        self.heading = heading;
+        self.said = entries
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Person(text) => Some(text.clone()),
+                _ => None,
+            })
+            .collect();
+        self.scroll = Scroll::with(entries);
+        self.doing = Doing::Rests(String::new());
+    }
+
+    /// Something for the person to say as soon as the model rests.
+    pub fn later(&mut self, word: String) {
+        self.said.push(word.clone());
+        self.next.push_back(word);
+    }
+
+    /// The model begins to speak.
+    pub fn turn(&mut self, time: Millis) {
+        self.works(time, "the model thinks");
+    }
+
+    /// The model says something.
+    pub fn text(&mut self, text: &str) {
+        if let Doing::Works { what, .. } = &mut self.doing {
+            *what = "the model speaks";
+        }
+        self.scroll.hear(text);
+    }
+
+    /// What it was saying counts for nothing: it begins anew.
+    pub fn anew(&mut self) {
+        self.scroll.unhear();
+    }
+
+    /// What it has said, whole.
+    pub fn said(&mut self, text: String, flaws: Vec<String>) {
+        self.scroll.heard(text);
+        for flaw in flaws {
+            self.note(flaw);
+        }
+    }
+
+    /// A call is about to be made. One that is shown already is made again.
+    pub fn calling(&mut self, card: Card, time: Millis) {
+        self.scroll.card(card);
+        self.works(time, "a tool works");
+    }
+
+    /// How far a call has come, and what it printed.
+    pub fn printed(&mut self, call: CallId, text: &str) {
+        self.scroll.printed(call, text);
+    }
+
+    /// How far a call has come, in words.
+    pub fn progress(&mut self, call: CallId, detail: String) {
+        self.scroll.progress(call, detail);
+    }
+
+    /// What came of a call.
+    pub fn called(&mut self, call: CallId, state: State, output: &str) {
+        self.scroll.called(call, state, output);
+    }
+
+    /// Something for the person, among what was said.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.scroll.push(Entry::Note(text.into()));
+    }
+
+    /// What came of what the person wanted.
+    pub fn tell(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if let Some(dialogue) = self.dialogue.as_mut().filter(|_| !self.is_away) {
+            dialogue.tell(text.clone());
+        }
+        self.note(text);
+    }
+
+    /// It is the person's turn; what came of the model's, in words. Returns what is to be said next.
+    pub fn rests(&mut self, words: String) -> Option<String> {
+        self.scroll.unhear();
+        self.doing = Doing::Rests(words);
+        self.armed = None;
+        let next = self.next.pop_front()?;
+        self.scroll.push(Entry::Person(next.clone()));
+        Some(next)
+    }
+
+    /// Whether the model is at work.
+    pub const fn is_working(&self) -> bool {
+        matches!(self.doing, Doing::Works { .. })
+    }
+
+    /// A question that a person must answer. What is typed now was not typed for it.
+    pub fn ask(&mut self, now: Duration, time: Millis, sheet: Sheet, undo: Option<String>) {
+        self.scroll.waits(sheet.call, true);
+        self.questions.push_back(Waiting { sheet, undo });
+        self.open(now, time);
+    }
+
+    /// A question that need not be answered any more.
+    pub fn withdraw(&mut self, now: Duration, time: Millis, question: QuestionId) {
+        let is_it = |sheet: &Sheet| sheet.question.id == question;
+        let front = self.questions.front().is_some_and(|waiting| is_it(&waiting.sheet));
+        for waiting in self.questions.iter().filter(|waiting| is_it(&waiting.sheet)) {
+            self.scroll.waits(waiting.sheet.call, false);
+        }
+        self.questions.retain(|waiting| !is_it(&waiting.sheet));
+        if front {
+            if let Some(ago) = self.dialogue.take().and_then(|dialogue| dialogue.wrote(now)) {
+                self.typed = self.typed.max(Some(now.saturating_sub(ago)));
+            }
+            self.open(now, time);
+        }
+    }
+
+    /// A page to read, over everything but a question.
+    pub fn page(&mut self, title: &str, text: &str) {
+        self.page = Some(Page::new(title, text));
+    }
+
+    /// Conversations to choose from.
+    pub fn pick(&mut self, picks: Vec<Pick>) {
+        self.picker = Some(Picker::new(picks));
+    }
+
+    /// The text that came out of the person's editor.
+    pub fn edited(&mut self, text: Result<String, String>) {
+        match (&mut self.dialogue, text) {
+            (Some(dialogue), text) => dialogue.edited(text),
+            (None, Ok(text)) => self.field = Field::long_at_end(text.trim_end()),
+            (None, Err(why)) => self.told = Some(why),
+        }
+    }
+
+    /// What the leave that is considered would have covered.
+    pub fn past(&mut self, words: Vec<String>) {
+        if let Some(dialogue) = &mut self.dialogue {
+            dialogue.past(words);
+        }
+    }
+
+    /// Draws everything; returns where the cursor is.
+    pub fn draw(&mut self, area: Rect, buf: &mut Buffer, now: Duration, time: Millis) -> Option<Position> {
+        draw::draw(self, area, buf, now, time)
+    }
+
+    /// Takes a key.
+    pub fn key(&mut self, now: Duration, time: Millis, key: &Key) -> Act {
+        self.told = None;
+        if self.dialogue.is_some() && !self.is_away {
+            return self.answering(now, time, key);
+        }
+        if !key.moves() && !matches!(key, Key::Tab | Key::Escape) {
+            self.typed = Some(now);
+        }
+        if let Some(page) = &mut self.page {
+            if page.key(key) {
+                self.page = None;
+            }
+            return Act::Nothing;
+        }
+        if let Some(picker) = &mut self.picker {
+            return match picker.key(key) {
+                pages::Came::Nothing => Act::Nothing,
+                pages::Came::Back => self.unpicked(),
+                pages::Came::Picked(key) => self.picked(key),
+            };
+        }
+        let armed = self.armed.take();
+        match key {
+            Key::Tab if self.dialogue.is_some() => self.show_question(now),
+            Key::Tab => self.complete(),
+            Key::Enter => return self.enter(armed),
+            Key::AltEnter => drop(self.field.key(&Key::Enter)),
+            Key::Escape => return self.escape(armed),
+            Key::PageUp | Key::PageDown => self.scroll.key(key),
+            Key::Control('o') => self.scroll.unfold(),
+            Key::Control('g') => return Act::Editor(self.field.text()),
+            Key::Control('d') if self.field.is_empty() => return self.leave(armed),
+            Key::Up if !self.field.text().contains('\n') => self.recall(true),
+            Key::Down if self.recalled.is_some() => self.recall(false),
+            key => {
+                self.recalled = None;
+                self.field.key(key);
+            }
+        }
+        Act::Nothing
+    }
+
+    fn works(&mut self, time: Millis, doing: &'static str) {
+        match &mut self.doing {
+            Doing::Works { what, .. } => *what = doing,
+            Doing::Rests(_) => self.doing = Doing::Works { since: time, what: doing },
+        }
+    }
+
+    /// Opens the next question, if none is open.
+    fn open(&mut self, now: Duration, time: Millis) {
+        if self.dialogue.is_some() {
+            return;
+        }
+        self.is_away = false;
+        let Some(Waiting { sheet, undo }) = self.questions.front() else { return };
+        let setting = Setting { now: time, undo: undo.clone(), ..self.setting.clone() };
+        self.dialogue = Some(Dialogue::new(vec![sheet.clone()], offered(sheet), setting));
+        self.amid(now);
+    }
+
+    /// Who writes something else goes on with it, and answers nothing.
+    fn amid(&mut self, now: Duration) {
+        if let (Some(dialogue), Some(typed)) = (&mut self.dialogue, self.typed) {
+            dialogue.amid(now, now.saturating_sub(typed));
+        }
+    }
+
+    fn show_question(&mut self, now: Duration) {
+        self.is_away = false;
+        self.amid(now);
+    }
+
+    fn answering(&mut self, now: Duration, time: Millis, key: &Key) -> Act {
+        let Some(dialogue) = &mut self.dialogue else { return Act::Nothing };
+        match dialogue.key(now, key) {
+            Step::Stay => Act::Nothing,
+            Step::Back => {
+                self.is_away = true;
+                Act::Nothing
+            }
+            Step::Editor(text) => Act::Editor(text),
+            Step::Consider(leave) => Act::Consider(leave),
+            Step::Undo => Act::Undo,
+            Step::Reply(reply) => {
+                self.dialogue = None;
+                let Some(Waiting { sheet, .. }) = self.questions.pop_front() else { return Act::Nothing };
+                self.scroll.waits(sheet.call, false);
+                self.open(now, time);
+                Act::Answer(sheet.question.id, reply)
+            }
+        }
+    }
+
+    fn enter(&mut self, armed: Option<Armed>) -> Act {
+        let text = self.field.text();
+        if let Some(line) = text.strip_suffix('\\') {
+            self.field = Field::long_at_end(&format!("{line}\n"));
+            return Act::Nothing;
+        }
+        match orders::read(&text) {
+            Typed::Nothing => return Act::Nothing,
+            Typed::Unknown(why) => {
+                self.told = Some(why);
+                return Act::Nothing;
+            }
+            Typed::Order(Order::Quit) => {
+                let act = self.leave(armed);
+                // What was typed says what the second Enter is for.
+                if act == Act::Quit {
+                    self.clear();
+                }
+                return act;
+            }
+            Typed::Order(Order::Help) => self.page("The chat", orders::HELP),
+            Typed::Order(order) => {
+                if order.ends_the_work() && self.is_working() {
+                    self.told = Some("the model is at work: Esc calls it off first".to_owned());
+                    return Act::Nothing;
+                }
+                self.clear();
+                return Act::Order(order);
+            }
+            Typed::Word(word) => {
+                self.clear();
+                self.scroll.follow();
+                if self.is_working() {
+                    self.later(word);
+                    return Act::Nothing;
+                }
+                self.said.push(word.clone());
+                self.scroll.push(Entry::Person(word.clone()));
+                return Act::Say(word);
+            }
+        }
+        self.clear();
+        Act::Nothing
+    }
+
+    fn clear(&mut self) {
+        self.field = Field::long("");
+        self.recalled = None;
+    }
+
+    fn escape(&mut self, armed: Option<Armed>) -> Act {
+        if !self.field.is_empty() && !self.is_working() {
+            self.clear();
+        } else if let Some(next) = self.next.pop_back() {
+            // Not said yet, so it can be changed still.
+            self.field = Field::long_at_end(&next);
+        } else if self.is_working() && armed == Some(Armed::CallOff) {
+            return Act::CallOff;
+        } else if self.is_working() {
+            self.armed = Some(Armed::CallOff);
+            self.told = Some("Esc again calls off what the model does".to_owned());
+        } else {
+            self.scroll.follow();
+        }
+        Act::Nothing
+    }
+
+    fn leave(&mut self, armed: Option<Armed>) -> Act {
+        if !self.is_working() || armed == Some(Armed::Quit) {
+            return Act::Quit;
+        }
+        self.armed = Some(Armed::Quit);
+        self.told = Some("the model is at work: the same again leaves, and calls it off".to_owned());
+        Act::Nothing
+    }
+
+    fn complete(&mut self) {
+        if let Some(name) = orders::completed(&self.field.text()) {
+            self.field = Field::long_at_end(&name);
+        }
+    }
+
+    fn recall(&mut self, back: bool) {
+        // What is being written is not thrown away.
+        if self.recalled.is_none() && !self.field.is_empty() {
+            return;
+        }
+        let last = self.said.len();
+        let place = match (self.recalled.unwrap_or(last), back) {
+            (place, true) => place.saturating_sub(1),
+            (place, false) => place + 1,
+        };
+        self.recalled = (place < last).then_some(place);
+        let text = self.said.get(place).map_or("", String::as_str);
+        self.field = Field::long_at_end(text);
+    }
+
+    fn unpicked(&mut self) -> Act {
+        self.picker = None;
+        // Nothing is open yet: then a new one is begun.
+        if self.heading == Heading::default() { Act::Order(Order::New) } else { Act::Nothing }
+    }
+
+    fn picked(&mut self, key: String) -> Act {
+        self.picker = None;
+        Act::Open(key)
+    }
+}

@@ -1,0 +1,188 @@
+//! Draws the chat: a bar, what was said and done, what the model is doing, the field, and keys; a question over all of it.
+
+use std::time::Duration;
+
+use byleave_core::call::Millis;
+use byleave_core::escape::{Care, visible};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::scroll::{Ink, Row};
+use super::{Chat, Doing, orders};
+use crate::colour::Palette;
+use crate::words::{clock, fit};
+
+/// The most rows that the field takes.
+const FIELD_ROWS_MAX: usize = 8;
+/// The fewest rows of the conversation that stay above a question.
+const ABOVE_MIN: u16 = 3;
+
+pub(super) fn draw(
+    chat: &mut Chat,
+    area: Rect,
+    buf: &mut Buffer,
+    now: Duration,
+    time: Millis,
+) -> Option<Position> {
+    let palette = chat.setting.palette;
+    if let Some(dialogue) = chat.dialogue.as_mut().filter(|_| !chat.is_away) {
+        let wanted = u16::try_from(dialogue.height(area.width)).unwrap_or(u16::MAX);
+        // A question is read whole; of the conversation as much stays as there is room for.
+        let above = area.height.saturating_sub(wanted);
+        let above = if above < ABOVE_MIN { 0 } else { above };
+        let left = Duration::from_millis(dialogue.expires_at().saturating_sub(time));
+        let modal = Rect { y: area.y + above, height: area.height - above, ..area };
+        let cursor = dialogue.draw(modal, buf, now, Some(left));
+        if above > 0 {
+            let upper = Rect { height: above, ..area };
+            head(chat, upper, buf);
+            conversation(chat, below_head(upper), buf);
+        }
+        return cursor;
+    }
+    if let Some(page) = &mut chat.page {
+        page.draw(area, buf, palette);
+        return None;
+    }
+    if let Some(picker) = &mut chat.picker {
+        return picker.draw(area, buf, palette);
+    }
+    let field_rows = chat.field.height(usize::from(area.width.saturating_sub(2))).min(FIELD_ROWS_MAX);
+    let fitting = orders::fitting(&chat.field.text());
+    let rows = |many: usize| u16::try_from(many).unwrap_or(u16::MAX);
+    // From below: keys, the field, orders, what is to be said next, what the model is doing.
+    let mut rest = area.height.saturating_sub(1);
+    let mut take = |wanted: u16| {
+        let taken = wanted.min(rest);
+        rest -= taken;
+        (taken, area.y + 1 + rest)
+    };
+    let (keys_rows, keys_y) = take(1);
+    let (field_rows, field_y) = take(rows(field_rows));
+    let (doing_rows, doing_y) = take(1);
+    let (orders_rows, orders_y) = take(rows(fitting.len()));
+    let (next_rows, next_y) = take(rows(chat.next.len()).min(3));
+    head(chat, Rect { height: area.height.min(1), ..area }, buf);
+    conversation(chat, Rect { y: area.y + 1, height: rest, ..area }, buf);
+    for (text, y) in chat.next.iter().zip(next_y..next_y + next_rows) {
+        let text =
+            format!("› {} (said when the model is done; Esc takes it back)", visible(text, Care::Text));
+        put(&text, area, y, buf, palette.faint());
+    }
+    for ((name, what, does), y) in fitting.iter().zip(orders_y..orders_y + orders_rows) {
+        put(&format!("  {name} {what}  {does}"), area, y, buf, palette.faint());
+    }
+    if doing_rows > 0 {
+        doing(chat, Rect { y: doing_y, height: 1, ..area }, buf, time);
+    }
+    if keys_rows > 0 {
+        keys(chat, Rect { y: keys_y, height: 1, ..area }, buf);
+    }
+    if field_rows == 0 {
+        return None;
+    }
+    let (x, _) = buf.set_stringn(area.x, field_y, "› ", usize::from(area.width), palette.key());
+    let room = Rect { x, y: field_y, width: area.right().saturating_sub(x), height: field_rows };
+    chat.field.draw(room, buf, Style::new())
+}
+
+fn below_head(area: Rect) -> Rect {
+    Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }
+}
+
+fn put(text: &str, area: Rect, y: u16, buf: &mut Buffer, style: Style) {
+    let wide = usize::from(area.width);
+    buf.set_stringn(area.x, y, fit(text, wide), wide, style);
+}
+
+fn head(chat: &Chat, area: Rect, buf: &mut Buffer) {
+    if area.height == 0 {
+        return;
+    }
+    let bar = chat.setting.palette.bar();
+    buf.set_style(Rect { height: 1, ..area }, bar);
+    let heading = &chat.heading;
+    let left = format!(" Byleave chat: {}", visible(&heading.who, Care::Text));
+    put(&left, area, area.y, buf, bar);
+    let right = visible(&format!("{}  {}", heading.place, heading.session), Care::Text);
+    let (left, right_wide, wide) = (left.width(), right.width(), usize::from(area.width));
+    if left + right_wide + 3 <= wide
+        && let Ok(x) = u16::try_from(wide - right_wide - 1)
+    {
+        buf.set_stringn(area.x + x, area.y, right, right_wide, bar);
+    }
+}
+
+fn conversation(chat: &mut Chat, area: Rect, buf: &mut Buffer) {
+    let palette = chat.setting.palette;
+    if chat.scroll.is_empty() {
+        let hello = [
+            "Say what is to be done. The model works with the tools that are here, under the rules that hold;",
+            "you are asked where it matters, and what was changed can be taken back with /undo.",
+        ];
+        for (line, y) in hello.iter().zip(area.y + area.height.min(1)..area.bottom()) {
+            put(&format!("  {line}"), area, y, buf, palette.faint());
+        }
+        return;
+    }
+    let rows = chat.scroll.window(usize::from(area.width), usize::from(area.height));
+    for (row, y) in rows.iter().zip(area.y..area.bottom()) {
+        draw_row(row, area, y, buf, palette);
+    }
+}
+
+fn draw_row(row: &Row, area: Rect, y: u16, buf: &mut Buffer, palette: Palette) {
+    let mut x = area.x;
+    for (text, ink) in row {
+        let room = usize::from(area.right().saturating_sub(x));
+        (x, _) = buf.set_stringn(x, y, text, room, style(*ink, palette));
+    }
+}
+
+fn style(ink: Ink, palette: Palette) -> Style {
+    match ink {
+        Ink::Plain => Style::new(),
+        Ink::Strong => Style::new().add_modifier(Modifier::BOLD),
+        Ink::Faint => palette.faint(),
+        Ink::Good => palette.good(),
+        Ink::Careful => palette.of(Color::Yellow),
+        Ink::Bad => palette.of(Color::Red),
+        Ink::Person => palette.of(Color::Cyan),
+    }
+}
+
+fn doing(chat: &Chat, area: Rect, buf: &mut Buffer, time: Millis) {
+    let palette = chat.setting.palette;
+    if let Some(told) = &chat.told {
+        put(&visible(told, Care::Text), area, area.y, buf, palette.careful());
+        return;
+    }
+    if chat.dialogue.is_some() {
+        let many = match chat.questions.len() {
+            1 => "a question waits".to_owned(),
+            many => format!("{many} questions wait"),
+        };
+        put(&format!("{many}: Tab opens it"), area, area.y, buf, palette.careful());
+        return;
+    }
+    let mut text = match &chat.doing {
+        Doing::Rests(words) => visible(words, Care::Text),
+        Doing::Works { since, what } => {
+            format!("{what}, {}", clock(Duration::from_millis(time.saturating_sub(*since))))
+        }
+    };
+    let below = chat.scroll.below();
+    if below > 0 {
+        let gap = if text.is_empty() { "" } else { "; " };
+        text.push_str(&format!("{gap}{below} rows below"));
+    }
+    put(&text, area, area.y, buf, palette.faint());
+}
+
+fn keys(chat: &Chat, area: Rect, buf: &mut Buffer) {
+    let esc = if chat.is_working() { "  Esc Esc calls off" } else { "" };
+    let text = format!("Enter sends  Alt-Enter new line{esc}  PageUp scrolls  /help  /quit");
+    put(&text, area, area.y, buf, chat.setting.palette.faint());
+}

@@ -1,0 +1,317 @@
+//! The chat: what is typed goes where it belongs, whatever comes up meanwhile.
+
+use std::time::Duration;
+
+use byleave_core::escape::is_printable;
+use byleave_core::id::{CallId, QuestionId};
+use byleave_core::sheet::Sheet;
+use byleave_terminal::chat::{Act, Card, Chat, Entry, Heading, Order, Pick, State};
+use byleave_terminal::colour::Palette;
+use byleave_terminal::dialogue::Setting;
+use byleave_terminal::keys::{Key, Keyboard};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use uuid::Uuid;
+
+use crate::sheets;
+use crate::typist::{Dice, Typist};
+
+const KEYSTROKES: usize = 10_000;
+const KEYSTROKES_LONG: usize = 1_000_000;
+
+fn chat() -> Chat {
+    let setting =
+        Setting { palette: Palette::Plain, dwell_percent: 100, can_go_back: true, undo: None, now: 0 };
+    let mut chat = Chat::new(setting);
+    let heading = Heading {
+        who: "coder with openai/some-model".into(),
+        session: "a1b2c3d4".into(),
+        place: "/home/ann/project".into(),
+    };
+    chat.begin(heading, Vec::new());
+    chat
+}
+
+fn card(call: u128) -> Card {
+    Card {
+        call: CallId::new(Uuid::from_u128(call)),
+        tool: "bash".into(),
+        what: "cargo test".into(),
+        why: Some("to see what fails".into()),
+        state: State::Works { detail: String::new() },
+        output: String::new(),
+    }
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn typed(chat: &mut Chat, at: Duration, text: &str) -> Vec<Act> {
+    let mut keyboard = Keyboard::default();
+    let mut keys = keyboard.read(text.as_bytes(), true);
+    keys.extend(keyboard.settle());
+    keys.iter().map(|key| chat.key(at, 0, key)).filter(|act| *act != Act::Nothing).collect()
+}
+
+fn screen(chat: &mut Chat, columns: u16, rows: u16, at: Duration) -> String {
+    let area = Rect::new(0, 0, columns, rows);
+    let mut buf = Buffer::empty(area);
+    chat.draw(area, &mut buf, at, 61_000);
+    assert!(buf.content().iter().all(|cell| cell.symbol().chars().all(is_printable)), "{buf:?}");
+    let row = |y: u16| {
+        let cells = (0..columns).map(|x| buf[(x, y)].symbol().to_owned());
+        cells.collect::<String>().trim_end().to_owned()
+    };
+    (0..rows).map(row).collect::<Vec<_>>().join("\n")
+}
+
+// req: R5
+#[test]
+fn nobody_who_writes_to_the_model_answers_anything() {
+    let wanted = match std::env::var("BYLEAVE_PROOF").is_ok_and(|form| form == "long") {
+        true => KEYSTROKES_LONG,
+        false => KEYSTROKES,
+    };
+    for typist in Typist::ALL {
+        let (keystrokes, questions, accidents) = types(typist, wanted, 13);
+        println!("{typist:?}: {keystrokes} keystrokes, {questions} questions, {} answered", accidents.len());
+        assert!(questions * 100 > keystrokes / 10, "too few questions came up");
+        assert!(accidents.is_empty(), "{typist:?}: {accidents:#?}");
+    }
+}
+
+/// Somebody types so many keys; questions come up when they like, and go away unanswered after a while.
+fn types(typist: Typist, wanted: usize, seed: u64) -> (usize, usize, Vec<String>) {
+    let mut dice = Dice(seed);
+    let (mut text, mut keyboard, mut now) = (Vec::new(), Keyboard::default(), Duration::ZERO);
+    let (mut chat, all) = (chat(), sheets::all());
+    let (mut keystrokes, mut questions, mut accidents) = (0, 0, Vec::new());
+    let mut open: Option<QuestionId> = None;
+    let mut changes_at = dice.ms(0, 20_000);
+    while keystrokes < wanted {
+        let (pause, bytes) = typist.next(&mut dice, &mut text);
+        let at = now + pause;
+        while changes_at <= at {
+            now = changes_at;
+            match open.take() {
+                None => {
+                    questions += 1;
+                    let sheet: &Sheet = all.get(dice.of(&[0, 1, 2, 3, 4])).unwrap();
+                    open = Some(sheet.question.id);
+                    chat.ask(now, 0, sheet.clone(), Some("something".into()));
+                    screen(&mut chat, 80, 40, now);
+                    changes_at = now + dice.ms(200, 30_000);
+                }
+                Some(question) => {
+                    chat.withdraw(now, 0, question);
+                    changes_at = now + dice.ms(1, 20_000);
+                }
+            }
+        }
+        now = at;
+        let mut keys = keyboard.read(&bytes, true);
+        keys.extend(keyboard.settle());
+        keystrokes += keys.len().max(1);
+        for key in &keys {
+            match chat.key(now, 0, key) {
+                act @ (Act::Answer(..) | Act::Undo | Act::CallOff) => accidents.push(format!("{act:?}")),
+                // Said, and then done with.
+                Act::Say(_) => drop(chat.rests(String::new())),
+                _ => {}
+            }
+        }
+        screen(&mut chat, 80, 40, now);
+    }
+    (keystrokes, questions, accidents)
+}
+
+// req: R5
+#[test]
+fn half_a_line_waits_until_the_question_is_answered() {
+    let (mut chat, [sheet, ..]) = (chat(), sheets::all());
+    assert!(typed(&mut chat, ms(0), "and then").is_empty());
+    chat.ask(ms(100), 0, sheet.clone(), None);
+    let shown = screen(&mut chat, 80, 30, ms(100));
+    assert!(shown.contains("write_file") && shown.contains("y yes"), "{shown}");
+    // Who goes on writing answers nothing.
+    assert!(typed(&mut chat, ms(2_000), "y\r").is_empty());
+    assert!(typed(&mut chat, ms(9_000), "y").is_empty());
+    let acts = typed(&mut chat, ms(9_100), "\r");
+    assert!(
+        matches!(acts.as_slice(), [Act::Answer(question, _)] if *question == sheet.question.id),
+        "{acts:?}"
+    );
+    assert!(screen(&mut chat, 80, 30, ms(9_200)).contains("› and then"));
+    assert_eq!(typed(&mut chat, ms(9_300), "\r"), [Act::Say("and then".into())]);
+}
+
+// req: R5
+#[test]
+fn a_question_can_be_put_away_to_read_and_is_opened_again() {
+    let (mut chat, [sheet, ..]) = (chat(), sheets::all());
+    chat.said("I write it down.".into(), Vec::new());
+    chat.calling(card(1), 0);
+    chat.ask(ms(0), 0, sheet.clone(), None);
+    screen(&mut chat, 80, 30, ms(0));
+    typed(&mut chat, ms(3_000), "\u{1b}");
+    let shown = screen(&mut chat, 80, 30, ms(3_100));
+    assert!(
+        shown.contains("a question waits: Tab opens it") && shown.contains("waits for your answer"),
+        "{shown}"
+    );
+    typed(&mut chat, ms(3_200), "\t");
+    screen(&mut chat, 80, 30, ms(3_300));
+    assert!(typed(&mut chat, ms(3_400), "y").is_empty());
+    assert!(matches!(typed(&mut chat, ms(3_500), "\r").as_slice(), [Act::Answer(..)]));
+    // One that somebody answered elsewhere is gone.
+    chat.ask(ms(4_000), 0, sheet.clone(), None);
+    chat.withdraw(ms(5_000), 0, sheet.question.id);
+    assert!(!screen(&mut chat, 80, 30, ms(5_000)).contains("y yes"));
+}
+
+// req: L7
+#[test]
+fn what_is_said_while_the_model_works_is_said_when_it_rests() {
+    let mut chat = chat();
+    assert_eq!(typed(&mut chat, ms(0), "mend it\r"), [Act::Say("mend it".into())]);
+    chat.turn(60_000);
+    assert!(typed(&mut chat, ms(1), "and log it\rand more\r").is_empty());
+    let shown = screen(&mut chat, 80, 20, ms(2));
+    assert!(shown.contains("› and log it (said when the model is done"), "{shown}");
+    // Taken back, it can be changed.
+    assert!(typed(&mut chat, ms(3), "\u{1b}").is_empty());
+    assert!(screen(&mut chat, 80, 20, ms(4)).contains("› and more\n"));
+    assert_eq!(chat.rests("2 turns".into()), Some("and log it".into()));
+    assert_eq!(chat.rests("2 turns".into()), None);
+}
+
+// req: L7
+#[test]
+fn work_is_called_off_by_the_second_key_and_nobody_leaves_it_by_accident() {
+    let mut chat = chat();
+    chat.turn(0);
+    assert!(typed(&mut chat, ms(0), "\u{1b}").is_empty());
+    assert_eq!(typed(&mut chat, ms(100), "\u{1b}"), [Act::CallOff]);
+    // Another key in between, and it is asked for anew.
+    typed(&mut chat, ms(200), "\u{1b}x\u{7f}");
+    assert!(typed(&mut chat, ms(300), "\u{1b}").is_empty());
+    assert!(typed(&mut chat, ms(400), "/quit\r").is_empty());
+    assert_eq!(typed(&mut chat, ms(500), "\r"), [Act::Quit]);
+    assert!(typed(&mut chat, ms(600), "/new\r").is_empty());
+    chat.rests(String::new());
+    assert_eq!(typed(&mut chat, ms(700), "\r"), [Act::Order(Order::New)]);
+    assert_eq!(typed(&mut chat, ms(800), "\u{4}"), [Act::Quit]);
+}
+
+// req: L7
+#[test]
+fn lines_are_written_recalled_and_completed() {
+    let mut chat = chat();
+    assert_eq!(typed(&mut chat, ms(0), "one\u{1b}\rtwo\\\rthree\r"), [Act::Say("one\ntwo\nthree".into())]);
+    chat.rests(String::new());
+    assert_eq!(
+        typed(&mut chat, ms(1), "\u{1b}[A\u{1b}[B\u{1b}[Afour\r"),
+        [Act::Say("one\ntwo\nthreefour".into())]
+    );
+    chat.rests(String::new());
+    assert_eq!(typed(&mut chat, ms(2), "/und\t\r"), [Act::Order(Order::Undo)]);
+    assert!(typed(&mut chat, ms(3), "/etc/passwd\r").is_empty());
+    assert!(screen(&mut chat, 80, 20, ms(4)).contains("there is no such order"));
+}
+
+// req: L7
+#[test]
+fn what_is_heard_and_done_stands_in_its_order() {
+    let mut chat = chat();
+    typed(&mut chat, ms(0), "Mend the failing test.\r");
+    chat.turn(1_000);
+    chat.text("I look ");
+    chat.anew();
+    chat.text("I see what");
+    assert!(!screen(&mut chat, 80, 20, ms(1)).contains("I look"));
+    chat.said("I see what fails.".into(), Vec::new());
+    chat.calling(card(1), 1_000);
+    let lines: String = (0..20).map(|line| format!("line {line}\n")).collect();
+    chat.printed(CallId::new(Uuid::from_u128(1)), &lines);
+    chat.progress(CallId::new(Uuid::from_u128(1)), "12 of 40".into());
+    insta::assert_snapshot!("works", screen(&mut chat, 80, 20, ms(2)));
+    let ended = State::Ended { words: "failed in 1.2 s: exit code 101".into(), is_good: false };
+    chat.called(CallId::new(Uuid::from_u128(1)), ended, &lines);
+    chat.said(String::new(), vec!["a block was not closed".into()]);
+    chat.rests("2 turns, 120 tokens".into());
+    insta::assert_snapshot!("rests", screen(&mut chat, 80, 20, ms(3)));
+    typed(&mut chat, ms(4), "\u{f}");
+    assert!(screen(&mut chat, 80, 40, ms(5)).contains("line 0\n"));
+    screen(&mut chat, 80, 12, ms(6));
+    typed(&mut chat, ms(6), "\u{1b}[5~\u{1b}[5~\u{1b}[5~\u{1b}[5~\u{1b}[5~");
+    let top = screen(&mut chat, 80, 12, ms(7));
+    assert!(top.contains("Mend the failing test.") && top.contains("rows below"), "{top}");
+    // A call that is made again is the same card.
+    chat.calling(card(1), 2_000);
+    assert_eq!(screen(&mut chat, 80, 60, ms(8)).matches("cargo test").count(), 1);
+}
+
+// req: R5, S1
+#[test]
+fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
+    let evil = "\u{1b}[2J\u{1b}]0;x\u{7}a\rb\u{202e}c\u{9b}31m\n\ttab\u{200b}";
+    let mut chat = chat();
+    let heading = Heading { who: evil.into(), session: evil.into(), place: evil.into() };
+    let ended = State::Ended { words: evil.into(), is_good: false };
+    let cards = [State::Works { detail: evil.into() }, State::Waits, ended].into_iter().enumerate();
+    let cards = cards.map(|(call, state)| {
+        let call = CallId::new(Uuid::from_u128(call as u128 + 1));
+        let why = Some(evil.into());
+        Entry::Card(Card { call, tool: evil.into(), what: evil.into(), why, state, output: evil.into() })
+    });
+    let said = [Entry::Person(evil.into()), Entry::Model(evil.into()), Entry::Note(evil.into())];
+    chat.begin(heading, said.into_iter().chain(cards).collect());
+    chat.turn(0);
+    chat.text(evil);
+    chat.later(evil.into());
+    chat.key(ms(0), 0, &Key::Paste(evil.into()));
+    let sizes = || (1..40).flat_map(|columns| (1..12).map(move |rows| (columns, rows)));
+    let all = |chat: &mut Chat| {
+        for (columns, rows) in sizes().chain([(80, 24), (200, 60)]) {
+            screen(chat, columns, rows, ms(1));
+        }
+    };
+    all(&mut chat);
+    chat.tell(evil);
+    chat.page(evil, evil);
+    all(&mut chat);
+    typed(&mut chat, ms(2), "q");
+    let pick = Pick { key: evil.into(), title: evil.into(), about: evil.into() };
+    chat.pick(vec![pick.clone(), pick]);
+    all(&mut chat);
+    let [sheet, ..] = sheets::all();
+    chat.ask(ms(3), 0, sheet, None);
+    all(&mut chat);
+}
+
+// req: L7
+#[test]
+fn a_conversation_is_chosen_from_a_list_that_typing_narrows() {
+    let mut chat = Chat::new(Setting {
+        palette: Palette::Plain,
+        dwell_percent: 100,
+        can_go_back: true,
+        undo: None,
+        now: 0,
+    });
+    let pick = |key: &str, title: &str| Pick {
+        key: key.into(),
+        title: title.into(),
+        about: format!("{key}, 2 h ago, coder with openai/some-model, 6 turns"),
+    };
+    let picks = vec![pick("chat-1", "Mend the failing test."), pick("chat-2", "Write the release notes.")];
+    chat.pick(picks.clone());
+    insta::assert_snapshot!("picker", screen(&mut chat, 80, 10, ms(0)));
+    assert_eq!(typed(&mut chat, ms(1), "RELEASE\r"), [Act::Open("chat-2".into())]);
+    chat.pick(picks.clone());
+    assert_eq!(typed(&mut chat, ms(2), "\u{1b}[B\r"), [Act::Open("chat-2".into())]);
+    chat.pick(picks);
+    // Where nothing is open, who goes back begins something new.
+    assert_eq!(typed(&mut chat, ms(3), "\u{1b}"), [Act::Order(Order::New)]);
+}
