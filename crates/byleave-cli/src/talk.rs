@@ -11,7 +11,8 @@ use byleave::gate::Gate;
 use byleave_agent::agent::{Agent, Seat, Speaker, Watcher};
 use byleave_agent::by_blocks::{ByBlocks, Calling};
 use byleave_agent::conversation::Conversation;
-use byleave_agent::limits::Limits;
+use byleave_agent::history::History;
+use byleave_agent::limits::{Limits, Used};
 use byleave_agent::model::Fault;
 use byleave_agent::persona::{Found, ModelName, Persona};
 use byleave_agent::provider::{Kind, Provider, Settings};
@@ -22,7 +23,8 @@ use crate::complaint::Complaint;
 use crate::house::House;
 use crate::options::Options;
 use crate::person;
-use crate::time::lasting;
+use crate::show::counted;
+use crate::time::{lasting, now, span};
 
 /// How many turns are looked at to find sessions.
 const TURNS_MAX: usize = 100_000;
@@ -121,6 +123,20 @@ fn unfit(fault: &Fault) -> Complaint {
         _ => "look at `--model` and `--base-url`".to_owned(),
     };
     Complaint::new(fault.to_string()).hint(hint)
+}
+
+/// What a conversation has used, in words.
+pub(crate) fn used(used: Used) -> String {
+    let cost = used.cost.map(|cost| format!(", {cost:.4} spent")).unwrap_or_default();
+    let tokens = used.input_tokens.saturating_add(used.output_tokens);
+    format!("{}, {tokens} tokens{cost}", counted(used.turns.into(), "turn"))
+}
+
+/// What is known of a conversation, in a line.
+pub(crate) fn about(history: &History) -> String {
+    let ago = span(now().saturating_sub(history.begun));
+    let turns = counted(history.used.turns.into(), "turn");
+    format!("{}, {ago} ago, {} with {}, {turns}", history.session, history.persona, history.model)
 }
 
 /// The sessions of conversations, the newest first.

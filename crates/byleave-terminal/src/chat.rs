@@ -22,6 +22,7 @@ use ratatui::layout::{Position, Rect};
 
 use crate::dialogue::{Dialogue, Setting, Step};
 use crate::field::Field;
+use crate::guard::QUIET;
 use crate::keys::Key;
 use crate::prompt::offered;
 
@@ -55,6 +56,10 @@ pub enum Act {
     Consider(Leave),
     /// Taken back what was changed last, whoever changed it.
     Undo,
+    /// The terminal lent to an editor: what it sends meanwhile is not for us.
+    Lent,
+    /// The terminal is back.
+    Back,
     /// An end.
     Quit,
 }
@@ -93,6 +98,8 @@ pub struct Chat {
     field: Field,
     /// When something was last typed that was not meant for a question.
     typed: Option<Duration>,
+    /// What is typed until then was meant for a question that has gone.
+    deaf_until: Duration,
     /// What was said, for who wants to say it again; the oldest first.
     said: Vec<String>,
     /// How far back that was looked for.
@@ -128,6 +135,7 @@ impl Chat {
             scroll: Scroll::default(),
             field: Field::long(""),
             typed: None,
+            deaf_until: Duration::ZERO,
             said: Vec::new(),
             recalled: None,
             next: VecDeque::new(),
@@ -153,6 +161,7 @@ impl Chat {
             })
             .collect();
         self.scroll = Scroll::with(entries);
+        self.picker = None;
         self.doing = Doing::Rests(String::new());
     }
 
@@ -220,14 +229,22 @@ impl Chat {
         if let Some(dialogue) = self.dialogue.as_mut().filter(|_| !self.is_away) {
             dialogue.tell(text.clone());
         }
+        if self.picker.is_some() {
+            self.told = Some(text.clone());
+        }
         self.note(text);
+    }
+
+    /// Something about what the person just did.
+    pub fn hint(&mut self, text: String) {
+        self.told = Some(text);
     }
 
     /// It is the person's turn; what came of the model's, in words. Returns what is to be said next.
     pub fn rests(&mut self, words: String) -> Option<String> {
         self.scroll.unhear();
         self.doing = Doing::Rests(words);
-        self.armed = None;
+        (self.armed, self.told) = (None, None);
         let next = self.next.pop_front()?;
         self.scroll.push(Entry::Person(next.clone()));
         Some(next)
@@ -240,6 +257,7 @@ impl Chat {
 
     /// A question that a person must answer. What is typed now was not typed for it.
     pub fn ask(&mut self, now: Duration, time: Millis, sheet: Sheet, undo: Option<String>) {
+        self.armed = None;
         self.scroll.waits(sheet.call, true);
         self.questions.push_back(Waiting { sheet, undo });
         self.open(now, time);
@@ -257,6 +275,11 @@ impl Chat {
             if let Some(ago) = self.dialogue.take().and_then(|dialogue| dialogue.wrote(now)) {
                 self.typed = self.typed.max(Some(now.saturating_sub(ago)));
             }
+            if !self.is_away {
+                // Whoever was about to answer it must not say that to the model.
+                self.deaf_until = now + QUIET;
+                self.note("the question was answered elsewhere, called off, or is too old");
+            }
             self.open(now, time);
         }
     }
@@ -269,11 +292,13 @@ impl Chat {
     /// Conversations to choose from.
     pub fn pick(&mut self, picks: Vec<Pick>) {
         self.picker = Some(Picker::new(picks));
+        self.told = None;
     }
 
     /// The text that came out of the person's editor.
-    pub fn edited(&mut self, text: Result<String, String>) {
-        match (&mut self.dialogue, text) {
+    pub fn edited(&mut self, now: Duration, text: Result<String, String>) {
+        self.typed = Some(now);
+        match (self.dialogue.as_mut().filter(|_| !self.is_away), text) {
             (Some(dialogue), text) => dialogue.edited(text),
             (None, Ok(text)) => self.field = Field::long_at_end(text.trim_end()),
             (None, Err(why)) => self.told = Some(why),
@@ -300,6 +325,9 @@ impl Chat {
         }
         if !key.moves() && !matches!(key, Key::Tab | Key::Escape) {
             self.typed = Some(now);
+            if now < self.deaf_until {
+                return Act::Nothing;
+            }
         }
         if let Some(page) = &mut self.page {
             if page.key(key) {
@@ -407,7 +435,7 @@ impl Chat {
                 }
                 return act;
             }
-            Typed::Order(Order::Help) => self.page("The chat", orders::HELP),
+            Typed::Order(Order::Help) => self.page("The chat", &orders::help()),
             Typed::Order(order) => {
                 if order.ends_the_work() && self.is_working() {
                     self.told = Some("the model is at work: Esc calls it off first".to_owned());
@@ -440,7 +468,9 @@ impl Chat {
     fn escape(&mut self, armed: Option<Armed>) -> Act {
         if !self.field.is_empty() && !self.is_working() {
             self.clear();
-        } else if let Some(next) = self.next.pop_back() {
+        } else if self.field.is_empty()
+            && let Some(next) = self.next.pop_back()
+        {
             // Not said yet, so it can be changed still.
             self.field = Field::long_at_end(&next);
         } else if self.is_working() && armed == Some(Armed::CallOff) {
@@ -484,14 +514,23 @@ impl Chat {
         self.field = Field::long_at_end(text);
     }
 
+    /// Whether a conversation is open. Until there is, the list stays: what was chosen may not be had.
+    fn is_open(&self) -> bool {
+        self.heading != Heading::default()
+    }
+
     fn unpicked(&mut self) -> Act {
+        if !self.is_open() {
+            return Act::Order(Order::New);
+        }
         self.picker = None;
-        // Nothing is open yet: then a new one is begun.
-        if self.heading == Heading::default() { Act::Order(Order::New) } else { Act::Nothing }
+        Act::Nothing
     }
 
     fn picked(&mut self, key: String) -> Act {
-        self.picker = None;
+        if self.is_open() {
+            self.picker = None;
+        }
         Act::Open(key)
     }
 }

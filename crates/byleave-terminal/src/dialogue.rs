@@ -191,6 +191,9 @@ impl Dialogue {
     /// Takes a key.
     pub fn key(&mut self, now: Duration, key: &Key) -> Step {
         self.said = None;
+        if self.is_typing() {
+            self.guard.wrote_at(now);
+        }
         match &mut self.stage {
             Stage::Reading => self.read(now, key),
             Stage::Feedback(field) => match key {

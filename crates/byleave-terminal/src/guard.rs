@@ -163,6 +163,11 @@ impl Guard {
         }
     }
 
+    /// Something was typed into a field of the question.
+    pub const fn wrote_at(&mut self, now: Duration) {
+        self.pressed = Some(now);
+    }
+
     /// How long ago something was last typed here: for the guard of the next question, where this one was not answered.
     pub fn wrote(&self, now: Duration) -> Option<Duration> {
         self.pressed.map(|pressed| now.saturating_sub(pressed))

@@ -35,14 +35,13 @@ use crate::command::{history, leaves, policy};
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::ids::short;
+use crate::notify;
 use crate::options::Options;
 use crate::person::{self, Behind};
 use crate::screen::Screen;
-use crate::show::counted;
 use crate::status::Status;
 use crate::taking_back;
 use crate::talk;
-use crate::time::{now, span};
 
 /// How many conversations can be chosen from.
 const PICKS_MAX: usize = 200;
@@ -65,10 +64,11 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
         open: None,
         work: None,
         next: VecDeque::new(),
+        is_lent: false,
     };
     // What is wrong with it is said before there is a screen.
     match typed.resume.as_deref() {
-        Some("") => desk.offer().await?,
+        Some("") => desk.offer()?,
         Some(named) => {
             let session = talk::session(named, &house, options).await?;
             desk.open(Some(session)).await?;
@@ -86,7 +86,7 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
         })
     });
     let left = desk.go(acts).await;
-    let last = desk.open.as_ref().map(|open| open.session.clone());
+    let last = desk.begun().await;
     drop(tell.send(News::End));
     let there = shown.await.context("the screen broke")?;
     left?;
@@ -94,6 +94,10 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
         && let Some(session) = last
     {
         screen.hint(&format!("`byleave chat --resume {session}` goes on with it"));
+    }
+    if desk.work.is_some() {
+        // What is left so is found open, and taken up by whoever goes on with it; nobody waits for a command to end.
+        std::process::exit(Status::Aborted.code().into());
     }
     Ok(Status::Completed)
 }
@@ -129,6 +133,8 @@ struct Desk<'a> {
     work: Option<Work>,
     /// What is to be said once the model rests.
     next: VecDeque<String>,
+    /// An editor has the terminal.
+    is_lent: bool,
 }
 
 impl Desk<'_> {
@@ -152,20 +158,23 @@ impl Desk<'_> {
                     Some(act) => self.act(act).await,
                 },
                 _ = interrupts.recv() => match &self.work {
+                    // An editor has the terminal, and the key was for it.
+                    _ if self.is_lent => {}
                     None => break,
                     // Asked for twice: it is left as it is, and taken up by who comes back.
                     Some(work) if work.stop.is_cancelled() => return Ok(()),
-                    Some(work) => work.stop.cancel(),
+                    Some(_) => self.call_off(),
                 },
                 _ = ends.recv() => return Ok(()),
             }
         }
         let Some(work) = &self.work else { return Ok(()) };
         work.stop.cancel();
-        self.told("what the model does is called off; Ctrl-C leaves at once");
+        self.hint("what the model does is called off; Ctrl-C leaves at once");
         tokio::select! {
             _ = finished(&mut self.work) => {}
             _ = interrupts.recv() => {}
+            _ = ends.recv() => {}
             () = until_gone(&mut acts) => {}
         }
         Ok(())
@@ -180,6 +189,17 @@ impl Desk<'_> {
         self.tell(News::Told(text.into()));
     }
 
+    fn hint(&self, text: &str) {
+        self.tell(News::Hint(text.to_owned()));
+    }
+
+    fn call_off(&self) {
+        if let Some(work) = &self.work {
+            work.stop.cancel();
+            self.hint("calling it off; Ctrl-C leaves at once");
+        }
+    }
+
     async fn act(&mut self, act: Act) {
         match act {
             Act::Nothing | Act::Quit | Act::Editor(_) => {}
@@ -187,11 +207,9 @@ impl Desk<'_> {
                 self.next.push_back(word);
                 self.rested().await;
             }
-            Act::CallOff => {
-                if let Some(work) = &self.work {
-                    work.stop.cancel();
-                }
-            }
+            Act::CallOff => self.call_off(),
+            Act::Lent => self.is_lent = true,
+            Act::Back => self.is_lent = false,
             Act::Answer(question, reply) => {
                 if !self.answers.give(question, reply) {
                     self.told("the question was answered elsewhere, called off, or is too old");
@@ -221,7 +239,10 @@ impl Desk<'_> {
                 let opened = self.open(None).await;
                 self.opened(opened).await;
             }
-            Order::Sessions => self.offer().await?,
+            Order::Sessions => {
+                self.hint("looking for conversations …");
+                self.offer()?;
+            }
             Order::Again => self.begin(),
             Order::Undo => {
                 let Some(open) = &self.open else { return Ok(()) };
@@ -252,18 +273,15 @@ impl Desk<'_> {
     async fn opened(&mut self, opened: Result<()>) {
         match opened {
             Ok(()) => self.rested().await,
-            Err(error) => {
-                self.told(complete(&error));
-                if self.open.is_none() {
-                    // There must be one: the person is asked again.
-                    self.offer().await.unwrap_or_else(|error| self.told(complete(&error)));
-                }
-            }
+            Err(error) => self.told(complete(&error)),
         }
     }
 
     /// Opens a conversation, or a new one, and goes on with it where something of it is open.
     async fn open(&mut self, session: Option<SessionId>) -> Result<()> {
+        if self.work.is_some() {
+            return Err(Complaint::new("the model is at work").hint("Esc, twice, calls it off").into());
+        }
         let is_new = session.is_none();
         let session = session.map_or_else(|| fresh_session("chat"), Ok)?;
         let gate = self.gate()?;
@@ -281,8 +299,7 @@ impl Desk<'_> {
             session: short(&session),
             place: self.options.cwd.clone(),
         };
-        let history = History::of(session.as_str(), &before);
-        self.tell(News::Begin(heading, telling::entries(&history)));
+        self.tell(News::Begin(heading, telling::entries(&before)));
         let following = tokio::spawn(telling::follow(gate.subscribe(), self.tell.clone()));
         self.open = Some(Open { agent: Arc::new(agent), session, following });
         if !is_new {
@@ -291,8 +308,12 @@ impl Desk<'_> {
         Ok(())
     }
 
+    fn ask(&self) -> Ask {
+        self.options.asking(self.speaking.ask, Ask::Terminal)
+    }
+
     fn gate(&self) -> Result<Gate> {
-        let ask = self.options.asking(self.speaking.ask, Ask::Terminal);
+        let ask = self.ask();
         if ask != Ask::Terminal {
             return talk::gate(self.house, self.options, self.speaking, ask);
         }
@@ -308,7 +329,8 @@ impl Desk<'_> {
         let Some(open) = self.open.as_ref().filter(|_| self.work.is_none()) else { return };
         let (agent, stop) = (Arc::clone(&open.agent), CancellationToken::new());
         let stopped = stop.clone();
-        let went = tokio::spawn(async move { agent.go(Patience::Stays, &stopped).await });
+        let patience = if self.ask() == Ask::Terminal { Patience::Stays } else { Patience::Leaves };
+        let went = tokio::spawn(async move { agent.go(patience, &stopped).await });
         self.work = Some(Work { stop, went });
     }
 
@@ -317,7 +339,8 @@ impl Desk<'_> {
         let Some(open) = self.open.as_ref().filter(|_| self.work.is_none()) else { return };
         let Some(word) = self.next.pop_front() else {
             let used = match open.agent.conversation().await {
-                Ok(conversation) => telling::used(Used::by(&conversation.turns, self.speaking.prices)),
+                Ok(conversation) if conversation.turns.is_empty() => String::new(),
+                Ok(conversation) => talk::used(Used::by(&conversation.turns, self.speaking.prices)),
                 Err(fault) => fault.to_string(),
             };
             return self.tell(News::Rests(used));
@@ -334,6 +357,13 @@ impl Desk<'_> {
     async fn went(&mut self, went: Result<Went>) {
         match went {
             Ok(went) => {
+                if let Went::Waiting(questions) = &went {
+                    for question in questions {
+                        // They are told of below as well.
+                        notify::told(&self.options.chosen, question, "a call of the model")
+                            .unwrap_or_default();
+                    }
+                }
                 if let Some(text) = telling::came(&went) {
                     self.told(text);
                 }
@@ -342,29 +372,26 @@ impl Desk<'_> {
         }
     }
 
-    /// Shows the conversations that can be gone on with here.
-    async fn offer(&self) -> Result<()> {
+    /// Looks for the conversations that can be gone on with here, and shows them.
+    fn offer(&self) -> Result<()> {
         let gate = self.house.gate(self.options, &self.options.cwd, Ask::None, self.options.chosen.gate())?;
-        let mut picks = Vec::new();
-        for session in talk::sessions(self.house, self.options).await? {
-            let Ok(conversation) = talk::conversation(&gate, self.house, self.options, &session).await else {
-                continue;
+        let (house, options, tell) = (self.house.clone(), self.options.clone(), self.tell.clone());
+        // There may be many.
+        tokio::spawn(async move {
+            let found = match picks(&gate, &house, &options).await {
+                Ok(picks) => News::Pick(picks),
+                Err(error) => News::Told(complete(&error)),
             };
-            // Those that work elsewhere are gone on with there.
-            if conversation.last_asked().is_none_or(|last| last.cwd != self.options.cwd) {
-                continue;
-            }
-            let history = History::of(session.as_str(), &conversation);
-            let ago = span(now().saturating_sub(history.begun));
-            let turns = counted(history.used.turns.into(), "turn");
-            let about = format!("{session}, {ago} ago, {} with {}, {turns}", history.persona, history.model);
-            picks.push(Pick { key: session.to_string(), title: history.first_words().to_owned(), about });
-            if picks.len() == PICKS_MAX {
-                break;
-            }
-        }
-        self.tell(News::Pick(picks));
+            drop(tell.send(found));
+        });
         Ok(())
+    }
+
+    /// The conversation that is open, if anything was said in it.
+    async fn begun(&self) -> Option<SessionId> {
+        let open = self.open.as_ref()?;
+        let conversation = open.agent.conversation().await.ok()?;
+        (!conversation.turns.is_empty()).then(|| open.session.clone())
     }
 
     async fn export(&self, form: &str, file: Option<String>) -> Result<()> {
@@ -387,6 +414,25 @@ impl Desk<'_> {
         let (behind, tell) = (Behind::new(self.options, self.house), self.tell.clone());
         tokio::task::spawn_blocking(move || drop(tell.send(work(&behind))));
     }
+}
+
+/// The conversations of this directory, the newest first.
+async fn picks(gate: &Gate, house: &House, options: &Options) -> Result<Vec<Pick>> {
+    let mut picks = Vec::new();
+    for session in talk::sessions(house, options).await? {
+        let Ok(conversation) = talk::conversation(gate, house, options, &session).await else { continue };
+        // Those that work elsewhere are gone on with there.
+        if conversation.last_asked().is_none_or(|last| last.cwd != options.cwd) {
+            continue;
+        }
+        let history = History::of(session.as_str(), &conversation);
+        let (title, about) = (history.first_words().to_owned(), talk::about(&history));
+        picks.push(Pick { key: session.to_string(), title, about });
+        if picks.len() == PICKS_MAX {
+            break;
+        }
+    }
+    Ok(picks)
 }
 
 /// An error with what to do about it, in a line.

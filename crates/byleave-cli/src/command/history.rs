@@ -16,10 +16,8 @@ use crate::complaint::Complaint;
 use crate::house::House;
 use crate::options::Options;
 use crate::screen::{Screen, Tone, one_line, prose};
-use crate::show::counted;
 use crate::status::Status;
 use crate::talk;
-use crate::time::{now, span};
 
 pub(crate) async fn run(
     command: Option<Histories>,
@@ -101,11 +99,8 @@ impl Reader<'_> {
                 }));
                 continue;
             }
-            let ago = span(now().saturating_sub(history.begun));
             screen.title(&one_line(history.first_words()));
-            let turns = counted(history.used.turns.into(), "turn");
-            let line = format!("  {session}, {ago} ago, {} with {}, {turns}", history.persona, history.model);
-            screen.line(&one_line(&line));
+            screen.line(&one_line(&format!("  {}", talk::about(&history))));
         }
         if screen.json() {
             screen.value(&Value::Array(values));

@@ -179,11 +179,8 @@ fn ended(went: &Went, used: Used, session: &SessionId, options: &Options, screen
         return status;
     }
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    let cost = used.cost.map(|cost| format!(", {cost:.4} spent")).unwrap_or_default();
-    let tokens = used.input_tokens.saturating_add(used.output_tokens);
-    let turns = show::counted(used.turns.into(), "turn");
     let tone = if status == Status::Completed { Tone::Strong } else { Tone::Careful };
-    screen.toned(tone, &format!("{word}{}", prose(&why)), &format!("({turns}, {tokens} tokens{cost})"));
+    screen.toned(tone, &format!("{word}{}", prose(&why)), &format!("({})", talk::used(used)));
     match went {
         Went::Done | Went::CalledOff => {}
         Went::Waiting(_) => screen.hint(&format!(

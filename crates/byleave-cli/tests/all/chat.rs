@@ -103,6 +103,26 @@ fn work_is_called_off_and_gone_on_with() {
 
 // req: L7
 #[test]
+fn who_must_leave_leaves_at_once_and_what_was_open_goes_on() {
+    let slow = Some(("bash", json!({"command": "sleep 120"})));
+    let project = Project::new(vec![("I wait.", slow), ("Done.", None)]);
+    let mut sitting = project.sitting(&["chat", "Wait.", "--mode", "yolo"]);
+    sitting.await_shown("sleep 120");
+    sitting.await_shown("a tool works");
+    let began = Instant::now();
+    sitting.signal(rustix::process::Signal::TERM);
+    assert_eq!(sitting.end().0, Some(130));
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let session = project.json(&["history", "--json"])[0]["session"].as_str().unwrap().to_owned();
+    let mut sitting = project.sitting(&["chat", "--resume", &session]);
+    sitting.await_shown("Done.");
+    sitting.await_shown("2 turns");
+    sitting.press("\u{4}");
+    assert_eq!(sitting.end().0, Some(0));
+}
+
+// req: L7
+#[test]
 fn a_chat_says_what_it_needs_before_there_is_a_screen() {
     let project = Project::new(mends());
     let (code, _, told) = said(&project.command(&["chat"]).output().unwrap());

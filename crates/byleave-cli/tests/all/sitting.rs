@@ -83,6 +83,12 @@ impl Sitting {
         clock.replace_all(&lines.collect::<Vec<_>>().join("\n"), "[clock]").into_owned()
     }
 
+    /// Sends the program a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
     /// Kills the program, and waits until it is dead.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

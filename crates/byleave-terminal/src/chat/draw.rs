@@ -47,7 +47,13 @@ pub(super) fn draw(
         return None;
     }
     if let Some(picker) = &mut chat.picker {
-        return picker.draw(area, buf, palette);
+        let cursor = picker.draw(area, buf, palette);
+        if let Some(told) = chat.told.as_ref().filter(|_| area.height > 0) {
+            let last = Rect { y: area.bottom() - 1, height: 1, ..area };
+            buf.set_string(last.x, last.y, " ".repeat(usize::from(last.width)), Style::new());
+            put(&visible(told, Care::Text), last, last.y, buf, palette.careful());
+        }
+        return cursor;
     }
     let field_rows = chat.field.height(usize::from(area.width.saturating_sub(2))).min(FIELD_ROWS_MAX);
     let fitting = orders::fitting(&chat.field.text());

@@ -63,32 +63,37 @@ pub(super) const ORDERS: [(&str, &str, &str); 9] = [
     ("/quit", "", "leaves; the conversation stays in the book"),
 ];
 
+/// The keys, and what they do.
+const KEYS: [(&str, &str); 10] = [
+    ("Enter", "sends what is written; while the model works, it is said when it rests"),
+    ("Alt-Enter", "begins a new line; so does a \\ before Enter"),
+    ("Up, Down", "what was said before"),
+    ("Ctrl-G", "writes in your editor"),
+    ("PageUp, PageDown", "scrolls"),
+    ("Ctrl-O", "shows what tools put out in full, or its end"),
+    ("Esc", "takes back what is not said yet; twice, calls off what the model does"),
+    ("Tab", "opens a question that was put away with Esc; completes an order"),
+    ("Ctrl-C", "calls off what the model does; with nothing at work, leaves"),
+    ("Ctrl-D", "leaves"),
+];
+
 /// What there is to know.
-pub(super) const HELP: &str = "\
-Enter          sends what is written
-Alt-Enter      begins a new line; so does a \\ before Enter
-Up, Down       what was said before
-Ctrl-G         writes in your editor
-PageUp, -Down  scrolls
-Ctrl-O         shows what tools put out in full, or not
-Esc            twice: calls off what the model does
-Tab            opens a question that was put away; completes an order
-Ctrl-C         calls off what the model does; with nothing at work, leaves
-Ctrl-D         leaves
-
-/undo                        takes back what this conversation changed last
-/leave                       shows the leaves that were given; you give one at a question, with l
-/leave revoke ID             ends one
-/policy                      shows the rules in force
-/export [FORM] [FILE]        writes the conversation into a file: markdown, json or html
-/sessions                    goes to another conversation
-/new                         begins another conversation
-/again                       goes on where it stopped
-/quit                        leaves; `byleave chat --resume` comes back
-
-A word of yours that begins with a stroke is written with two: //etc is not an order.
-Nothing that the model does happens but by the rules and your answers; all of it is in the book.
-";
+pub(super) fn help() -> String {
+    let mut help = String::new();
+    for (key, does) in KEYS {
+        help.push_str(&format!("{key:<40}{does}\n"));
+    }
+    help.push('\n');
+    for (order, what, does) in ORDERS {
+        help.push_str(&format!("{:<40}{does}\n", format!("{order} {what}")));
+    }
+    help.push_str(
+        "\nA word of yours that begins with a stroke is written with two: //etc is not an order.\n\
+         A leave is given at a question, with l. Nothing that the model does happens but by the rules and\n\
+         your answers, and all of it is in the book.\n",
+    );
+    help
+}
 
 /// Reads what was typed.
 pub(super) fn read(text: &str) -> Typed {
@@ -110,6 +115,10 @@ pub(super) fn read(text: &str) -> Typed {
         ("leave" | "leaves", ["revoke", id]) => Order::Leave { revoke: Some((*id).to_owned()) },
         ("policy", []) => Order::Policy,
         ("export", []) => Order::Export { form: "markdown".to_owned(), file: None },
+        ("export", [file]) if form_of(file).is_some() => Order::Export {
+            form: form_of(file).unwrap_or("markdown").to_owned(),
+            file: Some((*file).to_owned()),
+        },
         ("export", [form @ ("markdown" | "json" | "html"), rest @ ..]) if rest.len() < 2 => {
             Order::Export { form: (*form).to_owned(), file: rest.first().map(|file| (*file).to_owned()) }
         }
@@ -120,6 +129,17 @@ pub(super) fn read(text: &str) -> Typed {
         _ => return Typed::Unknown(unknown(name)),
     };
     Typed::Order(order)
+}
+
+/// The form of a file, by how its name ends.
+fn form_of(file: &str) -> Option<&'static str> {
+    let (_, end) = file.rsplit_once('.')?;
+    match end {
+        "md" => Some("markdown"),
+        "json" => Some("json"),
+        "html" => Some("html"),
+        _ => None,
+    }
 }
 
 fn unknown(name: &str) -> String {

@@ -52,8 +52,10 @@ pub enum News {
     Withdrawn(QuestionId),
     /// What the leave that is considered would have covered.
     Past(Vec<String>),
-    /// Something for the person.
+    /// Something for the person, to stay.
     Told(String),
+    /// Something about what the person just did.
+    Hint(String),
     /// A page to read: its title, and its text.
     Page(String, String),
     /// Conversations to choose from.
@@ -97,8 +99,10 @@ pub fn run(path: &Path, manner: &Manner, news: &Receiver<News>, act: impl Fn(Act
             match chat.key(tty.now(), now(), &key) {
                 Act::Nothing => {}
                 Act::Editor(text) => {
+                    act(Act::Lent);
                     let edited = tty.lend(|| editor::edit(&manner.editor, &text))?;
-                    chat.edited(edited);
+                    act(Act::Back);
+                    chat.edited(tty.now(), edited);
                 }
                 other => act(other),
             }
@@ -132,6 +136,7 @@ fn take_in(chat: &mut Chat, news: News, at: Duration, time: Millis) -> Option<St
         News::Withdrawn(question) => chat.withdraw(at, time, question),
         News::Past(words) => chat.past(words),
         News::Told(text) => chat.tell(text),
+        News::Hint(text) => chat.hint(text),
         News::Page(title, text) => chat.page(&title, &text),
         News::Pick(picks) => chat.pick(picks),
         News::End => {}

@@ -3,6 +3,8 @@
 use byleave_core::escape::{Care, Escaper, visible};
 use byleave_core::id::CallId;
 
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::keys::Key;
 use crate::words::{broken, fit};
 
@@ -10,6 +12,8 @@ use crate::words::{broken, fit};
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 /// How many lines of it are shown where it is folded.
 const FOLDED_LINES: usize = 4;
+/// The most of one line that is shown there.
+const LINE_CHARS_MAX: usize = 1_000;
 
 /// Something that was said or done.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,9 +111,10 @@ impl Scroll {
         Self { kept: entries.into_iter().map(Kept::from).collect(), ..Self::default() }
     }
 
+    /// Comes last; but what the model is saying stays together.
     pub(super) fn push(&mut self, entry: Entry) {
-        self.is_hearing = false;
-        self.kept.push(entry.into());
+        let place = self.kept.len().saturating_sub(usize::from(self.is_hearing));
+        self.kept.insert(place, entry.into());
     }
 
     /// More of what the model says.
@@ -148,7 +153,8 @@ impl Scroll {
     }
 
     pub(super) fn printed(&mut self, call: CallId, text: &str) {
-        if let Some(card) = self.found(call) {
+        // What it put out in all is known of one that has ended.
+        if let Some(card) = self.found(call).filter(|card| !matches!(card.state, State::Ended { .. })) {
             card.output.push_str(text);
             shorten(&mut card.output);
         }
@@ -278,6 +284,7 @@ fn lines(text: &str, columns: usize) -> Vec<String> {
     out
 }
 
+/// A card. Each of its rows begins at the edge, where nothing that a model says can stand.
 fn drawn_card(card: &Card, columns: usize, is_unfolded: bool) -> Vec<Row> {
     let (mark, ink, words) = match &card.state {
         State::Works { detail } if detail.is_empty() => ("•", Ink::Strong, "works".to_owned()),
@@ -287,29 +294,39 @@ fn drawn_card(card: &Card, columns: usize, is_unfolded: bool) -> Vec<Row> {
         State::Ended { words, is_good: false } => ("✘", Ink::Bad, visible(words, Care::Text)),
     };
     let tool = visible(&card.tool, Care::Name);
-    let room = columns.saturating_sub(tool.chars().count() + 5);
+    let room = columns.saturating_sub(tool.width() + 3);
     let what = fit(&visible(&card.what, Care::Text), room);
     let mut rows =
-        vec![vec![(format!("  {mark} "), ink), (format!("{tool} "), Ink::Strong), (what, Ink::Plain)]];
-    let inner = columns.saturating_sub(6);
+        vec![vec![(format!("{mark} "), ink), (format!("{tool} "), Ink::Strong), (what, Ink::Plain)]];
     let mut put = |text: &str, ink: Ink| {
-        for line in lines(text, inner) {
-            rows.push(vec![("    ".to_owned(), Ink::Plain), (line, ink)]);
-        }
+        rows.extend(lines(text, columns.saturating_sub(4)).into_iter().map(|line| edged("┊   ", line, ink)));
     };
     if let Some(why) = &card.why {
-        put(why, Ink::Faint);
+        put(&format!("“{}”", why.trim()), Ink::Faint);
     }
     put(&words, ink);
-    let output: Vec<String> = lines(card.output.trim_end(), inner);
-    let shown = if is_unfolded { output.len() } else { output.len().min(FOLDED_LINES) };
-    if shown < output.len() {
-        let more = output.len() - shown;
-        let text = format!("│ … {more} lines before; Ctrl-O shows all");
-        rows.push(vec![("    ".to_owned(), Ink::Plain), (fit(&text, inner), Ink::Faint)]);
+    let (before, output) = end_of(card.output.trim_end(), is_unfolded, columns.saturating_sub(6));
+    if before > 0 {
+        rows.push(edged("┊   │ ", format!("… {before} lines before; Ctrl-O shows all"), Ink::Faint));
     }
-    for line in output.iter().skip(output.len() - shown) {
-        rows.push(vec![("    │ ".to_owned(), Ink::Faint), (line.clone(), Ink::Faint)]);
-    }
+    rows.extend(output.into_iter().map(|line| edged("┊   │ ", line, Ink::Faint)));
     rows
+}
+
+fn edged(edge: &str, text: String, ink: Ink) -> Row {
+    vec![(edge.to_owned(), Ink::Faint), (text, ink)]
+}
+
+/// What a call put out, or its end, and how many lines stand before that. No more is laid out than is shown.
+fn end_of(output: &str, is_unfolded: bool, columns: usize) -> (usize, Vec<String>) {
+    if is_unfolded {
+        return (0, lines(output, columns));
+    }
+    let all = output.lines().count();
+    let last: Vec<&str> = output.lines().skip(all.saturating_sub(FOLDED_LINES)).collect();
+    let last: Vec<String> = last.iter().map(|line| line.chars().take(LINE_CHARS_MAX).collect()).collect();
+    let mut rows = lines(&last.join("\n"), columns);
+    let over = rows.len().saturating_sub(FOLDED_LINES);
+    rows.drain(..over);
+    (all.saturating_sub(last.len()) + over, rows)
 }

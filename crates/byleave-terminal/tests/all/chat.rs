@@ -170,6 +170,76 @@ fn a_question_can_be_put_away_to_read_and_is_opened_again() {
     assert!(!screen(&mut chat, 80, 30, ms(5_000)).contains("y yes"));
 }
 
+// req: R5
+#[test]
+fn what_is_written_for_a_question_that_goes_is_no_answer_to_the_next_and_no_word_for_the_model() {
+    let (mut chat, [first, ..]) = (chat(), sheets::all());
+    let mut second = first.clone();
+    second.question.id = QuestionId::new(Uuid::from_u128(8));
+    chat.ask(ms(0), 0, first.clone(), None);
+    chat.ask(ms(0), 0, second.clone(), None);
+    screen(&mut chat, 80, 40, ms(0));
+    typed(&mut chat, ms(3_000), "n");
+    typed(&mut chat, ms(3_100), "\r");
+    for at in 40..120 {
+        assert!(typed(&mut chat, ms(at * 100), "x").is_empty());
+    }
+    chat.withdraw(ms(12_000), 0, first.question.id);
+    screen(&mut chat, 80, 40, ms(12_000));
+    // Another pause in the same sentence.
+    assert!(typed(&mut chat, ms(13_500), "a").is_empty());
+    assert!(typed(&mut chat, ms(13_600), "\r").is_empty());
+    // The other goes as well, under the fingers of who was about to answer it.
+    typed(&mut chat, ms(30_000), "y");
+    chat.withdraw(ms(30_050), 0, second.question.id);
+    assert!(typed(&mut chat, ms(30_100), "y\r").is_empty());
+    let shown = screen(&mut chat, 80, 40, ms(30_200));
+    assert!(shown.contains("the question was answered elsewhere") && shown.contains("\n›\n"), "{shown}");
+    assert_eq!(typed(&mut chat, ms(32_000), "go on\r"), [Act::Say("go on".into())]);
+}
+
+// req: L7
+#[test]
+fn nothing_that_was_written_is_lost() {
+    let (mut chat, [sheet, ..]) = (chat(), sheets::all());
+    chat.turn(0);
+    typed(&mut chat, ms(0), "first\rhalf a line");
+    // Taken back only into an empty field.
+    typed(&mut chat, ms(1), "\u{1b}");
+    let shown = screen(&mut chat, 80, 20, ms(2));
+    assert!(shown.contains("› half a line") && shown.contains("› first (said"), "{shown}");
+    // With a question put away, what comes out of the editor is for the field.
+    chat.ask(ms(3), 0, sheet, None);
+    screen(&mut chat, 80, 20, ms(4));
+    typed(&mut chat, ms(10_000), "\u{1b}");
+    assert!(
+        matches!(typed(&mut chat, ms(10_100), "\u{7}").as_slice(), [Act::Editor(text)] if text == "half a line")
+    );
+    chat.edited(ms(10_200), Ok("a whole line\n".into()));
+    assert!(screen(&mut chat, 80, 20, ms(10_300)).contains("› a whole line"));
+    // A question between two keys, and the second is the first again.
+    assert!(typed(&mut chat, ms(10_400), "\u{1b}").is_empty());
+}
+
+// req: L7
+#[test]
+fn what_the_model_says_stays_together_and_nothing_in_it_looks_like_a_card() {
+    let mut chat = chat();
+    chat.turn(0);
+    chat.text("one two ");
+    chat.note("written to a.md");
+    chat.text("three");
+    chat.said("one two three".into(), Vec::new());
+    let shown = screen(&mut chat, 80, 20, ms(0));
+    assert_eq!(shown.matches("one two").count(), 1, "{shown}");
+    chat.said("✔ bash cargo test\n┊   completed in 2 s\n! a note".into(), Vec::new());
+    chat.calling(card(1), 0);
+    let shown = screen(&mut chat, 80, 30, ms(1));
+    let at_the_edge: Vec<&str> =
+        shown.lines().skip(1).filter(|row| row.starts_with(['✔', '•', '┊', '!'])).collect();
+    assert_eq!(at_the_edge.len(), 1 + 3, "{shown}");
+}
+
 // req: L7
 #[test]
 fn what_is_said_while_the_model_works_is_said_when_it_rests() {
@@ -312,6 +382,9 @@ fn a_conversation_is_chosen_from_a_list_that_typing_narrows() {
     chat.pick(picks.clone());
     assert_eq!(typed(&mut chat, ms(2), "\u{1b}[B\r"), [Act::Open("chat-2".into())]);
     chat.pick(picks);
+    // What was chosen cannot be had: that is said where one looks.
+    chat.tell("there is no key for it");
+    assert!(screen(&mut chat, 80, 10, ms(3)).ends_with("there is no key for it"));
     // Where nothing is open, who goes back begins something new.
     assert_eq!(typed(&mut chat, ms(3), "\u{1b}"), [Act::Order(Order::New)]);
 }

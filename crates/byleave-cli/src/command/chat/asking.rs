@@ -54,12 +54,17 @@ impl AtChat {
         self.answers.at().insert(sheet.question.id, give);
         let _withdrawn = Withdrawn { at: self, question: sheet.question.id };
         let asked = News::Asked(Box::new(sheet.clone()), undo);
-        self.tell.send(asked).map_err(|_| failed("the chat is closed"))?;
+        if self.tell.send(asked).is_err() {
+            return nobody().await;
+        }
         // What cannot be told elsewhere is not told: the question is on the screen.
         notify::told(&self.options.chosen, &sheet.question, &sheet.terms.tool).unwrap_or_default();
         let left = Duration::from_millis(sheet.question.expires_at.saturating_sub(now()));
         tokio::select! {
-            reply = given => reply.map_err(|_| failed("the chat is closed")),
+            reply = given => match reply {
+                Ok(reply) => Ok(reply),
+                Err(_) => nobody().await,
+            },
             () = tokio::time::sleep(left) => Err(failed("the time to answer is over")),
         }
     }
@@ -98,6 +103,11 @@ impl Drop for Withdrawn<'_> {
         // Whoever has left sees no question either.
         drop(self.at.tell.send(News::Withdrawn(self.question)));
     }
+}
+
+/// The person has left. The question stays open for who comes back; a no would be one for good.
+async fn nobody() -> Result<Reply, ApproverFault> {
+    std::future::pending().await
 }
 
 fn failed(why: &str) -> ApproverFault {

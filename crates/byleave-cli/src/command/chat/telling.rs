@@ -7,8 +7,7 @@ use byleave::core::id::CallId;
 use byleave::event::Event;
 use byleave::result::CallResult;
 use byleave_agent::agent::{Happening, Watcher, Went};
-use byleave_agent::history::{History, Role};
-use byleave_agent::limits::Used;
+use byleave_agent::conversation::{Came, Conversation};
 use byleave_agent::model::Heard;
 use byleave_terminal::chat::{Card, Entry, News, State};
 use serde_json::{Map, Value};
@@ -46,7 +45,13 @@ fn news(happening: Happening<'_>) -> Option<News> {
 pub(super) async fn follow(mut events: Receiver<Event>, tell: Sender<News>) {
     loop {
         let news = match events.recv().await {
-            Ok(Event::Printed { call, printed }) => News::Printed(call, printed.text.to_string()),
+            Ok(Event::Printed { call, printed }) => {
+                let gap = match printed.left_out {
+                    0 => String::new(),
+                    bytes => format!("\n[… {bytes} bytes]\n"),
+                };
+                News::Printed(call, format!("{gap}{}", printed.text))
+            }
             Ok(Event::Progress { call, progress }) => News::Progress(call, progress.detail),
             Ok(Event::Entry { .. } | Event::ToolApproval { .. }) | Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return,
@@ -57,39 +62,33 @@ pub(super) async fn follow(mut events: Receiver<Event>, tell: Sender<News>) {
     }
 }
 
-/// A conversation as far as it has come.
-pub(super) fn entries(history: &History) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
-    for message in &history.messages {
-        match (message.role, &message.result) {
-            (Role::User, _) => entries.push(Entry::Person(message.content.clone())),
-            (Role::Assistant, _) => {
-                if !message.content.trim().is_empty() {
-                    entries.push(Entry::Model(message.content.clone()));
-                }
-                let cards = message.calls.iter();
-                let cards =
-                    cards.map(|asked| card(asked.call, &asked.tool, &asked.arguments, asked.reason.clone()));
-                entries.extend(cards.map(Entry::Card));
+/// A conversation as far as it has come. What we say of it is told apart from what the model said.
+pub(super) fn entries(conversation: &Conversation) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for taken in &conversation.turns {
+        entries.extend(taken.asked.user.clone().map(Entry::Person));
+        let said = match &taken.came {
+            None => continue,
+            Some(Came::Nothing { why, heard }) => {
+                entries
+                    .extend(Some(heard).filter(|heard| !heard.trim().is_empty()).cloned().map(Entry::Model));
+                entries.push(Entry::Note(why.clone()));
+                continue;
             }
-            (Role::Tool, None) => {}
-            (Role::Tool, Some(result)) => {
-                let known = entries.iter_mut().find_map(|entry| match entry {
-                    Entry::Card(card) if card.call == result.call => Some(card),
-                    _ => None,
-                });
-                // What is still open is gone on with.
-                let Some(card) = known.filter(|_| !["open", "not made"].contains(&result.outcome.as_str()))
-                else {
-                    continue;
-                };
-                let why = result.told.error.as_deref();
-                card.state = State::Ended {
-                    words: words(&result.outcome, result.told.execution_time_ms, why),
-                    is_good: result.told.success,
-                };
-                card.output.clone_from(&result.told.output);
+            Some(Came::Said(said)) => said,
+        };
+        if !said.text.trim().is_empty() {
+            entries.push(Entry::Model(said.text.clone()));
+        }
+        entries.extend(said.flaws.iter().map(|flaw| Entry::Note(flaw.what.clone())));
+        for (call, made) in said.calls.iter().zip(&taken.made) {
+            let mut card = card(made.call, &call.name, &call.args, call.reason.clone());
+            // What is still open is gone on with.
+            if let Some(result) = &made.result {
+                card.state = ended(result);
+                card.output = result.report().output;
             }
+            entries.push(Entry::Card(card));
         }
     }
     entries
@@ -113,12 +112,9 @@ fn in_short(arguments: &Map<String, Value>) -> String {
 
 fn ended(result: &CallResult) -> State {
     let (word, ms) = (result.ending.word(), result.report().execution_time_ms);
-    State::Ended { words: words(word, ms, result.error().as_deref()), is_good: result.success() }
-}
-
-fn words(outcome: &str, ms: u64, why: Option<&str>) -> String {
-    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    if ms == 0 { format!("{outcome}{why}") } else { format!("{outcome} in {}{why}", precise(ms)) }
+    let why = result.error().map(|why| format!(": {why}")).unwrap_or_default();
+    let words = if ms == 0 { format!("{word}{why}") } else { format!("{word} in {}{why}", precise(ms)) };
+    State::Ended { words, is_good: result.success() }
 }
 
 /// What the model's work came to, where that needs saying.
@@ -136,14 +132,4 @@ pub(super) fn came(went: &Went) -> Option<String> {
         Went::Failed(why) => format!("{why}; /again tries anew"),
         Went::CalledOff => "called off; say how to go on".to_owned(),
     })
-}
-
-/// What a conversation has used.
-pub(super) fn used(used: Used) -> String {
-    let tokens = used.input_tokens.saturating_add(used.output_tokens);
-    let cost = used.cost.map(|cost| format!(", {cost:.4} spent")).unwrap_or_default();
-    match used.turns {
-        0 => String::new(),
-        turns => format!("{}, {tokens} tokens{cost}", counted(turns.into(), "turn")),
-    }
 }
