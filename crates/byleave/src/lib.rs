@@ -2,6 +2,63 @@
 //!
 //! Every call goes one way: call → plan → ruling → question → execution → book. [`gate::Gate`] is the one object an
 //! application holds; [`tool::Tool`] is what it lets agents use; [`ledger::Ledger`] keeps the records.
+//!
+//! ```
+//! use byleave::clock::fresh_id;
+//! use byleave::core::call::{Call, Mode};
+//! use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+//! use byleave::gate::Gate;
+//! use byleave::tool::Run;
+//! use byleave::typed::Typed;
+//! use serde_json::json;
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Greet {
+//!     /// Whom.
+//!     name: String,
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let greet = Typed::new("greet", "Greets somebody", |args: Greet, _run: Run| async move {
+//!     Ok::<_, std::convert::Infallible>(format!("hello {}", args.name))
+//! });
+//! let gate = Gate::builder().tool(greet).build()?;
+//! let call = Call {
+//!     id: CallId::new(fresh_id()),
+//!     tenant: TenantId::new("local")?,
+//!     session: SessionId::new("docs")?,
+//!     agent: AgentId::new("demo")?,
+//!     tool: "greet".into(),
+//!     arguments: json!({ "name": "Ann" }),
+//!     reason: None,
+//!     cwd: "/".into(),
+//!     mode: Mode::ConfirmSensitive,
+//!     dry_run: false,
+//! };
+//! let result = gate.settle(call).await;
+//! // Nobody said that greeting is harmless, and nobody is there to ask.
+//! assert_eq!(result.ending.word(), "refused");
+//! assert!(result.error().is_some_and(|why| why.contains("no-approver")));
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A result always comes back; there is no error beside it. What is missing for the call above to run is said in the refusal: an
+//! [approver](approve), a [rule](policy_files), or a word about the [tool](typed::Typed::not_sensitive).
+//!
+//! # What you may bring
+//!
+//! | What | Made by | A whole program that is run with the tests |
+//! |---|---|---|
+//! | a tool | [`typed::Typed`], or the trait [`tool::Tool`] | `examples/tool.rs` |
+//! | a reviewer of arguments or results | closures of [`review`], or its traits | `examples/reviewer.rs` |
+//! | somebody who is asked | [`approve::callback`], or the trait [`approve::Approver`] | `examples/approver.rs` |
+//! | a layer of rules | [`core::policy`] and [`policy_files`] | `examples/policy_layer.rs` |
+//! | the loop of an agent | [`gate::Gate::settle_all`] and [`forms`] | `examples/agent.rs` |
+//! | a store | the trait [`ledger::Ledger`], with [`ledger::conformance`] to prove it; [`book::sqlite::SqliteBook`] is there | |
+//!
+//! What breaks, hangs or panics in any of them refuses the call, and is never passed over.
 
 pub mod approve;
 pub mod book;

@@ -1,0 +1,120 @@
+//! The gate in an agent of your own: the model's calls go to the gate, all of a turn at once, and what comes back goes to the model. The
+//! book is a real one; it is verified at the end.
+//!
+//! The model here is three lines of script. For a loop with real models, see the crate `byleave-agent`.
+//!
+//! `cargo run -p byleave --example agent`
+#![expect(clippy::print_stdout, reason = "an example says what it does")]
+
+use std::sync::Arc;
+
+use byleave::approve::callback;
+use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::book::{Book as _, CallFilter, Page};
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::manifest::{Class, Role};
+use byleave::core::sheet::Sheet;
+use byleave::forms::result_json;
+use byleave::gate::Gate;
+use byleave::tool::Run;
+use byleave::typed::Typed;
+use serde_json::{Value, json};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct WriteNote {
+    /// The file.
+    path: String,
+    /// All of its text.
+    text: String,
+}
+
+async fn write_note(args: WriteNote, run: Run) -> std::io::Result<String> {
+    std::fs::write(run.site.cwd.join(&args.path), args.text)?;
+    Ok(format!("wrote {}", args.path))
+}
+
+/// A model: what it asks for in each turn, by what it was told in the last.
+fn model(told: &[Value]) -> Vec<(&'static str, Value)> {
+    match told {
+        [] => vec![
+            ("write_note", json!({ "path": "a.md", "text": "one" })),
+            ("write_note", json!({ "path": "../b.md", "text": "two" })),
+        ],
+        // It was refused outside, and makes do with inside. It misspells the tool.
+        [_, second] if second["success"] == json!(false) => {
+            vec![("writenote", json!({ "path": "b.md", "text": "two" }))]
+        }
+        [only] if only["success"] == json!(false) => {
+            vec![("write_note", json!({ "path": "b.md", "text": "two" }))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn call(tool: &str, arguments: Value) -> Result<Call, Box<dyn std::error::Error>> {
+    Ok(Call {
+        id: CallId::new(fresh_id()),
+        tenant: TenantId::new("local")?,
+        session: SessionId::new("example")?,
+        agent: AgentId::new("demo")?,
+        tool: tool.into(),
+        arguments,
+        reason: None,
+        cwd: std::env::temp_dir().canonicalize()?.display().to_string(),
+        mode: Mode::ConfirmSensitive,
+        dry_run: false,
+    })
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let place = tempfile::tempdir()?;
+    let (work, state) = (place.path().canonicalize()?.join("work"), place.path().join("state"));
+    std::fs::create_dir(&work)?;
+    let work = work.display().to_string();
+
+    let tool = Typed::new("write_note", "Writes a note", write_note)
+        .class(Class::File)
+        .role("/path", Role::WritePath);
+    let inside = format!("{work}/");
+    let approver = callback("only-inside", move |sheet: &Sheet| {
+        sheet.plan.effects.iter().all(|effect| effect.path().is_none_or(|path| path.starts_with(&inside)))
+    });
+    let book = Arc::new(SqliteBook::open(&state, &Options::default())?);
+    let gate = Gate::builder()
+        .ledger(Arc::clone(&book) as Arc<_>)
+        .tool(tool)
+        .approver(Arc::new(approver))
+        .build()?;
+
+    let mut told: Vec<Value> = Vec::new();
+    loop {
+        let asked = model(&told);
+        if asked.is_empty() {
+            break;
+        }
+        let calls: Result<Vec<Call>, _> = asked
+            .into_iter()
+            .map(|(tool, arguments)| {
+                Ok::<_, Box<dyn std::error::Error>>(Call { cwd: work.clone(), ..call(tool, arguments)? })
+            })
+            .collect();
+        // Always as many results as calls, in their order, whatever happened. Nothing here fails.
+        let results = gate.settle_all(calls?).await;
+        // In a form for any model; `openai_messages`, `anthropic_messages` and `gemini_messages` are those of providers.
+        told = results.iter().map(|result| result_json(&result.report())).collect();
+        for report in &told {
+            println!("{report}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(place.path().join("work/b.md"))?, "two");
+    assert!(!place.path().join("b.md").exists());
+
+    let calls = book.calls(CallFilter::default(), Page::first(10)).await?;
+    let verified = book.verify().await?;
+    println!("{} calls in the book, {} lines, flaw: {:?}", calls.len(), verified.lines, verified.flaw);
+    assert!(calls.len() == 4 && verified.flaw.is_none());
+    Ok(())
+}

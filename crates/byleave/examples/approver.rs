@@ -1,0 +1,112 @@
+//! An approver of your own: it is shown what a call would do, says yes, no, or with other arguments, and may take its time. Its
+//! answer is bound to what it was shown.
+//!
+//! `cargo run -p byleave --example approver`
+#![expect(clippy::print_stdout, reason = "an example says what it does")]
+
+use std::sync::Arc;
+
+use byleave::approve::{Approver, ApproverFault, Reply};
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::manifest::{Class, Role};
+use byleave::core::question::Grade;
+use byleave::core::render::Rendering;
+use byleave::core::sheet::Sheet;
+use byleave::forms::result_text;
+use byleave::gate::Gate;
+use byleave::pending::Pending;
+use byleave::tool::Run;
+use byleave::typed::Typed;
+use serde_json::{Value, json};
+
+/// Somebody in another room, whom you reach in your own way: by a chat, a pager, a page.
+struct Desk;
+
+impl Approver for Desk {
+    fn name(&self) -> &str {
+        "the desk"
+    }
+
+    /// How sure its answers are a person's. A program answers here, so it says so: what only a person may answer it cannot.
+    fn grade(&self) -> Grade {
+        Grade::Program
+    }
+
+    fn ask<'a>(
+        &'a self,
+        sheet: &'a Sheet,
+        rendering: &'a Rendering,
+    ) -> Pending<'a, Result<Reply, ApproverFault>> {
+        Box::pin(async move {
+            // What cannot be shown in full must not be approved.
+            if !rendering.complete {
+                return Err(ApproverFault::Failed("it cannot be shown in full".into()));
+            }
+            for line in rendering.lines.iter().take(3) {
+                println!("  | {}", line.text);
+            }
+            let path = sheet.arguments.get("path").and_then(Value::as_str).unwrap_or_default();
+            Ok(match path {
+                "notes.txt" => Reply::Yes { note: Some("but keep it short next time".into()) },
+                "draft.txt" => Reply::Edit { value: json!({ "path": "notes.txt" }), note: None },
+                _ => Reply::No { feedback: Some("write into notes.txt instead".into()) },
+            })
+        })
+    }
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Touch {
+    /// The file.
+    path: String,
+}
+
+async fn touch(args: Touch, run: Run) -> std::io::Result<String> {
+    std::fs::File::create(run.site.cwd.join(&args.path))?;
+    Ok(format!("made {}", args.path))
+}
+
+fn call(tool: &str, arguments: Value) -> Result<Call, Box<dyn std::error::Error>> {
+    Ok(Call {
+        id: CallId::new(fresh_id()),
+        tenant: TenantId::new("local")?,
+        session: SessionId::new("example")?,
+        agent: AgentId::new("demo")?,
+        tool: tool.into(),
+        arguments,
+        reason: None,
+        cwd: std::env::temp_dir().canonicalize()?.display().to_string(),
+        mode: Mode::ConfirmSensitive,
+        dry_run: false,
+    })
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let place = tempfile::tempdir()?;
+    let here = place.path().canonicalize()?.display().to_string();
+    let tool = Typed::new("touch", "Makes a file", touch).class(Class::File).role("/path", Role::WritePath);
+    let gate = Gate::builder().tool(tool).approver(Arc::new(Desk)).build()?;
+    let touch = async |path: &str| -> Result<_, Box<dyn std::error::Error>> {
+        let call = Call { cwd: here.clone(), ..call("touch", json!({ "path": path }))? };
+        Ok(gate.settle(call).await)
+    };
+
+    let done = touch("notes.txt").await?;
+    println!("{}\n", result_text(&done.report()));
+    assert!(done.success());
+
+    // Other arguments are judged anew, and asked about anew; the model is told.
+    let edited = touch("draft.txt").await?;
+    println!("{}\n", result_text(&edited.report()));
+    assert!(edited.success() && !place.path().join("draft.txt").exists());
+
+    let refused = touch("other.txt").await?;
+    let told = result_text(&refused.report());
+    println!("{told}");
+    assert!(told.contains("write into notes.txt instead"));
+    assert!(!place.path().join("other.txt").exists());
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Reviewers: one that looks at arguments before a call and puts them right, one that holds what comes out, and one that breaks, which
+//! counts as a no.
+//!
+//! `cargo run -p byleave --example reviewer`
+#![expect(clippy::print_stdout, reason = "an example says what it does")]
+
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::outcome::Output;
+use byleave::forms::result_text;
+use byleave::gate::Gate;
+use byleave::review::{self, Covers, InputSubject, Opinion, OutputSubject};
+use byleave::tool::Run;
+use byleave::typed::Typed;
+use serde_json::{Value, json};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Say {
+    /// To whom.
+    to: String,
+    /// What.
+    text: String,
+}
+
+async fn say(args: Say, _run: Run) -> Result<String, std::convert::Infallible> {
+    Ok(format!("said to {}: {}", args.to, args.text))
+}
+
+/// People are named in lower case; who wrote it otherwise is put right, and the model is told.
+fn names(subject: InputSubject<'_>) -> Opinion<Value> {
+    let Some(to) = subject.arguments.get("to").and_then(Value::as_str) else {
+        return Opinion::deny("nobody is named");
+    };
+    let lower = to.to_lowercase();
+    if lower == to {
+        return Opinion::Pass;
+    }
+    let text = subject.arguments.get("text");
+    Opinion::change(json!({ "to": lower, "text": text }), "names are written in lower case")
+}
+
+/// What is said never has the project's secret name in it.
+fn discreet(subject: OutputSubject<'_>) -> Opinion<Output> {
+    let text = subject.output.text.replace("Bluebird", "[the project]");
+    if text == subject.output.text {
+        return Opinion::Pass;
+    }
+    Opinion::change(Output { text, ..subject.output.clone() }, "the project's name stays here")
+}
+
+fn call(tool: &str, arguments: Value) -> Result<Call, Box<dyn std::error::Error>> {
+    Ok(Call {
+        id: CallId::new(fresh_id()),
+        tenant: TenantId::new("local")?,
+        session: SessionId::new("example")?,
+        agent: AgentId::new("demo")?,
+        tool: tool.into(),
+        arguments,
+        reason: None,
+        cwd: std::env::temp_dir().canonicalize()?.display().to_string(),
+        mode: Mode::ConfirmSensitive,
+        dry_run: false,
+    })
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let tool = |name: &str| Typed::new(name, "Says something to somebody", say).not_sensitive();
+    let broken = |_: InputSubject<'_>| -> Result<bool, &str> { Err("the list of people cannot be read") };
+    let allows = byleave::core::policy::Rule::new(
+        "say",
+        byleave::core::policy::Layer::User,
+        byleave::core::ruling::Verdict::Allow,
+        vec![byleave::core::pattern::Pattern::Invoke("{say,shout}".into())],
+    );
+    let gate = Gate::builder()
+        .policy(byleave::core::policy::Policy::new(vec![allows])?)
+        .tool(tool("say"))
+        .tool(tool("shout"))
+        .review_input(Covers::All, review::input("names", names))
+        .review_output("say", review::output("discreet", discreet))
+        .review_input("shout", review::input("broken", broken))
+        .build()?;
+
+    let done = gate.settle(call("say", json!({ "to": "Ann", "text": "Bluebird is late" }))?).await;
+    println!("{}", done.text());
+    assert!(done.text().ends_with("said to ann: [the project] is late"), "{}", done.text());
+    // What was changed on the way is told to the model, with why.
+    assert_eq!(done.changes.len(), 2);
+
+    // A reviewer that fails, hangs or panics objects. It is never skipped.
+    let refused = gate.settle(call("shout", json!({ "to": "ann", "text": "hello" }))?).await;
+    println!("{}", result_text(&refused.report()));
+    assert_eq!(refused.ending.refusal().map(|refusal| refusal.code.as_str()), Some("review-failed"));
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! A tool of your own: a struct for its arguments, a function, and what the gate must know of both to judge it.
+//!
+//! `cargo run -p byleave --example tool`
+#![expect(clippy::print_stdout, reason = "an example says what it does")]
+
+use std::sync::Arc;
+
+use byleave::approve::callback;
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::effect::Effect;
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::manifest::{Class, Role};
+use byleave::core::sheet::Sheet;
+use byleave::forms::result_text;
+use byleave::gate::Gate;
+use byleave::tool::Run;
+use byleave::typed::Typed;
+use serde_json::{Value, json};
+
+/// What the model writes. The schema that it is shown, and that its arguments are checked by, is made of this.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CountLines {
+    /// The file to count in, in the directory that the agent works in.
+    path: String,
+    /// Only lines with this word.
+    word: Option<String>,
+}
+
+async fn count_lines(args: CountLines, run: Run) -> std::io::Result<String> {
+    // Whoever watches sees how far it is.
+    run.progress(None, "reading");
+    let text = std::fs::read_to_string(run.site.cwd.join(&args.path))?;
+    let fits = |line: &&str| args.word.as_ref().is_none_or(|word| line.contains(word.as_str()));
+    Ok(text.lines().filter(fits).count().to_string())
+}
+
+fn call(arguments: Value) -> Result<Call, Box<dyn std::error::Error>> {
+    Ok(Call {
+        id: CallId::new(fresh_id()),
+        tenant: TenantId::new("local")?,
+        session: SessionId::new("example")?,
+        agent: AgentId::new("demo")?,
+        tool: "count_lines".into(),
+        arguments,
+        reason: Some("how long is it?".into()),
+        cwd: std::env::temp_dir().canonicalize()?.display().to_string(),
+        mode: Mode::ConfirmSensitive,
+        dry_run: false,
+    })
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let tool = Typed::new("count_lines", "Counts the lines of a file", count_lines)
+        // Of which kind it is, and what its arguments mean: from that the gate works out what a call would do.
+        .class(Class::File)
+        .role("/path", Role::ReadPath)
+        // It changes nothing, and the same again does no harm.
+        .read_only()
+        .concurrency_safe();
+    // No rule covers this directory, so somebody is asked. They see the effects, and not only the arguments.
+    let approver = callback("example", |sheet: &Sheet| {
+        let reads = |effect: &Effect| matches!(effect, Effect::Read { .. });
+        sheet.plan.effects.iter().all(reads)
+    });
+    let gate = Gate::builder().tool(tool).approver(Arc::new(approver)).build()?;
+
+    let name = format!("byleave-example-{}.txt", std::process::id());
+    let path = std::env::temp_dir().join(&name);
+    std::fs::write(&path, "one\ntwo\nthree\n")?;
+
+    let done = gate.settle(call(json!({ "path": name }))?).await;
+    println!("{}: {}", done.ending.word(), done.text());
+    assert_eq!(done.text(), "3");
+
+    let done = gate.settle(call(json!({ "path": name, "word": "tw" }))?).await;
+    assert_eq!(done.text(), "1");
+
+    // What does not fit the schema never reaches the function; the model is told what was expected.
+    let wrong = gate.settle(call(json!({ "file": name }))?).await;
+    println!("{}", result_text(&wrong.report()));
+    assert!(!wrong.success());
+
+    // A tool that fails is a result, too.
+    let failed = gate.settle(call(json!({ "path": "no-such-file" }))?).await;
+    println!("{}", result_text(&failed.report()));
+    assert_eq!(failed.ending.word(), "failed");
+
+    std::fs::remove_file(path)?;
+    Ok(())
+}
