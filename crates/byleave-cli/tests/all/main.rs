@@ -36,6 +36,7 @@ mod pictures;
 mod policy;
 mod provider;
 mod rehearse;
+mod samples;
 mod sandbox;
 mod scene;
 mod scores;
