@@ -43,9 +43,21 @@ pub(crate) fn gate(
     ask: Ask,
     settings: Settings,
 ) -> Result<Gate> {
+    gate_with(house, options, workspace, ask, settings, || at_terminal(options, house))
+}
+
+/// The same, with somebody else to ask who is at the terminal.
+pub(crate) fn gate_with(
+    house: &House,
+    options: &Options,
+    workspace: &str,
+    ask: Ask,
+    settings: Settings,
+    person: impl FnOnce() -> Result<Arc<dyn Approver>>,
+) -> Result<Gate> {
     let mut builder = house.builder(options, workspace, ask, settings)?;
     if ask == Ask::Terminal {
-        let person = at_terminal(options, house)?;
+        let person = person()?;
         builder = builder.approver(Arc::clone(&person)).checkpoint(person);
     }
     Ok(builder.build()?)

@@ -66,6 +66,14 @@ pub struct Manner {
     pub editor: Vec<String>,
 }
 
+impl Manner {
+    /// What a dialogue of now is told; nothing to take back, and no way to leave the question open.
+    pub(crate) fn setting(&self) -> Setting {
+        let (palette, dwell_percent) = (self.palette, self.dwell_percent);
+        Setting { palette, dwell_percent, can_go_back: false, undo: None, now: now() }
+    }
+}
+
 /// A person at a terminal, asked one question at a time, in place.
 pub struct Prompt {
     name: String,
@@ -163,13 +171,7 @@ impl Asking {
     fn converse(&self, tty: &mut Tty, wrote: &mut Option<Instant>) -> Result<Reply, ApproverFault> {
         // What was typed until now was not typed for this question.
         let ahead = tty.ahead().map_err(|error| broke(&error))?;
-        let setting = Setting {
-            palette: self.manner.palette,
-            dwell_percent: self.manner.dwell_percent,
-            can_go_back: false,
-            undo: self.backing.last_change(),
-            now: now(),
-        };
+        let setting = Setting { undo: self.backing.last_change(), ..self.manner.setting() };
         let mut dialogue = Dialogue::new(vec![self.sheet.clone()], offered(&self.sheet), setting);
         if let Some(ago) = wrote.map(|wrote| wrote.elapsed()) {
             dialogue.amid(tty.now(), ago);

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context as _, Result};
-use byleave::approve::Approver;
 use byleave::core::id::SessionId;
 use byleave::gate::Gate;
 use byleave_agent::agent::{Agent, Broken, Patience, Went};
@@ -216,11 +215,9 @@ impl Desk<'_> {
                 }
             }
             Act::Open(session) => {
-                let opened = match session.parse() {
-                    Ok(session) => self.open(Some(session)).await,
-                    Err(error) => Err(anyhow::Error::from(error)),
-                };
-                self.opened(opened).await;
+                if let Err(error) = self.go_to(&session).await {
+                    self.told(complete(&error));
+                }
             }
             Act::Consider(leave) => self.beside(move |behind| News::Past(behind.past(&leave))),
             Act::Undo => self.beside(|behind| News::Told(behind.undo())),
@@ -236,8 +233,8 @@ impl Desk<'_> {
         match order {
             Order::Help | Order::Quit => {}
             Order::New => {
-                let opened = self.open(None).await;
-                self.opened(opened).await;
+                self.open(None).await?;
+                self.rested().await;
             }
             Order::Sessions => {
                 self.hint("looking for conversations …");
@@ -269,12 +266,11 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Tells of a conversation that could not be opened; what is open stays.
-    async fn opened(&mut self, opened: Result<()>) {
-        match opened {
-            Ok(()) => self.rested().await,
-            Err(error) => self.told(complete(&error)),
-        }
+    /// Goes to another conversation; where it cannot be opened, what is open stays.
+    async fn go_to(&mut self, session: &str) -> Result<()> {
+        self.open(Some(session.parse()?)).await?;
+        self.rested().await;
+        Ok(())
     }
 
     /// Opens a conversation, or a new one, and goes on with it where something of it is open.
@@ -313,15 +309,11 @@ impl Desk<'_> {
     }
 
     fn gate(&self) -> Result<Gate> {
-        let ask = self.ask();
-        if ask != Ask::Terminal {
-            return talk::gate(self.house, self.options, self.speaking, ask);
-        }
-        let chosen = self.options.chosen.clone().in_mode(self.speaking.mode);
-        let builder = self.house.builder(self.options, &self.options.cwd, ask, chosen.gate())?;
-        let person = AtChat::new(self.options, self.house, self.tell.clone(), self.answers.clone());
-        let person: Arc<dyn Approver> = Arc::new(person);
-        Ok(builder.approver(Arc::clone(&person)).checkpoint(person).build()?)
+        let (house, options) = (self.house, self.options);
+        let settings = options.chosen.clone().in_mode(self.speaking.mode).gate();
+        person::gate_with(house, options, &options.cwd, self.ask(), settings, || {
+            Ok(Arc::new(AtChat::new(options, house, self.tell.clone(), self.answers.clone())))
+        })
     }
 
     /// Has the model go on.

@@ -12,7 +12,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Act, Card, Chat, Entry, Heading, Pick, State};
-use crate::dialogue::Setting;
 use crate::editor;
 use crate::floor;
 use crate::prompt::Manner;
@@ -69,14 +68,7 @@ pub enum News {
 pub fn run(path: &Path, manner: &Manner, news: &Receiver<News>, act: impl Fn(Act)) -> io::Result<bool> {
     let _floor = floor::take();
     let mut tty = Tty::open(path, Place::Full)?;
-    let setting = Setting {
-        palette: manner.palette,
-        dwell_percent: manner.dwell_percent,
-        can_go_back: true,
-        undo: None,
-        now: now(),
-    };
-    let mut chat = Chat::new(setting);
+    let mut chat = Chat::new(manner.setting());
     loop {
         loop {
             match news.try_recv() {

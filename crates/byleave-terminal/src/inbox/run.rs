@@ -15,7 +15,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Act, Inbox, Item};
-use crate::dialogue::Setting;
 use crate::editor;
 use crate::floor;
 use crate::prompt::{Backing, Manner, offered};
@@ -88,14 +87,7 @@ fn show(
 ) -> io::Result<Left> {
     let _floor = floor::take();
     let mut tty = Tty::open(path, Place::Full)?;
-    let setting = Setting {
-        palette: manner.palette,
-        dwell_percent: manner.dwell_percent,
-        can_go_back: true,
-        undo: None,
-        now: now(),
-    };
-    let mut inbox = Inbox::new(setting);
+    let mut inbox = Inbox::new(manner.setting());
     let (tell, news) = channel();
     let watching = Arc::new(AtomicBool::new(true));
     look_out(Arc::clone(clerk), tell.clone(), Arc::clone(&watching));
