@@ -59,6 +59,7 @@ fn everything_wrong_is_told_with_its_place_and_what_to_do() {
     check(&rule("reach = \"https://x/\""), 5, 9, "host");
     check(&rule("reach = \"10.0.0.1/8\""), 5, 9, "host");
     check(&rule("invoke = \"Bsh(touch)\""), 5, 10, "no tool has such a name");
+    check(&rule("tool = \"bash\""), 5, 8, "judged by what it does");
     check(&rule("run = \"\""), 5, 7, "empty");
     check(&rule("run = \"git log | cat\""), 5, 7, "not a line of shell");
     check(&rule("run = \"npm *\""), 5, 7, "glob");

@@ -1,6 +1,7 @@
 //! Which tools ask, under the built-in rules, in the usual mode (B8): the pages of the tools say so, and this is what they rest on.
 
 use byleave::core::call::Mode;
+use byleave::core::policy::{Layer, NotRead, Places, RuleFile, read};
 use byleave::settings::Settings;
 use serde_json::{Value, json};
 
@@ -50,5 +51,43 @@ fn reading_asks_nobody_and_changing_asks_somebody() {
             assert_eq!(played.asked.len(), 1, "{tool}: {:?}", played.result);
         }
         assert_eq!((world.read("src/a"), world.read("b")), ("one\n".into(), "<entity not found>".into()));
+    });
+}
+
+// req: P8
+#[test]
+fn a_deny_of_a_tool_by_its_name_holds_or_is_no_rule() {
+    if !unprivileged("asking::a_deny_of_a_tool_by_its_name_holds_or_is_no_rule") {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        // What can be named; of all others a file must not say a thing that would never hold.
+        let named = [
+            ("bash_kill", json!({"job": "1"})),
+            ("bash_output", json!({"job": "1"})),
+            ("read_output", json!({"call": "5e0c3b6e-9a58-4a1e-8a53-0d6b8d6f2c11"})),
+            ("todo_read", json!({})),
+            ("todo_write", json!({"todos": []})),
+            ("tool_search", json!({"query": "read"})),
+        ];
+        let mut unseen: Vec<&str> = named.iter().map(|(tool, _)| *tool).collect();
+        for entry in World::new().gate.catalog().list() {
+            let tool = entry.manifest().name.as_str();
+            let text = format!("[[rule]]\nid = \"never\"\nverdict = \"deny\"\ntool = \"{tool}\"\n");
+            let file = RuleFile { name: "policy.toml", layer: Layer::User, text: &text };
+            let read = read(&file, &Places::default(), &NotRead);
+            let Some((_, arguments)) = named.iter().find(|(name, _)| *name == tool) else {
+                let fault = read.err().unwrap_or_else(|| panic!("a rule about `{tool}` was taken"));
+                assert!(fault.to_string().contains("judged by what it does"), "{fault}");
+                continue;
+            };
+            unseen.retain(|name| *name != tool);
+            let world = World::with(&text, Settings::default());
+            let played = world.call(tool, arguments.clone(), &[], Mode::ConfirmSensitive).await;
+            let refusal = played.result.ending.refusal().map(|refusal| refusal.to_string());
+            assert!(refusal.is_some_and(|refusal| refusal.contains("never")), "{tool}: {:?}", played.result);
+        }
+        assert!(unseen.is_empty(), "not offered: {unseen:?}");
     });
 }

@@ -105,7 +105,40 @@ fn wrong_path(glob: &str) -> Option<(String, String)> {
     None
 }
 
+/// Tools that are judged by what a call of them does, and never as a whole: nothing that they do bears their name.
+const JUDGED_BY_EFFECTS: [&str; 14] = [
+    "apply_patch",
+    "bash",
+    "delete_file",
+    "diagnostics",
+    "edit",
+    "glob",
+    "grep",
+    "list_dir",
+    "list_files",
+    "multi_edit",
+    "read_file",
+    "undo",
+    "web_fetch",
+    "write_file",
+];
+
 fn wrong_tool(glob: &str) -> Option<(String, String)> {
+    if JUDGED_BY_EFFECTS.contains(&glob) {
+        let what =
+            format!("`{glob}` can never match: a call of it is judged by what it does, not by its name");
+        let class = match glob {
+            "bash" => "bash",
+            "web_fetch" => "webfetch",
+            "apply_patch" | "delete_file" | "edit" | "multi_edit" | "undo" | "write_file" => "file",
+            _ => "readonly",
+        };
+        let todo = format!(
+            "say what it must not do, with `run`, `read`, `write`, `delete` or `reach`; or leave this out, and write \
+             `when = {{ class = \"{class}\" }}`, which is about all tools of its kind"
+        );
+        return Some((what, todo));
+    }
     let plain = |c: char| c.is_alphanumeric() || "_-.:/*?[]{},!^\\".contains(c);
     if !glob.is_empty() && glob.chars().all(plain) {
         return None;
