@@ -155,3 +155,49 @@ pub(crate) fn local_servers(
 fn at(keys: &[&str]) -> Vec<String> {
     keys.iter().map(|key| (*key).to_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use byleave::core::effect::{Effect, Plan};
+    use byleave::core::id::{AgentId, SessionId};
+    use byleave::core::manifest::Manifest;
+    use byleave::core::policy::{Places as RulePlaces, Policy, Request};
+    use byleave::core::ruling::Verdict;
+
+    use super::*;
+
+    // req: P4
+    #[test]
+    fn nobody_who_is_gated_writes_or_deletes_what_gates_them() {
+        let whose = |project: Option<&str>| Places {
+            home: "/home/u".into(),
+            project: project.map(PathBuf::from),
+            claude: None,
+            codex: None,
+            copilot: None,
+            xdg_config: None,
+        };
+        let places = RulePlaces { workspace: Some("/w"), home: Some("/home/u"), ..RulePlaces::default() };
+        let policy = Policy::builtin(&places).unwrap();
+        let programs = Programs { gateway: "/usr/bin/byleave".into(), hook: "/usr/bin/byleave-hook".into() };
+        let manifest = Manifest::new("write_file", "", json!({}));
+        let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+        for agent_before in Agent::ALL {
+            for places in [whose(None), whose(Some("/w"))] {
+                for target in targets(agent_before, &places, &programs) {
+                    let path = target.path.to_str().unwrap().to_owned();
+                    let mut effects = vec![Effect::Write { path: path.clone() }];
+                    // What Claude Code knows of the person is its own; it is not ours to say that nobody removes it.
+                    if !path.ends_with("/.claude.json") {
+                        effects.push(Effect::Delete { path });
+                    }
+                    for effect in effects {
+                        let plan = Plan { effects: vec![effect.clone()], ..Plan::default() };
+                        let ruling = policy.rule(&Request::plain(&manifest, &plan, &session, &agent));
+                        assert_eq!(ruling.verdict, Verdict::Deny, "{}: {effect}", agent_before.name());
+                    }
+                }
+            }
+        }
+    }
+}

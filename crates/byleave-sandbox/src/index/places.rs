@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Names that make something run when a person or a program comes by, wherever they are; with them all that the rules that come
 /// with us let nobody write.
-const NAMES: [&str; 36] = [
+const NAMES: [&str; 37] = [
     ".git",
     ".envrc",
     ".mcp.json",
@@ -30,6 +30,7 @@ const NAMES: [&str; 36] = [
     ".claude.json",
     ".codex",
     ".codex.json",
+    ".copilot",
     ".gemini",
     ".cursor",
     ".windsurf",
