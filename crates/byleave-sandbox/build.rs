@@ -34,6 +34,10 @@ fn main() -> Result<(), String> {
     rustc.args(["-Copt-level=2", "-Cpanic=abort", "-Cstrip=symbols", "-Crelocation-model=static"]);
     rustc.args(["-Ctarget-feature=+crt-static", "-Clink-arg=-nostartfiles", "-Clink-arg=-nodefaultlibs"]);
     rustc.args(["-Clink-arg=-static", "-Clink-arg=-no-pie"]);
+    // It begins by itself: the start that comes with Rust for musl would be a second one.
+    if var("CARGO_CFG_TARGET_ENV")? == "musl" {
+        rustc.arg("-Clink-self-contained=no");
+    }
     let done = rustc.status().map_err(|error| format!("cannot run the compiler: {error}"))?;
     if done.success() { Ok(()) } else { Err(format!("cannot build src/init/main.rs: {done}")) }
 }

@@ -1,10 +1,11 @@
-"""Draws the charts of docs/performance.md from its tables, and looks whether the page has the form that the measuring commands write.
+"""Draws the charts of docs/performance.md and docs/security/scores.md from their tables, and looks whether the pages have the form that the
+measuring commands write.
 
     python3 docs/charts/draw.py write    draw the charts, and put each behind its table
     python3 docs/charts/draw.py check    fail where a chart is not what its table says, or a table was not written by a command
 
-A chart shows ratios, for those are what can be compared between machines: a bar a row on a logarithmic scale, a mark where the bar is that was
-asked for. Standard library only.
+A chart of performance shows ratios, for those are what can be compared between machines: a bar a row on a logarithmic scale, a mark where the bar is
+that was asked for. A chart of scores shows parts of a whole. Standard library only.
 """
 
 import math
@@ -15,6 +16,18 @@ from xml.sax.saxutils import escape
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "performance.md"
+SCORES = HERE.parent / "security" / "scores.md"
+# Of the scores, by the part of the page: the head of the table that is drawn, the column of the whole, and the columns that are parts of it,
+# the larger first, with what each is called.
+PARTS = {
+    "escapes": (["", "held", "of"], "of", {"held": "held"}),
+    "rehearsal": (
+        ["class", "commands", "by text", "asked", "spared", "by text", "asked", "spared"],
+        "commands",
+        {5: "asked about, by text alone", 6: "asked about, with the rehearsal"},
+    ),
+}
+SHADES = ["#2e7d32"], ["#d9a441", "#8e2f2f"]
 BLOCK = re.compile(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->\n", re.S)
 WRITTEN = re.compile(r"^Written by `([^`]+)` on (\d{4}-\d\d-\d\d \d\d:\d\d) UTC, .+, rustc .+\.$", re.M)
 # The column that is drawn, by the first of these that a table has, and what it is called.
@@ -84,8 +97,75 @@ def chart(column, drawn):
     return "\n".join(out) + "\n</svg>\n"
 
 
+def whole_and_parts(text, head, whole, parts):
+    """The rows of the table with this head: a label, the whole, and its parts."""
+    lines = text.splitlines()
+    first = next((nth for nth, line in enumerate(lines) if line.startswith("|") and cells(line) == head), None)
+    if first is None:
+        return
+    columns = [name if isinstance(name, int) else head.index(name) for name in parts]
+    for line in lines[first + 2 :]:
+        if not line.startswith("|"):
+            return
+        row = cells(line)
+        if not row[0].startswith("**"):
+            yield row[0].replace("`", ""), int(row[head.index(whole)]), [int(row[column]) for column in columns]
+
+
+def score_chart(whole, parts, drawn):
+    shades = SHADES[len(parts) - 1]
+    most = max(count for _, count, _ in drawn)
+    place = lambda count: count / most * (WIDE - LABEL - 90)
+    tall = TOP + ROW * len(drawn) + 12
+    legend = "; ".join(parts.values())
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{tall}" viewBox="0 0 {WIDE} {tall}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDE}" height="{tall}" fill="#ffffff"/>',
+    ]
+    x = LABEL if len(parts) == 1 else LABEL - 110
+    for shade, name in zip(shades, parts.values()):
+        out.append(f'<rect x="{x}" y="7" width="10" height="10" fill="{shade}"/><text x="{x + 15}" y="16" fill="#555555">{escape(name)}</text>')
+        x += 32 + 6 * len(name)
+    out.append(f'<rect x="{x}" y="7" width="10" height="10" fill="#dddddd"/><text x="{x + 15}" y="16" fill="#555555">all</text>')
+    for nth, (label, count, held) in enumerate(drawn):
+        y = TOP + ROW * nth
+        label = label if len(label) < 66 else label[:64] + "…"
+        out.append(f'<text x="{LABEL - 8}" y="{y + 12}" text-anchor="end" fill="#222222">{escape(label)}</text>')
+        out.append(f'<rect x="{LABEL}" y="{y + 2}" width="{place(count):.1f}" height="12" fill="#dddddd"/>')
+        for shade, part in zip(shades, held):
+            out.append(f'<rect x="{LABEL}" y="{y + 2}" width="{place(part):.1f}" height="12" fill="{shade}"/>')
+        said = " → ".join(str(part) for part in held)
+        out.append(f'<text x="{LABEL + place(count) + 5:.1f}" y="{y + 12}" fill="#222222">{said} of {count}</text>')
+    return "\n".join(out) + "\n</svg>\n", legend
+
+
+def scores(how):
+    """Draws or checks the charts of the scores; gives what is wrong."""
+    page, wrong = SCORES.read_text(), []
+    for name, (head, whole, parts) in PARTS.items():
+        match = next((match for match in BLOCK.finditer(page) if match[1] == name), None)
+        drawn = list(whole_and_parts(match[2], head, whole, parts)) if match else []
+        if not drawn:
+            wrong.append(f"docs/security/scores.md has no table of `{name}` to draw")
+            continue
+        (svg, legend), path = score_chart(whole, parts, drawn), HERE / f"{name}.svg"
+        shown = f"<!-- /{name} -->\n\n![{legend}: the table above, drawn](../charts/{name}.svg)\n"
+        if how == "write":
+            path.write_text(svg)
+            if shown not in page:
+                page = page.replace(f"<!-- /{name} -->\n", shown, 1)
+        else:
+            if not path.exists() or path.read_text() != svg:
+                wrong.append(f"docs/charts/{name}.svg is not what the table of `{name}` says")
+            if shown not in page:
+                wrong.append(f"the chart of `{name}` does not stand behind its table")
+    if how == "write":
+        SCORES.write_text(page)
+    return wrong
+
+
 def main(how):
-    page, wrong = PAGE.read_text(), []
+    page, wrong = PAGE.read_text(), scores(how)
     found = list(BLOCK.finditer(page))
     if not found:
         wrong.append("docs/performance.md has no table between marks")
