@@ -5,12 +5,16 @@
 
 use serde::Deserialize;
 
-/// `session/request_permission`.
+/// The agent asks leave for a tool call of its own.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Permission {
     pub(crate) session_id: String,
     pub(crate) options: Vec<Choice>,
+}
+
+impl Permission {
+    pub(crate) const METHOD: &str = "session/request_permission";
 }
 
 /// One of the answers that an agent offers.
@@ -34,11 +38,15 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// `fs/write_text_file`.
+/// The agent has the editor write a file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Write {
     pub(crate) session_id: String,
     pub(crate) path: String,
     pub(crate) content: String,
+}
+
+impl Write {
+    pub(crate) const METHOD: &str = "fs/write_text_file";
 }

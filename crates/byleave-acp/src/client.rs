@@ -13,9 +13,8 @@ use byleave::pending::Pending;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::asked::Permission;
 use crate::wire::{self, Id, Out};
-
-const METHOD: &str = "session/request_permission";
 
 /// The editor, as an approver.
 #[derive(Default)]
@@ -81,7 +80,7 @@ impl Client {
         let request = inner.requests.get(&call)?;
         let (id, params) = (request.id.clone(), request.params.clone());
         let (answer, waiting) = oneshot::channel();
-        let asked = wire::request(&id, METHOD, &params);
+        let asked = wire::request(&id, Permission::METHOD, &params);
         inner.awaited.insert(id, answer);
         let to_client = inner.to_client.clone()?;
         Some((asked, to_client, waiting, params))

@@ -160,18 +160,18 @@ impl Proxy {
         let envelope = Envelope::read(&line).ok_or(ProxyFault::Garbled)?;
         let id = envelope.id();
         match (envelope.method.as_deref(), id) {
-            (Some("session/request_permission"), Some(id)) => {
+            (Some(Permission::METHOD), Some(id)) => {
                 let params = envelope.params.map(|params| params.get().to_owned()).unwrap_or_default();
                 let proxy = Arc::clone(self);
                 tokio::spawn(async move { proxy.permission(id, &params).await });
             }
-            (Some("fs/write_text_file"), Some(id)) => {
+            (Some(Write::METHOD), Some(id)) => {
                 let params = envelope.params.map(|params| params.get().to_owned()).unwrap_or_default();
                 let proxy = Arc::clone(self);
                 tokio::spawn(async move { proxy.write(id, &params, line).await });
             }
             // Nobody waits for the answer, and an editor might do it all the same.
-            (Some("session/request_permission" | "fs/write_text_file"), None) => {
+            (Some(Permission::METHOD | Write::METHOD), None) => {
                 return Err(ProxyFault::Garbled);
             }
             (None, Some(id)) => {

@@ -1,7 +1,7 @@
 //! Lines of JSON-RPC: read within a limit, looked at no further than needed, passed on as they came.
 //!
-//! A line that two readers could read differently (a field twice, a batch, no object at all) is not passed on: who judges must
-//! read what who obeys reads.
+//! A line of an agent that two readers could read differently (a field twice, a batch, no object at all) is not passed on: who
+//! judges must read what who obeys reads.
 
 use std::borrow::Cow;
 
@@ -55,7 +55,7 @@ pub(crate) struct Id(Value);
 /// Something to be written.
 #[derive(Debug)]
 pub(crate) enum Out {
-    /// A line with its end.
+    /// A line; it is given an end where it has none.
     Line(Vec<u8>),
     /// Nothing more comes.
     End,

@@ -27,6 +27,9 @@ use crate::model::{Call, Heard, Model, Said, Tool};
 use crate::persona::{Calls, Described, Found, Persona};
 use crate::turn::{Asked, Desk, Given, MODEL_TURN, ModelTurn, call_id, turn_id};
 
+/// How soon a call is called off again that had not been taken up yet.
+const CALL_OFF_AGAIN: Duration = Duration::from_millis(50);
+
 /// Whose conversation it is, and where it works.
 #[derive(Clone, Debug)]
 pub struct Seat {
@@ -49,7 +52,8 @@ pub struct Speaker {
     pub name: String,
     /// Where it is asked, for the book.
     pub endpoint: String,
-    /// Where it is, to be judged as an effect; none for one within this process.
+    /// Where it is, to be judged as an effect; none where reaching it is not to be judged, as for one within this process or on
+    /// this machine.
     pub host: Option<(String, u16)>,
     /// The model.
     pub model: Arc<dyn Model>,
@@ -97,24 +101,6 @@ pub enum Patience {
     Leaves,
 }
 
-/// What became of a turn.
-enum Turned {
-    /// It was taken, whatever came of it.
-    Taken,
-    /// It was called off for another that is given what is there now.
-    Replaced,
-    /// The loop goes no further.
-    Went(Went),
-}
-
-/// How soon a call is called off again that had not been taken up yet.
-const CALL_OFF_AGAIN: Duration = Duration::from_millis(50);
-
-/// A person stopped everything.
-fn is_aborted(result: &CallResult) -> bool {
-    result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
-}
-
 /// Why the loop could not go on at all.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
@@ -144,6 +130,16 @@ pub struct Agent {
     limits: Limits,
     watcher: Watcher,
     desk: Desk,
+}
+
+/// What became of a turn.
+enum Turned {
+    /// It was taken, whatever came of it.
+    Taken,
+    /// It was called off for another that is given what is there now.
+    Replaced,
+    /// The loop goes no further.
+    Went(Went),
 }
 
 impl Agent {
@@ -468,4 +464,9 @@ impl Agent {
             }
         }
     }
+}
+
+/// A person stopped everything.
+fn is_aborted(result: &CallResult) -> bool {
+    result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
 }

@@ -99,7 +99,7 @@ impl History {
     /// What is to be kept of a conversation.
     pub fn of(session: &str, conversation: &Conversation) -> Self {
         let turns = &conversation.turns;
-        let last = turns.iter().rev().find(|taken| !taken.asked.model.is_empty());
+        let last = conversation.last_asked();
         Self {
             session: session.to_owned(),
             persona: last.map_or_else(String::new, |taken| taken.asked.persona.clone()),

@@ -95,7 +95,7 @@ impl Desk {
 pub(crate) struct ModelTurn {
     manifest: Manifest,
     model: Arc<dyn Model>,
-    /// Where the model is, where that is known.
+    /// Where the model is, where reaching it is to be judged.
     host: Option<(String, u16)>,
     desk: Desk,
     ear: Ear,

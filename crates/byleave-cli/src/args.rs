@@ -10,18 +10,18 @@ mod inbox;
 mod init;
 mod mcp;
 mod policy;
+mod rehearse;
+mod sandbox;
 mod serve;
+mod session;
 mod shell;
+mod tools;
 mod watching;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use byleave::core::call::Mode;
 use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::forms::Form;
-use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::acp::{Acp, AskOver};
@@ -34,10 +34,14 @@ pub(crate) use self::inbox::{Answer, Inbox, List};
 pub(crate) use self::init::Init;
 pub(crate) use self::mcp::{Access, AddServer, GatewayArgs, LoginArgs, Mcp, ProfileArgs, ServeMcp, Wrap};
 pub(crate) use self::policy::{LayerArg, Policy};
+pub(crate) use self::rehearse::{Rehearse, Undo};
+pub(crate) use self::sandbox::{Exec, Profile, Sandbox};
 pub(crate) use self::serve::{
     AddToken, AddWebhook, ScopeArg, ServeHttp, TokenCommand, WebhookCommand, WorkArgs,
 };
+pub(crate) use self::session::{OpenSession, Session};
 pub(crate) use self::shell::{Completions, Man};
+pub(crate) use self::tools::Tools;
 pub(crate) use self::watching::{Log, Stats, Watch};
 
 const EXIT_CODES: &str = "\
@@ -51,7 +55,7 @@ Exit codes:
   130  aborted
 
 With `--json`, standard output has one JSON value and nothing else, also where something went wrong:
-{\"error\": {\"what\": .., \"hint\": .., \"exit\": ..}}. Only `explain --batch` and `run` print one a line, and with `sandbox exec` standard
+{\"error\": {\"what\": .., \"hint\": .., \"exit\": ..}}. Only `explain --batch`, `run` and `watch` print one a line, and with `sandbox exec` standard
 output is the command's own.
 
 Ids may be shortened to their last characters (as lists show them) or their first, at least four.";
@@ -308,164 +312,6 @@ pub(crate) struct Call {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Rehearse {
-    /// Keep what it changes without asking
-    #[arg(short, long, conflicts_with_all = ["no", "later"])]
-    pub(crate) yes: bool,
-    /// Show what it would change and drop it
-    #[arg(short, long, conflicts_with = "later")]
-    pub(crate) no: bool,
-    /// Show what it would change and leave it for later: `byleave inbox` has it for a day
-    #[arg(short, long)]
-    pub(crate) later: bool,
-    /// Show how every text differs, without being asked
-    #[arg(short, long)]
-    pub(crate) diff: bool,
-    /// A directory outside this one that it may write, on the copy
-    #[arg(long, value_name = "DIR")]
-    pub(crate) write: Vec<PathBuf>,
-    /// Something outside this directory that it may read
-    #[arg(long, value_name = "PATH")]
-    pub(crate) read: Vec<PathBuf>,
-    /// A guarantee that it runs without; stands in the book. BYLEAVE_WAIVE says it for every command
-    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee)]
-    pub(crate) waive: Vec<String>,
-    /// The conversation or task it is part of
-    #[arg(long, default_value = "cli")]
-    pub(crate) session: SessionId,
-    /// How long it may take
-    #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    pub(crate) timeout_ms: u64,
-    /// The command and its arguments; a single word with spaces is read by the shell
-    #[arg(required = true, last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
-}
-
-#[derive(Debug, Group)]
-pub(crate) struct Undo {
-    /// The call; the newest one that changed files, if neither it nor a session is named
-    #[arg(conflicts_with = "session")]
-    pub(crate) call: Option<String>,
-    /// Everything that calls of this session changed, the newest first
-    #[arg(long)]
-    pub(crate) session: Option<SessionId>,
-    /// Only what was done in this time: a number and s, m, h, d or w, as in `2h`
-    #[arg(long, value_name = "SPAN", requires = "session")]
-    pub(crate) since: Option<String>,
-    /// Also where a file was changed since: what it is now goes to the store
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Sandbox {
-    /// Run a command so that only what you name is possible: this directory, no secrets, no network
-    ///
-    /// The rules in force hold for all that it does: what they deny is not there or cannot be changed, and hosts that they allow
-    /// can be reached. At a terminal the command has one of its own. It ends with the command's own exit code, with 128 and the
-    /// signal that ended it, or with 125 if it was not run.
-    Exec(Exec),
-}
-
-#[derive(Debug, Group)]
-pub(crate) struct Exec {
-    /// What the command is for
-    #[arg(long, value_enum, default_value_t = Profile::Workspace)]
-    pub(crate) profile: Profile,
-    /// Something outside this directory that it may write
-    #[arg(long, value_name = "PATH")]
-    pub(crate) write: Vec<PathBuf>,
-    /// Something outside this directory that it may read
-    #[arg(long, value_name = "PATH")]
-    pub(crate) read: Vec<PathBuf>,
-    /// A host that it may reach; port 443 unless one is named
-    #[arg(long, value_name = "HOST[:PORT]")]
-    pub(crate) reach: Vec<String>,
-    /// A variable of the environment that it gets besides the usual ones
-    #[arg(long, value_name = "NAME")]
-    pub(crate) env: Vec<String>,
-    /// A guarantee that it runs without; stands in the book
-    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee)]
-    pub(crate) waive: Vec<String>,
-    /// Why it runs without, for the book
-    #[arg(long, value_name = "TEXT", requires = "waive")]
-    pub(crate) why: Option<String>,
-    /// How it is confined [default: the strongest way that gives everything]
-    #[arg(long, value_enum, value_name = "RUNG")]
-    pub(crate) on: Option<RungArg>,
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
-}
-
-/// The guarantee of a name that was typed.
-fn guarantee(name: &str) -> Result<String, String> {
-    let all = || Guarantee::ALL.map(Guarantee::name).join(", ");
-    Guarantee::named(name).map(|found| found.name().to_owned()).ok_or_else(|| format!("there are: {}", all()))
-}
-
-/// What a confined command is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Profile {
-    /// Works in this directory
-    Workspace,
-    /// Looks, and changes nothing
-    Look,
-    /// A whole agent: works in this directory, for as long as you like
-    Agent,
-}
-
-/// A way to confine a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RungArg {
-    Native,
-    Bwrap,
-    Landlock,
-}
-
-impl From<RungArg> for Rung {
-    fn from(rung: RungArg) -> Self {
-        match rung {
-            RungArg::Native => Self::Native,
-            RungArg::Bwrap => Self::Bwrap,
-            RungArg::Landlock => Self::Landlock,
-        }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Session {
-    /// Give a session its place and its ceiling, before its first call; neither ever changes
-    Open(OpenSession),
-    /// Show a session and those above it
-    Show {
-        /// The session
-        session: SessionId,
-    },
-}
-
-#[derive(Debug, Group)]
-pub(crate) struct OpenSession {
-    /// The session
-    pub(crate) session: SessionId,
-    /// The session whose sub-agent it is
-    #[arg(long, value_name = "SESSION")]
-    pub(crate) parent: Option<SessionId>,
-    /// Who works in it [default: as the session is called]
-    #[arg(long)]
-    pub(crate) agent: Option<AgentId>,
-    /// It and all beneath it are never asked less than in this mode
-    #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
-    pub(crate) mode: ModeArg,
-    /// What it and all beneath it may not do: a kind of effect, a colon, and a pattern, as in `write:/w/notes/**`
-    #[arg(long, value_name = "SCOPE")]
-    pub(crate) deny: Vec<String>,
-    /// What it and all beneath it must ask about, written the same way
-    #[arg(long, value_name = "SCOPE")]
-    pub(crate) ask: Vec<String>,
-}
-
-#[derive(Debug, Group)]
 pub(crate) struct Explain {
     /// The tool
     #[arg(conflicts_with = "command")]
@@ -533,51 +379,6 @@ impl From<ModeArg> for Mode {
             ModeArg::ConfirmDangerous => Self::ConfirmDangerous,
             ModeArg::Yolo => Self::Yolo,
             ModeArg::ReadOnly => Self::ReadOnly,
-        }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Tools {
-    /// List the tools (the default)
-    List,
-    /// Show what a tool says of itself
-    Show {
-        /// The tool
-        name: String,
-    },
-    /// Print the tools in the form that a model's provider wants
-    Schema {
-        /// Whose form
-        #[arg(long, value_enum)]
-        form: FormArg,
-        /// These tools only
-        names: Vec<String>,
-    },
-    /// Find tools by name or by what they do
-    Search {
-        /// What to look for
-        #[arg(required = true)]
-        query: Vec<String>,
-    },
-}
-
-/// Whose form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FormArg {
-    Openai,
-    Anthropic,
-    Gemini,
-    Mcp,
-}
-
-impl From<FormArg> for Form {
-    fn from(form: FormArg) -> Self {
-        match form {
-            FormArg::Openai => Self::OpenAi,
-            FormArg::Anthropic => Self::Anthropic,
-            FormArg::Gemini => Self::Gemini,
-            FormArg::Mcp => Self::Mcp,
         }
     }
 }

@@ -35,6 +35,11 @@ impl Complaint {
         Self::new("nobody says where the book is kept").hint("name a directory with `--state`")
     }
 
+    /// What to do about an error, where a complaint in it says so.
+    pub(crate) fn hint_in(error: &anyhow::Error) -> Option<&str> {
+        error.chain().find_map(|cause| cause.downcast_ref::<Self>()?.hint.as_deref())
+    }
+
     /// The same with what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -160,6 +160,14 @@ fn ordered(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
     all
 }
 
+/// A place that is an entry of a table at the top: all that is changed where a format is edited by whole entries.
+fn two(at: &[String]) -> Result<(&str, &str), EditFault> {
+    match at {
+        [outer, inner] => Ok((outer, inner)),
+        _ => Err(EditFault::InDoubt),
+    }
+}
+
 fn holds(value: &Value, at: &[String], item: &Value) -> bool {
     find(value, at).and_then(Value::as_array).is_some_and(|list| list.contains(item))
 }

@@ -1,7 +1,7 @@
 //! The JSON of `--json`: stable shapes, exact values. A field may be added; none changes its meaning.
 //!
-//! Standard output has one value, also where something went wrong: an object whose only field is `error`. Only `explain --batch` prints
-//! one a line, and with `sandbox exec` standard output is the command's own.
+//! Standard output has one value, also where something went wrong: an object whose only field is `error`. Only `explain --batch`,
+//! `run` and `watch` print one a line, and with `sandbox exec` standard output is the command's own.
 
 use byleave::book::{CallItem, LeaveItem, QuestionItem, Verification};
 use byleave::core::call::Millis;

@@ -1,6 +1,7 @@
 //! What was typed means: where the state is, who is here, where they stand.
 //!
-//! The only place that looks at the environment, but for what the screen may show.
+//! The only place where the environment says anything of ours: settings, and where things lie. Others look at it for what a terminal can
+//! show, and to start something or to hand it on.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -114,6 +115,13 @@ impl Options {
         self.above.as_deref().unwrap_or(&self.state)
     }
 
+    /// Where what can be had again is kept.
+    pub(crate) fn cache(&self) -> PathBuf {
+        let said = set("XDG_CACHE_HOME").filter(|dir| dir.is_absolute());
+        let usual = || self.home.as_ref().map(|home| Path::new(home).join(".cache"));
+        said.or_else(usual).unwrap_or_else(|| self.state.join("cache"))
+    }
+
     /// The files that may hold settings here.
     pub(crate) fn config_files(&self) -> Vec<ConfigFile> {
         let (home, config, cwd) = (self.home.clone(), self.config.clone(), self.cwd.clone());
@@ -161,8 +169,8 @@ impl Found {
         })?;
         Ok(Self {
             cwd: text_of(&cwd)?,
-            home: set("HOME").map(|home| settled(&home)).transpose()?.flatten(),
-            config: config().map(|dir| settled(&dir)).transpose()?.flatten(),
+            home: set("HOME").map(|home| real_path(&home)).transpose()?.flatten(),
+            config: config().map(|dir| real_path(&dir)).transpose()?.flatten(),
         })
     }
 
@@ -177,7 +185,7 @@ impl Found {
 }
 
 /// A variable that says something.
-fn variable(name: &str) -> Option<String> {
+pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
@@ -216,7 +224,7 @@ fn config() -> Option<PathBuf> {
 }
 
 /// The absolute path with links followed as far as it exists: that is how effects name it. A relative one names nothing.
-pub(crate) fn settled(path: &Path) -> Result<Option<String>> {
+pub(crate) fn real_path(path: &Path) -> Result<Option<String>> {
     if !path.is_absolute() {
         return Ok(None);
     }
@@ -229,8 +237,7 @@ pub(crate) fn settled(path: &Path) -> Result<Option<String>> {
 
 /// A name for the book, and how sure we are that it is a person: whoever types has a terminal.
 fn person() -> Approver {
-    let name =
-        ["USER", "LOGNAME"].iter().find_map(|name| env::var(name).ok().filter(|name| !name.is_empty()));
+    let name = ["USER", "LOGNAME"].into_iter().find_map(variable);
     let name = name.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()));
     let grade = if at_terminal() { Grade::Terminal } else { Grade::Program };
     Approver { name, grade }

@@ -158,6 +158,19 @@ impl Screen {
         }
     }
 
+    /// How a text differs, as a result: coloured by what was made and what is gone, with everything in it visible.
+    pub(crate) fn diff(&mut self, diff: &str) {
+        for line in many_lines(diff) {
+            let colour = match line.chars().next() {
+                Some('+') => Colour::Made,
+                Some('-') => Colour::Gone,
+                Some('@') => Colour::Moved,
+                _ => Colour::Plain,
+            };
+            self.coloured(colour, "", &line);
+        }
+    }
+
     /// A result as JSON.
     pub(crate) fn value(&mut self, value: &Value) {
         self.line(&spelled(&format!("{value:#}")));

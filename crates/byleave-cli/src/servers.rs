@@ -79,17 +79,13 @@ pub(crate) fn name_of(command: &str) -> Result<ServerName> {
 }
 
 fn ground(house: &House, options: &Options) -> Result<Ground> {
-    let home = options.home.as_ref().map(PathBuf::from);
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|cache| cache.is_absolute());
-    let cache = cache.or_else(|| home.as_ref().map(|home| home.join(".cache")));
-    let cache = cache.unwrap_or_else(|| options.state.join("cache"));
     let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
     let config = options.config.as_ref().map(PathBuf::from);
     Ok(Ground {
         workspace: PathBuf::from(&options.cwd),
-        home,
+        home: options.home.as_ref().map(PathBuf::from),
         ours: std::iter::once(state).chain(config).collect(),
-        homes: cache.join("byleave").join("mcp"),
+        homes: options.cache().join("byleave").join("mcp"),
         environment: std::env::vars().collect(),
         rules: Arc::new(house.policy(options, &options.cwd)?),
         logins: logins(options),

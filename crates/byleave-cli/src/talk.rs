@@ -21,7 +21,7 @@ use byleave_agent::turn::MODEL_TURN;
 use crate::args::{Ask, Speaking};
 use crate::complaint::Complaint;
 use crate::house::House;
-use crate::options::Options;
+use crate::options::{Options, variable};
 use crate::person;
 use crate::show::counted;
 use crate::time::{lasting, now, span};
@@ -93,7 +93,6 @@ pub(crate) fn gate(house: &House, options: &Options, typed: &Speaking, ask: Ask)
 }
 
 fn speaker(typed: &Speaking, before: Option<&str>, persona: &Persona) -> Result<Speaker> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let name = typed.model.clone().or_else(|| before.map(str::to_owned));
     let name = name.or_else(|| variable("BYLEAVE_MODEL"));
     let name = name.or_else(|| persona.model.as_ref().map(ToString::to_string));

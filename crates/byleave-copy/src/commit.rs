@@ -15,8 +15,9 @@ use crate::durable;
 use crate::fault::{At as _, Conflict, Fault};
 use crate::files::{names, write_json_durably};
 use crate::journal::{Done, Ground, Journal};
-use crate::list::{self, Item};
+use crate::list::Item;
 use crate::listing::Listing;
+use crate::paths;
 use crate::plan;
 use crate::staging::{self, Staging};
 use crate::steps::{self, Stopped};
@@ -80,29 +81,29 @@ impl Copy {
         let mut conflicts = Vec::new();
         let inside = |item: &Item| {
             let root = self.meta.roots.get(item.root).map_or("", |root| root.path.as_str());
-            list::inside(root, &item.change.path).to_owned()
+            paths::inside(root, &item.change.path).to_owned()
         };
         let paths: Vec<String> = items.iter().map(|item| inside(item)).collect();
         for (number, root) in ground.roots.iter().enumerate() {
             let of_root = || items.iter().zip(&paths).filter(|(item, _)| item.root == number);
             let gone = of_root().filter(|(item, _)| item.was.is_some()).map(|(_, path)| path.as_str());
             let gone: HashSet<&str> = gone.collect();
-            let made = of_root().filter(|(item, _)| plan::is_coming(item));
+            let made = of_root().filter(|(item, _)| item.is_coming());
             let made: HashSet<&str> = made.map(|(_, path)| path.as_str()).collect();
             for (item, path) in of_root() {
                 // What lies in a directory that is not there yet cannot be in anybody's way.
-                if item.was.is_none() && plan::ancestors(path).any(|above| made.contains(above)) {
+                if item.was.is_none() && paths::ancestors(path).any(|above| made.contains(above)) {
                     continue;
                 }
                 let mut conflict = check::conflict(item, (root, path), self.meta.started)?;
                 let change = &item.change;
-                if conflict.is_none() && plan::is_going(item) {
+                if conflict.is_none() && item.is_going() {
                     let more = check::holds_more(root, path, &gone).at("list", &change.path)?;
                     let why = "something was put into it meanwhile";
                     conflict =
                         more.then(|| check::met(change.before.clone(), change, change.before.clone(), why));
                 }
-                let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+                let above = paths::above(path);
                 if conflict.is_none() && item.was.is_none() {
                     let there = root.open_at(above, OFlags::PATH | OFlags::DIRECTORY).is_ok();
                     let why = "the directory that it lies in is gone";
@@ -154,10 +155,8 @@ pub(crate) fn carry_out(
     write_json_durably(&at.join("journal.json"), journal)?;
     for (number, step) in journal.steps.iter().enumerate() {
         if let Err(stopped) = steps::forward(step, ground) {
-            let root = journal.roots.get(step.root).map_or("", |root| root.path.as_str());
-            let path = list::absolute(root, &step.inside);
             let left = take_back(journal, number + 1, ground);
-            return Err(end(store, journal, ground, (path, stopped), left)?);
+            return Err(end(store, journal, ground, (journal.path(step), stopped), left)?);
         }
     }
     finish(store, journal, ground)
@@ -167,8 +166,7 @@ pub(crate) fn carry_out(
 pub(crate) fn take_back(journal: &Journal, count: usize, ground: &Ground) -> Vec<String> {
     let done = journal.steps.get(..count).unwrap_or_default();
     let stuck = done.iter().rev().filter(|step| steps::back(step, ground).is_err());
-    let path = |root: usize| journal.roots.get(root).map_or("", |root| root.path.as_str());
-    stuck.map(|step| list::absolute(path(step.root), &step.inside)).collect()
+    stuck.map(|step| journal.path(step)).collect()
 }
 
 /// What to say of a commit that was taken back, as far as it could be.

@@ -191,8 +191,8 @@ impl Copy {
         disk::remove_path(&self.at).at("remove", &self.at)
     }
 
-    /// The directory that a path lies in, and what is its number.
-    fn root_of(&self, path: &Path) -> Option<(usize, &Root)> {
+    /// The directory that a path lies in, and its number.
+    pub(crate) fn root_of(&self, path: &Path) -> Option<(usize, &Root)> {
         let holds = |root: &Root| path != Path::new(&root.path) && path.starts_with(&root.path);
         self.meta.roots.iter().enumerate().find(|(_, root)| holds(root))
     }

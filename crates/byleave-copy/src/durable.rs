@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::disk::{self, Beneath};
 use crate::fault::{At as _, Fault};
 use crate::journal::{Act, Ground, Journal, Slot, Step};
+use crate::paths;
 use crate::store::Store;
 
 const ONE_BY_ONE_MAX: usize = 64;
@@ -41,7 +42,7 @@ pub(crate) fn names(store: &Store, journal: &Journal, ground: &Ground) -> Result
 fn parents(journal: &Journal, ground: &Ground) -> Result<(), Errno> {
     let mut seen: HashSet<(Option<usize>, String)> = HashSet::new();
     let mut one = |root: Option<usize>, within: &Beneath, path: &str| -> Result<(), Errno> {
-        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        let above = paths::above(path);
         if !seen.insert((root, above.to_owned())) {
             return Ok(());
         }

@@ -55,10 +55,7 @@ pub(crate) fn fold(items: &mut [Item], reader: &mut Reader) -> Result<Vec<Rename
 /// Files that may have been one. Where a directory was moved, an overlay lets it be copied, and two names of one file come out as
 /// two files that are alike to the nanosecond; nothing else tells of it.
 pub(crate) fn twins<'a>(items: &'a [Item], renames: &[Rename]) -> Vec<&'a str> {
-    let is_directory = |node: Option<&Node>| node.is_some_and(|node| node.kind == NodeKind::Directory);
-    let went =
-        |item: &Item| is_directory(item.change.before.as_ref()) && !is_directory(item.change.after.as_ref());
-    if !items.iter().any(went) {
+    if !items.iter().any(Item::is_going) {
         return Vec::new();
     }
     // What was there under another name was one file by itself, or is told of as linked.

@@ -11,9 +11,8 @@ use crate::disk::Beneath;
 use crate::fault::{At as _, Fault};
 use crate::files::read_json;
 use crate::journal::{Act, Done, Journal};
-use crate::list;
 use crate::listing;
-use crate::plan::ancestors;
+use crate::paths::ancestors;
 use crate::read::Reader;
 use crate::store::{State, Store};
 
@@ -30,8 +29,7 @@ impl Ended {
         let mut images = HashMap::new();
         for step in &self.journal.steps {
             let (Act::Take { keep, .. } | Act::Swap { keep, .. }) = &step.act else { continue };
-            let root = self.journal.roots.get(step.root).map_or("", |root| root.path.as_str());
-            images.insert(list::absolute(root, &step.inside), keep.settled(self.journal.id).path);
+            images.insert(self.journal.path(step), keep.settled(self.journal.id).path);
         }
         images
     }

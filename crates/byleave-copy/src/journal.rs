@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::disk::{Beneath, Ident};
 use crate::fault::{At as _, Fault};
 use crate::layers::Root;
+use crate::paths;
 use crate::store::Store;
 
 /// What a commit does, in its order.
@@ -21,6 +22,14 @@ pub(crate) struct Journal {
     pub undoes: Option<Uuid>,
     pub roots: Vec<Root>,
     pub steps: Vec<Step>,
+}
+
+impl Journal {
+    /// The absolute path that a step is about.
+    pub(crate) fn path(&self, step: &Step) -> String {
+        let root = self.roots.get(step.root).map_or("", |root| root.path.as_str());
+        paths::absolute(root, &step.inside)
+    }
 }
 
 /// What a commit is when it has ended.

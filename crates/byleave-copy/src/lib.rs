@@ -7,16 +7,20 @@
 //!
 //! | room | what it does |
 //! |---|---|
-//! | [`store`], [`copy`] | the directory that holds everything; one copy in it |
+//! | [`store`], [`copy`], `files` | the directory that holds everything; one copy in it; the small files of both |
 //! | `layers`, `tree`, [`scratch`] | how a copy is made: layers for an overlay, a plain copy, what is built again and again |
 //! | `put` | changes made on a copy by hand |
-//! | `list`, `fold`, `standing`, `diff` | what differs, what was renamed, what git knows, how text differs |
-//! | `plan`, `journal`, `steps`, `durable` | what a commit will do, written down before it is done; each step can be done twice and taken back |
-//! | `commit`, `recover`, `undo`, `tidy` | doing it, finishing it after a crash, doing the inverse, forgetting |
+//! | `list`, `whiteout`, `listing` | what differs, and by which marks a layer says so; kept, so that what was shown is what is committed |
+//! | `fold`, `standing`, `index`, `diff`, `limits` | what was renamed, what git knows and its index, how text differs, what a copy cannot do |
+//! | `check`, `plan`, `staging` | that nothing stands in the way of a commit, its steps, and what it moves made ready |
+//! | `journal`, `steps`, `durable` | what a commit will do, written down before it is done; each step can be done twice and taken back |
+//! | `commit`, `recover`, `undo`, `images`, `tidy` | doing it, finishing it after a crash, doing the inverse, what was there before, forgetting |
+//! | `disk`, `paths`, `attributes`, `read`, `day`, [`fault`] | handles, paths as text, extended attributes, digests, days; what can go wrong |
 //!
 //! Knows nothing of who runs what; a copy is a directory of layers that the sandbox mounts. No `unsafe`. Never follows a link
 //! on its way to a path, never runs git, never removes what it has not moved to the store before.
 
+mod attributes;
 mod check;
 pub mod commit;
 pub mod copy;
@@ -34,6 +38,7 @@ mod layers;
 mod limits;
 mod list;
 mod listing;
+mod paths;
 mod plan;
 mod put;
 mod read;

@@ -12,10 +12,12 @@ use byleave_core::digest::Digest;
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
+use crate::attributes;
 use crate::disk::{self, Ident, bits, stat_at};
 use crate::fault::{At as _, Fault};
 use crate::limits::{Limit, Limits};
-use crate::read::{self, Reader};
+use crate::paths;
+use crate::read::Reader;
 use crate::whiteout::{self, Marks};
 
 /// One path that differs, and which things are at it on both sides.
@@ -25,6 +27,18 @@ pub(crate) struct Item {
     pub change: Change,
     pub was: Option<Ident>,
     pub is: Option<Ident>,
+}
+
+impl Item {
+    /// Whether a directory was there and is none any more.
+    pub(crate) fn is_going(&self) -> bool {
+        is_directory(self.change.before.as_ref()) && !is_directory(self.change.after.as_ref())
+    }
+
+    /// Whether a directory is there that was none before.
+    pub(crate) fn is_coming(&self) -> bool {
+        is_directory(self.change.after.as_ref()) && !is_directory(self.change.before.as_ref())
+    }
 }
 
 /// How to look at one root.
@@ -276,8 +290,7 @@ impl Walk<'_, '_> {
     fn other_attributes(&self, pair: Pair<'_>, is: &Stat) -> Result<bool, Fault> {
         let Some(lower) = pair.lower else { return Ok(false) };
         let Ok(lower) = disk::open_file(lower, pair.name) else { return Ok(true) };
-        let below =
-            crate::tree::list_attributes(&lower).at("read the attributes of", self.path(pair.inside))?;
+        let below = attributes::list(&lower).at("read the attributes of", self.path(pair.inside))?;
         let above = disk::open_ours(pair.upper.as_fd(), pair.name, is).at("open", self.path(pair.inside))?;
         let above = whiteout::attributes(&above).at("read the attributes of", self.path(pair.inside))?;
         Ok(below != above)
@@ -310,7 +323,7 @@ impl Walk<'_, '_> {
         if let Some(what) = whiteout::take_marks_off(&file).at("read the attributes of", at())? {
             return Err(Fault::Layer { path: at(), what });
         }
-        self.has_attributes = read::has_attributes(&file).at("read the attributes of", at())?;
+        self.has_attributes = attributes::has_any(&file).at("read the attributes of", at())?;
         self.reader.digest(&file).at("read", self.path(pair.inside))
     }
 
@@ -349,7 +362,7 @@ impl Walk<'_, '_> {
     }
 
     fn text(&self, inside: &str) -> String {
-        absolute(self.look.path, inside)
+        paths::absolute(self.look.path, inside)
     }
 
     fn path(&self, inside: &str) -> PathBuf {
@@ -357,17 +370,9 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The path of something in a root.
-pub(crate) fn absolute(root: &str, inside: &str) -> String {
-    if inside.is_empty() {
-        return root.to_owned();
-    }
-    format!("{}/{inside}", root.trim_end_matches('/'))
-}
-
-/// The path in a root of something absolute.
-pub(crate) fn inside<'a>(root: &str, path: &'a str) -> &'a str {
-    path.strip_prefix(root.trim_end_matches('/')).map_or(path, |rest| rest.trim_start_matches('/'))
+/// Whether a directory is there.
+pub(crate) fn is_directory(node: Option<&Node>) -> bool {
+    node.is_some_and(|node| node.kind == NodeKind::Directory)
 }
 
 fn directory(stat: &Stat) -> Node {

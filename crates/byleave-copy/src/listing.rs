@@ -21,6 +21,7 @@ use crate::fold;
 use crate::layers::{self, Method};
 use crate::limits::Limit;
 use crate::list::{self, Found, Item, Look};
+use crate::paths;
 use crate::read::Reader;
 use crate::standing;
 
@@ -59,7 +60,7 @@ impl Copy {
         for item in &mut listing.items {
             let Some(root) = self.meta.roots.get(item.root) else { continue };
             let changed = self.at.join(layers::changed(root.method, item.root));
-            let inside = list::inside(&root.path, &item.change.path);
+            let inside = paths::inside(&root.path, &item.change.path);
             item.change.diff = shown(&item.change, (Path::new(&root.path), inside), (&changed, inside))?;
         }
         for change in &mut changes.list {
@@ -146,8 +147,8 @@ impl Copy {
         let changed = format!("{}/{inside}", layers::changed(whose.method, root));
         let to = format!("harvest/{number}");
         disk::move_to((&from, &changed), (&from, &to))
-            .at("move to scratch", list::absolute(&whose.path, inside))?;
-        let mut counted = Harvested { path: list::absolute(&whose.path, inside), files: 0, bytes: 0 };
+            .at("move to scratch", paths::absolute(&whose.path, inside))?;
+        let mut counted = Harvested { path: paths::absolute(&whose.path, inside), files: 0, bytes: 0 };
         let above = disk::open_directory(rustix::fs::CWD, &harvest).at("open", &harvest)?;
         let name =
             std::ffi::CString::new(number.to_string()).map_err(io::Error::from).at("open", &harvest)?;

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use byleave_core::change::{Changes, Node, NodeKind};
+use byleave_core::change::{Changes, NodeKind};
 
 use crate::disk::{Ident, bits};
 use crate::fault::Fault;
 use crate::journal::{Act, Slot, Step};
 use crate::layers::Root;
-use crate::list::{self, Item};
+use crate::list::{Item, is_directory};
+use crate::paths::{self, ancestors};
 
 /// The items that are chosen, with the directories that they need; refuses a choice that cannot be had alone.
 pub(crate) fn choose<'a>(items: &'a [Item], chosen: &Changes) -> Result<Vec<&'a Item>, Fault> {
@@ -45,31 +46,12 @@ pub(crate) fn choose<'a>(items: &'a [Item], chosen: &Changes) -> Result<Vec<&'a 
         for path in ancestors(&item.change.path) {
             let above =
                 by_path.get(path).filter(|above| all.contains(above)).and_then(|above| items.get(*above));
-            if above.is_some_and(is_going) {
+            if above.is_some_and(Item::is_going) {
                 return Err(Fault::Incomplete { path: path.into(), needs: item.change.path.clone() });
             }
         }
     }
     Ok(all.into_iter().filter_map(|number| items.get(number)).collect())
-}
-
-/// The paths above a path, nearest first.
-pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(path.rsplit_once('/'), |(above, _)| above.rsplit_once('/')).map(|(above, _)| above)
-}
-
-/// Whether a directory was there and is none any more.
-pub(crate) fn is_going(item: &Item) -> bool {
-    is_directory(item.change.before.as_ref()) && !is_directory(item.change.after.as_ref())
-}
-
-/// Whether a directory is there that was none before.
-pub(crate) fn is_coming(item: &Item) -> bool {
-    is_directory(item.change.after.as_ref()) && !is_directory(item.change.before.as_ref())
-}
-
-pub(crate) fn is_directory(node: Option<&Node>) -> bool {
-    node.is_some_and(|node| node.kind == NodeKind::Directory)
 }
 
 /// Where things come from and where they are kept.
@@ -85,14 +67,14 @@ pub(crate) trait Slots {
 /// The steps that make the items final.
 pub(crate) fn steps(items: &[&Item], roots: &[Root], slots: &mut impl Slots) -> Result<Vec<Step>, Fault> {
     let going: HashSet<&str> =
-        items.iter().filter(|item| is_going(item)).map(|item| item.change.path.as_str()).collect();
+        items.iter().filter(|item| item.is_going()).map(|item| item.change.path.as_str()).collect();
     let (mut open, mut middle, mut close) = (Vec::new(), Vec::new(), Vec::new());
     let mut opened = HashSet::new();
     for item in items {
         let root = item.root;
         let path = &item.change.path;
         let Some(top) = roots.get(root) else { continue };
-        let inside = list::inside(&top.path, path);
+        let inside = paths::inside(&top.path, path);
         let step = |act| Step { root, inside: inside.to_owned(), act };
         if item.is.is_none() && ancestors(path).any(|above| going.contains(above)) {
             continue;
@@ -124,8 +106,8 @@ pub(crate) fn steps(items: &[&Item], roots: &[Root], slots: &mut impl Slots) -> 
         }
         // A directory that its owner may not write to is opened for the commit, as whoever changed something in it had to; also
         // one that goes, since a directory that is moved is written to.
-        let parent = inside.rsplit_once('/').map_or("", |(above, _)| above);
-        for directory in [Some(parent), is_going(item).then_some(inside)].into_iter().flatten() {
+        let parent = paths::above(inside);
+        for directory in [Some(parent), item.is_going().then_some(inside)].into_iter().flatten() {
             if !opened.insert((root, directory.to_owned())) {
                 continue;
             }

@@ -9,12 +9,12 @@ use byleave_core::effect::is_resolved;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
+use crate::attributes;
 use crate::copy::Copy;
 use crate::disk::{Beneath, bits};
 use crate::fault::{At as _, Fault};
 use crate::layers::{self, Method};
-use crate::list;
-use crate::tree;
+use crate::paths;
 
 /// What a new file, and a directory that it needs, may be used for by whom.
 const NEW_FILE: u32 = 0o644;
@@ -39,7 +39,7 @@ impl Copy {
                 owned_like(&made, like).at("keep the owner of", path)?;
                 let source =
                     spot.below.open_at(&spot.inside, OFlags::RDONLY | OFlags::NONBLOCK).at("open", path)?;
-                tree::attributes(&source, &made).at("keep the attributes of", path)?;
+                attributes::copy(&source, &made).at("keep the attributes of", path)?;
             }
             None => {
                 owned_like(&made, &rustix::fs::fstat(&*above).at("look at", path)?).at("give away", path)?
@@ -71,13 +71,8 @@ impl Copy {
         if !is_resolved(text) {
             return Err(wrong(path, "it is not the resolved path"));
         }
-        let holds = |root: &layers::Root| path != Path::new(&root.path) && path.starts_with(&root.path);
         let (number, root) = self
-            .meta
-            .roots
-            .iter()
-            .enumerate()
-            .find(|(_, root)| holds(root))
+            .root_of(path)
             .ok_or_else(|| wrong(path, "it lies in none of the directories that are copied"))?;
         if root.method != Method::Overlay {
             return Err(wrong(path, "only on layers files are put by hand"));
@@ -85,7 +80,7 @@ impl Copy {
         let below = Beneath::open(Path::new(&root.path)).at("open", &root.path)?;
         let layer = self.at.join(layers::changed(root.method, number));
         let layer = Beneath::open(&layer).at("open", layer)?;
-        let inside = list::inside(&root.path, text).to_owned();
+        let inside = paths::inside(&root.path, text).to_owned();
         let there = below.stat(&inside).at("look at", path)?;
         Ok(Spot { below, layer, inside, there })
     }

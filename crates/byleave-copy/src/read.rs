@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use byleave_core::digest::Digest;
 use rustix::io::{Errno, Result};
 
+use crate::attributes;
 use crate::disk;
 
 /// Reads files, one after the other.
@@ -46,17 +47,9 @@ impl Reader {
         name: &CStr,
     ) -> Result<Option<(Digest, bool)>> {
         match disk::open_file(above, name) {
-            Ok(file) => Ok(Some((self.digest(&file)?, has_attributes(&file)?))),
+            Ok(file) => Ok(Some((self.digest(&file)?, attributes::has_any(&file)?))),
             Err(Errno::ACCESS | Errno::NOENT | Errno::LOOP) => Ok(None),
             Err(errno) => Err(errno),
         }
-    }
-}
-
-/// Whether an open file has extended attributes.
-pub(crate) fn has_attributes(file: &OwnedFd) -> Result<bool> {
-    match rustix::fs::flistxattr_query(file) {
-        Err(Errno::OPNOTSUPP) => Ok(false),
-        other => Ok(other? > 0),
     }
 }

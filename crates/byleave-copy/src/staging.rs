@@ -7,12 +7,14 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use uuid::Uuid;
 
+use crate::attributes;
 use crate::disk::{self, Beneath, Ident, bits};
 use crate::fault::{At as _, Fault};
 use crate::files::write_json_durably;
 use crate::journal::{Act, Ground, Journal, Slot};
 use crate::layers::{self, Root};
-use crate::list::{self, Item};
+use crate::list::Item;
+use crate::paths;
 use crate::plan::Slots;
 use crate::store::Store;
 use crate::tree;
@@ -102,7 +104,7 @@ impl<'a> Staging<'a> {
         if rustix::process::geteuid().is_root() {
             return Ok(());
         }
-        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        let above = paths::above(path);
         let Some(of) = self.ground.copies.ident(above).at("look at", above)? else { return Ok(()) };
         let mode = bits(of.mode);
         if mode & 0o300 != 0o300 {
@@ -127,7 +129,7 @@ impl<'a> Staging<'a> {
                 let owner = rustix::fs::Uid::from_raw(stat.st_uid);
                 rustix::fs::fchown(&target, Some(owner), Some(rustix::fs::Gid::from_raw(stat.st_gid)))?;
             }
-            tree::attributes(&source, &target)?;
+            attributes::copy(&source, &target)?;
             rustix::fs::fchmod(&target, Mode::from_raw_mode(bits(stat.st_mode) | 0o700))?;
             Ok(Ident::of(&rustix::fs::fstat(&target)?))
         };
@@ -177,7 +179,7 @@ pub(crate) fn settle(journal: &Journal, ground: &Ground) -> Result<(), Fault> {
             let (above, name) = within.parent(path).at("find", path)?;
             let name = CString::new(name).map_err(std::io::Error::from).at("find", path)?;
             disk::remove(above.as_fd(), &name).at("remove", path)?;
-            copy(ground, keep, &to).at("copy to the store", list::absolute(".", &step.inside))?;
+            copy(ground, keep, &to).at("copy to the store", paths::absolute(".", &step.inside))?;
         }
     }
     Ok(())

@@ -8,19 +8,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use byleave_core::change::{NodeKind, Standing};
+use byleave_core::change::Standing;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::index;
-use crate::list::Item;
+use crate::list::{self, Item};
 
 /// Fills in the standing of every item.
 pub(crate) fn tell(items: &mut [Item]) {
     let mut known = Known::default();
     for item in items {
         let node = item.change.before.as_ref().or(item.change.after.as_ref());
-        let is_directory = node.is_some_and(|node| node.kind == NodeKind::Directory);
+        let is_directory = list::is_directory(node);
         item.change.standing = known.standing(&item.change.path, is_directory);
     }
 }

@@ -6,9 +6,10 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use crate::attributes;
 use crate::disk::{self, bits};
 use crate::fault::{At as _, Fault};
 
@@ -129,7 +130,7 @@ fn like(stat: &Stat, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
         let owner = rustix::fs::Uid::from_raw(stat.st_uid);
         rustix::fs::fchown(target, Some(owner), Some(rustix::fs::Gid::from_raw(stat.st_gid)))?;
     }
-    attributes(source, target)?;
+    attributes::copy(source, target)?;
     rustix::fs::fchmod(target, Mode::from_raw_mode(bits(stat.st_mode)))
 }
 
@@ -139,46 +140,6 @@ fn own(stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
     }
     let (uid, gid) = (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
     rustix::fs::chownat(to.0, to.1, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-}
-
-/// Copies the extended attributes; those of overlays are of the layer, not of the file.
-pub(crate) fn attributes(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
-    for (name, value) in list_attributes(source)? {
-        if !name.starts_with("user.overlay.") {
-            rustix::fs::fsetxattr(target, &*name, &value, XattrFlags::empty())?;
-        }
-    }
-    Ok(())
-}
-
-/// Extended attributes, by name.
-pub(crate) type Attributes = Vec<(String, Vec<u8>)>;
-
-/// The extended attributes of an open file.
-pub(crate) fn list_attributes(file: &OwnedFd) -> Result<Attributes, Errno> {
-    let mut all = Vec::new();
-    for name in attribute_names(file)? {
-        let mut value = vec![0_u8; 65_536];
-        let length = rustix::fs::fgetxattr(file, &*name, &mut *value)?;
-        value.truncate(length);
-        all.push((name, value));
-    }
-    all.sort();
-    Ok(all)
-}
-
-/// The names of the extended attributes of an open file.
-pub(crate) fn attribute_names(file: &OwnedFd) -> Result<Vec<String>, Errno> {
-    // Most files have none: ask first, with no space to fill.
-    match rustix::fs::flistxattr_query(file) {
-        Err(Errno::OPNOTSUPP) | Ok(0) => return Ok(Vec::new()),
-        other => other?,
-    };
-    let mut space = vec![0_u8; 65_536];
-    let length = rustix::fs::flistxattr(file, &mut *space)?;
-    let names =
-        space.get(..length).unwrap_or_default().split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
 #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]

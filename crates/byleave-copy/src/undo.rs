@@ -17,9 +17,10 @@ use crate::disk::{self, Beneath, Ident};
 use crate::fault::{At as _, Conflict, Fault, Texts};
 use crate::images::{Ended, image};
 use crate::journal::{Act, Ground, Journal, Slot, Step};
-use crate::list;
+use crate::list::is_directory;
 use crate::listing::content;
-use crate::plan::{Slots as _, ancestors, is_directory};
+use crate::paths::{self, ancestors};
+use crate::plan::Slots as _;
 use crate::read::Reader;
 use crate::staging::Staging;
 use crate::store::{State, Store};
@@ -194,7 +195,7 @@ fn inverted(step: &Step, id: Uuid, staging: &mut Staging<'_>) -> Result<Option<S
         if matches!(found, Err(rustix::io::Errno::LOOP)) {
             return Ok(None);
         }
-        found.at("look at", list::absolute(".", inside))
+        found.at("look at", paths::absolute(".", inside))
     };
     let act = match &step.act {
         Act::Mode { of, was, is } => Some(Act::Mode { of: *of, was: *is, is: *was }),

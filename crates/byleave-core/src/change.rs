@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::effect::Effect;
+use crate::effect::{Effect, is_at_or_beneath};
 
 /// Everything that differs between a copy and what it is a copy of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,11 +189,7 @@ impl Changes {
     }
 
     fn where_in(&self, paths: &[String], wanted: bool) -> Self {
-        let beneath = |inner: &str, outer: &str| {
-            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let chosen =
-            |path: &str| paths.iter().any(|outer| beneath(path, outer.trim_end_matches('/'))) == wanted;
+        let chosen = |path: &str| paths.iter().any(|outer| is_at_or_beneath(path, outer)) == wanted;
         Self {
             list: self.list.iter().filter(|change| chosen(&change.path)).cloned().collect(),
             renames: self

@@ -98,7 +98,7 @@ impl Effect {
         }
     }
 
-    /// The path this effect is about; a run is about its program, which someone else may be writing.
+    /// The path that this effect reads, writes or deletes; a run has none, not even that of its program.
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Read { path } | Self::Write { path } | Self::Delete { path } => Some(path),
@@ -123,13 +123,15 @@ impl fmt::Display for Effect {
     }
 }
 
-/// Whether one path is the other, or lies beneath it.
+/// Whether one of two paths is the other, or lies beneath it.
 fn overlap(a: &str, b: &str) -> bool {
-    let beneath = |inner: &str, outer: &str| {
-        let outer = outer.trim_end_matches('/');
-        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    beneath(a, b) || beneath(b, a)
+    is_at_or_beneath(a, b) || is_at_or_beneath(b, a)
+}
+
+/// Whether a path is another one, or lies beneath it.
+pub(crate) fn is_at_or_beneath(inner: &str, outer: &str) -> bool {
+    let outer = outer.trim_end_matches('/');
+    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether a path is absolute and resolved as far as its text can tell: no `.`, no `..`, no empty step.

@@ -16,7 +16,7 @@ pub enum GrantedBy {
     Leave(LeaveId),
     /// A person answered this question.
     Answer(QuestionId),
-    /// It was merely not understood, and on a copy it did nothing.
+    /// A rehearsal spared the question: on a copy it did nothing, and it was merely not understood or failed to change files.
     Rehearsal,
 }
 

@@ -59,7 +59,7 @@ uuid_id! {
     LeaveId;
     /// One driver that may hold claims; it is alive as long as its kernel lock is held.
     OwnerId;
-    /// One act of an administrator: a halt, its lifting, a revocation, a forgetting.
+    /// One act of an administrator: a halt, its lifting, a revocation, the opening of a session, a forgetting, a waiver.
     ActId;
 }
 

@@ -108,7 +108,8 @@ impl Record {
                 {
                     Some((*content, DraftBy::Person { question: *question, at: entry.at }))
                 }
-                // The same arguments once more: whose they are has not changed, but what was said of them no longer holds.
+                // The same arguments once more. What was said of them no longer holds, not even a person's own edit: they count as
+                // the model's, so that they are asked about again.
                 Fact::RehearsalLost { .. } => latest.map(|content| (content, DraftBy::Model)),
                 _ => None,
             };
@@ -122,7 +123,7 @@ impl Record {
         draft
     }
 
-    /// A question by its id, with the plan that it showed.
+    /// A question by its id.
     pub fn question(&self, id: QuestionId) -> Option<&Question> {
         find(&self.entries, |fact| match fact {
             Fact::Asked(Ok(question)) if question.id == id => Some(question),

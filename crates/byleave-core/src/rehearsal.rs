@@ -16,7 +16,7 @@ use crate::ruling::{Cause, Ruling, Verdict};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RehearsalTerms {
-    /// A command that was merely not understood, and that did nothing on the copy, is not asked about.
+    /// A command that did nothing on the copy, and was merely not understood or failed to change files, is not asked about.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spares: bool,
 }

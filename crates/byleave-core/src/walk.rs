@@ -257,7 +257,8 @@ fn ceremony(stage: &Stage<'_>) -> Option<QuestionKind> {
     (stage.ruling.verdict == Verdict::Ask || stage.review.holds()).then_some(QuestionKind::Approval)
 }
 
-/// Whether the rehearsal makes the question unnecessary: it was merely not understood, and on the copy it did nothing.
+/// Whether the rehearsal makes the question unnecessary: on the copy it did nothing, and it was merely not understood or failed to
+/// change files.
 fn is_spared(stage: &Stage<'_>, kind: QuestionKind) -> bool {
     let Some((head, terms)) = stage.rehearsal.zip(stage.terms.rehearsal) else { return false };
     kind == QuestionKind::Approval

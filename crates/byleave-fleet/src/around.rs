@@ -25,12 +25,12 @@ const TENANTS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
 
 /// Who looks, and who waits for the next look.
 pub(crate) struct Looks {
-    lanes: Mutex<LruCache<TenantId, Lane>>,
+    rooms: Mutex<LruCache<TenantId, WaitingRoom>>,
 }
 
 /// Those of one tenant.
 #[derive(Default)]
-struct Lane {
+struct WaitingRoom {
     /// Held by who looks.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// The look that has not begun yet.
@@ -71,7 +71,7 @@ fn unseen() -> LedgerFault {
 
 impl Looks {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { lanes: Mutex::new(LruCache::new(TENANTS_MAX)) })
+        Arc::new(Self { rooms: Mutex::new(LruCache::new(TENANTS_MAX)) })
     }
 
     /// Looks around for a call, together with others that have come in by then.
@@ -82,13 +82,13 @@ impl Looks {
         (tenant, session, tool): (&TenantId, &SessionId, &str),
     ) -> Result<Arc<Seen>, LedgerFault> {
         let look = {
-            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-            let lane = lanes.get_or_insert_mut(tenant.clone(), Lane::default);
-            let (wanted, look) = lane.next.get_or_insert_with(|| {
+            let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = rooms.get_or_insert_mut(tenant.clone(), WaitingRoom::default);
+            let (wanted, look) = room.next.get_or_insert_with(|| {
                 let wanted = Arc::<Mutex<Wanted>>::default();
                 let look = Arc::clone(self).begin(
                     (Arc::clone(engine), ledger.to_owned(), tenant.clone()),
-                    Arc::clone(&lane.turn),
+                    Arc::clone(&room.turn),
                     Arc::clone(&wanted),
                 );
                 (wanted, look.boxed().shared())
@@ -111,11 +111,11 @@ impl Looks {
         let _turn = turn.lock().await;
         let wanted = {
             // Under the lock: who comes from now on must not join what has begun.
-            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(lane) = lanes.get_mut(&tenant)
-                && lane.next.as_ref().is_some_and(|(next, _)| Arc::ptr_eq(next, &wanted))
+            let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(room) = rooms.get_mut(&tenant)
+                && room.next.as_ref().is_some_and(|(next, _)| Arc::ptr_eq(next, &wanted))
             {
-                lane.next = None;
+                room.next = None;
             }
             std::mem::take(&mut *wanted.lock().unwrap_or_else(PoisonError::into_inner))
         };

@@ -106,7 +106,8 @@ impl Engine {
         }
     }
 
-    /// The keys of all entities of a kind that hold something under this name, if they begin so. Asked of the administrator's port.
+    /// The keys of all entities of a kind that begin with `prefix`, of those that hold something under a name that begins with
+    /// `name`. Asked of the administrator's port.
     pub(crate) async fn keys(
         &self,
         admin: &str,

@@ -14,10 +14,11 @@
 //! ```
 //!
 //! A call asks the others, never the other way round, except that a tenant may have it forget. A tenant tells those who list what
-//! is unsettled that it is halted, and they ask it without waiting for its writer. A projector is told and never waited for; it asks a call without waiting for its writer.
-//! So nothing can wait in a circle. Handlers are short: they check, write and end.
+//! is unsettled that it is halted, and they ask it without waiting for its writer. A projector is told and never waited for; it
+//! asks a call without waiting for its writer. So nothing can wait in a circle. Handlers are short: they check, write and end.
 
 pub(crate) mod call;
+mod checked;
 pub(crate) mod gateway;
 pub(crate) mod holds;
 pub(crate) mod leave;

@@ -12,6 +12,9 @@ pub(crate) const SHARDS: u8 = 4;
 /// Over how many lanes what is owed to the book of a ledger is spread.
 pub(crate) const LANES: u8 = 4;
 
+/// What the names begin with under which acts lie in the state of their tenant.
+pub(crate) const ACTS: &str = "a";
+
 /// A UUID in 22 characters: it is part of many keys.
 pub(crate) fn short(id: &Uuid) -> String {
     URL_SAFE_NO_PAD.encode(id.as_bytes())

@@ -230,11 +230,7 @@ impl RestateLedger {
             key: wrapped,
             contents,
             waits: batch.waits.as_ref().map(|waits| waits.effects.clone()),
-            begins: batch.begins.map(|begins| wire::Begins {
-                attempt: begins.attempt,
-                exclusive: begins.exclusive,
-                leave: begins.leave,
-            }),
+            begins: batch.begins.map(Into::into),
             settles: batch.settles,
             noted: self.shared.books.as_ref().map(|_| Noted {
                 agent: Some(batch.listing.agent.clone()),

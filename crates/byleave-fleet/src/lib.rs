@@ -13,6 +13,7 @@ mod engine;
 #[cfg(feature = "service")]
 mod entities;
 mod gateway;
+mod health;
 mod identity;
 mod keys;
 mod ledger;
@@ -27,8 +28,9 @@ mod wire;
 
 pub use self::books::Books;
 pub use self::gateway::{Awaited, Gateway, Held};
+pub use self::health::{BookHealth, Health};
 pub use self::identity::{Identity, NoIdentity};
 pub use self::ledger::{Options, RestateLedger};
 pub use self::sealing::FleetUnsealer;
 pub use self::settings::{Fleet, FleetFault};
-pub use self::upkeep::{BookHealth, BookLag, Health};
+pub use self::upkeep::BookLag;

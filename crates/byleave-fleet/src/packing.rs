@@ -21,6 +21,8 @@ const LEVEL: i32 = 9;
 /// No packed text is larger than that; what says it is was not written by us.
 const PLAIN_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The name under which the record of a call lies in its state.
+pub(crate) const RECORD: &str = "r";
 /// What the names begin with under which sealed contents lie in the state, beside the record.
 pub(crate) const CONTENTS: char = 'c';
 

@@ -81,6 +81,18 @@ pub(crate) struct Begins {
     pub(crate) leave: Option<(LeaveId, Option<u32>)>,
 }
 
+impl From<byleave::ledger::Begins> for Begins {
+    fn from(byleave::ledger::Begins { attempt, exclusive, leave }: byleave::ledger::Begins) -> Self {
+        Self { attempt, exclusive, leave }
+    }
+}
+
+impl From<Begins> for byleave::ledger::Begins {
+    fn from(Begins { attempt, exclusive, leave }: Begins) -> Self {
+        Self { attempt, exclusive, leave }
+    }
+}
+
 /// What came of an append.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -71,8 +71,7 @@ pub fn hear(dialect: Dialect, said: &[u8]) -> Result<Heard, Unheard> {
     let said: Value = serde_json::from_slice(said).map_err(|error| Unheard::NotJson(error.to_string()))?;
     let Value::Object(said) = said else { return Err(Unheard::NotJson("it is something else".into())) };
     match dialect {
-        Dialect::ClaudeCode | Dialect::Codex => usual(&said, "hook_event_name", "cwd"),
-        Dialect::Gemini => usual(&said, "hook_event_name", "cwd"),
+        Dialect::ClaudeCode | Dialect::Codex | Dialect::Gemini => usual(&said, "hook_event_name", "cwd"),
         Dialect::Goose => {
             usual(&said, "event", "working_dir").map(|heard| Heard { rewrites: false, ..heard })
         }

@@ -8,15 +8,15 @@
 //! cannot be said in a dialect is a deny.
 
 mod dialect;
+mod exec;
 mod hear;
-mod quote;
 mod say;
 mod tools;
 mod wire;
 
 pub use dialect::Dialect;
+pub use exec::{exec_line, ticket_of};
 pub use hear::{Heard, Moment, Unheard, hear};
-pub use quote::{exec_line, ticket_of};
 pub use say::{Answer, Said, say};
 pub use tools::{Claim, Claims, Kind, claims, is_ours, shell_of, with_command};
 pub use wire::{INPUT_BYTES_MAX, PROTOCOL, Reply, Request, SOCKET};

@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use crate::dialect::Dialect;
+
 /// What kind of tool it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -152,10 +154,18 @@ const OWN: &[&str] = &[
 const OTHER: &[&str] = &["WebSearch", "web_search", "google_web_search"];
 
 /// Whether a tool is one of our own gateway's: those are judged there.
-pub fn is_ours(tool: &str) -> bool {
-    ["mcp__byleave__", "mcp_byleave_", "byleave__", "byleave/", "MCP:byleave"]
-        .iter()
-        .any(|ours| tool.starts_with(ours))
+///
+/// Only by how the agent itself puts a server's name before a tool's: the rest of a name is the choice of the server. Cursor tells
+/// no server's name, so there none is known for ours.
+pub fn is_ours(dialect: Dialect, tool: &str) -> bool {
+    let ours: &[&str] = match dialect {
+        Dialect::ClaudeCode | Dialect::Codex => &["mcp__byleave__"],
+        Dialect::Gemini => &["mcp_byleave_"],
+        Dialect::Cursor => &[],
+        Dialect::Goose => &["byleave__"],
+        Dialect::Copilot => &["byleave/", "mcp_byleave_"],
+    };
+    ours.iter().any(|ours| tool.starts_with(ours))
 }
 
 /// What a tool would do with this input.
@@ -163,22 +173,22 @@ pub fn claims(tool: &str, input: &Value) -> Claims {
     if tool == "developer__text_editor" || tool == "text_editor" || tool == "str_replace_editor" {
         return editor(input);
     }
-    if let Some(row) = ROWS.iter().find(|row| row.names.contains(&tool)) {
+    if let Some(row) = row_of(tool) {
         return row.claims(tool, input);
     }
-    let (kind, operation) = if OWN.contains(&tool) {
-        (Kind::Own, "invoke")
+    let kind = if OWN.contains(&tool) {
+        Kind::Own
     } else if OTHER.contains(&tool) || tool.starts_with("mcp__") || tool.starts_with("MCP:") {
-        (Kind::Other, "invoke")
+        Kind::Other
     } else {
-        (Kind::Unknown, "invoke")
+        Kind::Unknown
     };
-    Claims { kind, operation, claims: Vec::new() }
+    Claims { kind, operation: "invoke", claims: Vec::new() }
 }
 
 /// The command, where a shell is asked to run one.
 pub fn shell_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
-    let row = ROWS.iter().find(|row| row.names.contains(&tool))?;
+    let row = row_of(tool)?;
     matches!(row.does, Does::Run).then(|| input.get("command")?.as_str()).flatten()
 }
 
@@ -193,6 +203,11 @@ pub fn with_command(input: &Value, command: &str) -> Value {
         }
     }
     input
+}
+
+/// What is known of the tool of this name.
+fn row_of(tool: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.names.contains(&tool))
 }
 
 impl Row {
@@ -318,10 +333,28 @@ mod tests {
         ));
         assert_eq!(claims("Frobnicate", &json!({})).kind, Kind::Unknown);
         assert_eq!(claims("mcp__github__push", &json!({})).kind, Kind::Other);
+    }
+
+    #[test]
+    fn only_the_agent_says_that_a_tool_is_ours() {
         assert!(
-            is_ours("mcp__byleave__bash")
-                && !is_ours("mcp__byleaver__bash")
-                && !is_ours("mcp__other__byleave")
+            is_ours(Dialect::ClaudeCode, "mcp__byleave__bash") && is_ours(Dialect::Goose, "byleave__bash")
         );
+        // What servers of others may call their tools.
+        for dialect in Dialect::ALL {
+            for tool in [
+                "mcp__byleaver__bash",
+                "mcp__other__byleave",
+                "byleave",
+                "bash",
+                "MCP:byleave",
+                "MCP:byleave__x",
+            ] {
+                assert!(!is_ours(dialect, tool), "{tool} of {}", dialect.name());
+            }
+        }
+        for tool in ["byleave__x", "mcp__byleave__x", "byleave/x", "MCP:mcp__byleave__x"] {
+            assert!(!is_ours(Dialect::Cursor, tool) && !is_ours(Dialect::Gemini, tool), "{tool}");
+        }
     }
 }

@@ -124,22 +124,22 @@ pub(crate) struct Inner {
     shelf: Shelf,
     watched: Watched,
     /// How many calls are followed.
-    under_way: watch::Sender<usize>,
+    followed: watch::Sender<usize>,
 }
 
-/// A call that is followed, until this is dropped.
-pub(crate) struct UnderWay<'a>(&'a Inner);
+/// Counts as a call that is followed, until this is dropped.
+pub(crate) struct Counted<'a>(&'a Inner);
 
 impl Inner {
-    fn begun(&self) -> UnderWay<'_> {
-        self.under_way.send_modify(|calls| *calls = calls.saturating_add(1));
-        UnderWay(self)
+    fn counted(&self) -> Counted<'_> {
+        self.followed.send_modify(|calls| *calls = calls.saturating_add(1));
+        Counted(self)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.under_way.send_modify(|calls| *calls = calls.saturating_sub(1));
+        self.0.followed.send_modify(|calls| *calls = calls.saturating_sub(1));
     }
 }
 
@@ -173,16 +173,15 @@ impl Gateway {
         let slips = Slips::new(setup.pending.clone());
         let session = fresh_session()?;
         let (shelf, watched) = (Shelf::default(), Watched::default());
-        let under_way = watch::Sender::new(0);
-        let inner =
-            Inner { gate, exchange, servers, setup, slips, codec, session, shelf, watched, under_way };
+        let followed = watch::Sender::new(0);
+        let inner = Inner { gate, exchange, servers, setup, slips, codec, session, shelf, watched, followed };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Waits until no call is followed any more, but no longer than that. For who ends, when its clients are gone.
     pub async fn until_idle(&self, limit: Duration) {
-        let mut under_way = self.inner.under_way.subscribe();
-        let idle = async { under_way.wait_for(|calls| *calls == 0).await.is_ok() };
+        let mut followed = self.inner.followed.subscribe();
+        let idle = async { followed.wait_for(|calls| *calls == 0).await.is_ok() };
         if tokio::time::timeout(limit, idle).await.is_err() {
             tracing::warn!("calls were left before they were at their end");
         }

@@ -9,5 +9,6 @@
 
 pub mod exchange;
 pub mod gateway;
+mod protocol;
 pub mod relay;
 pub mod upstream;

@@ -20,6 +20,7 @@ mod shape;
 mod tap;
 pub mod tokens;
 mod tool;
+mod under_way;
 mod web;
 
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use rmcp::model::{ServerPeerInfo, Tool};
 use rmcp::service::{Peer, RoleClient};
 use tokio::sync::broadcast;
 
-pub use accept::ACCEPT;
+pub use accept::{ACCEPT, Asking};
 pub use child::{Ground, NotStarted};
 pub use link::Down;
-pub use servers::{Asking, Stands, Upstream};
+pub use servers::{Stands, Upstream};
 pub use tool::ServerTool;
 
 /// A server that is there, as the gateway sees it.

@@ -13,9 +13,8 @@ use sqlx_core::query_scalar::query_scalar;
 use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgPool, PgRow, Postgres};
 
-use crate::batch::{session, tenant};
 use crate::listed::{At, Leaf, state_of};
-use crate::rows::{signed_long, unsigned_long};
+use crate::rows::{session, signed_long, tenant, unsigned_long};
 use crate::schema::{RECORD, shard_of};
 use crate::taking::storable;
 

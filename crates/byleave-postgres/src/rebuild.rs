@@ -12,15 +12,13 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::PgConnection;
 
 use crate::listed::{At, Changes, Listed, Moved, Step};
-use crate::rows::{LINE_COLUMNS, LINES_ALONE, LineRow, lines_of};
+use crate::rows::{AT_ONCE, LINE_COLUMNS, LINES_ALONE, LineRow, lines_of};
 use crate::schema::{ACT, RECORD, over_everything};
-use crate::taking::storable;
+use crate::taking::storable_listing;
 use crate::unsealer::Unsealer;
 
 /// So many calls are written at once.
 const TOGETHER: usize = 500;
-/// So many rows are read at once.
-pub(crate) const ROWS: usize = 200;
 
 /// A record as it is read to be listed again.
 struct Old {
@@ -58,7 +56,7 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
     query(&sql).execute(&mut *transaction).await?;
     let (mut old, mut listed): (Option<Old>, Vec<(Listed, Vec<Moved>)>) = (None, Vec::new());
     loop {
-        let rows = query(&format!("FETCH {ROWS} FROM rebuilt")).fetch_all(&mut *transaction).await?;
+        let rows = query(&format!("FETCH {AT_ONCE} FROM rebuilt")).fetch_all(&mut *transaction).await?;
         if rows.is_empty() {
             break;
         }
@@ -128,11 +126,7 @@ fn list(old: &Old, unsealer: &dyn Unsealer) -> Option<(Listed, Vec<Moved>)> {
         let note = key.as_ref().and_then(|key| unsealer.contents(key, call, row.seq, &row.contents).ok());
         noted = note.and_then(|unpacked| Note::read(&unpacked.note)).or(noted);
         let so_far = Record::read(call, lines.get(..upto).unwrap_or(&lines));
-        let mut listing = listing_of(&so_far, noted.as_ref())?;
-        listing.agent = storable(listing.agent);
-        listing.tool = storable(listing.tool);
-        listing.operation = storable(listing.operation);
-        listing.summary = storable(listing.summary);
+        let listing = storable_listing(listing_of(&so_far, noted.as_ref())?);
         let entries = record.entries();
         let step = Step {
             pos: row.pos,

@@ -3,7 +3,7 @@
 use byleave::book::framing::{Framed, unframe};
 use byleave_core::chain::Line;
 use byleave_core::digest::Digest;
-use byleave_core::id::CallId;
+use byleave_core::id::{CallId, SessionId, TenantId};
 use sqlx_core::Error;
 use sqlx_core::query::query;
 use sqlx_core::row::Row as _;
@@ -29,6 +29,9 @@ pub(crate) const LINE_COLUMNS: &str =
 /// The same without the contents, which may be large.
 pub(crate) const LINES_ALONE: &str =
     "line.call, line.seq, line.count, line.kind, line.pos, line.head, line.body, ''::bytea";
+
+/// So many of them are read at once, with their contents, by whoever goes over all of them.
+pub(crate) const AT_ONCE: usize = 200;
 
 impl LineRow {
     pub(crate) fn read(row: &PgRow) -> Result<Self, Error> {
@@ -82,6 +85,16 @@ pub(crate) async fn rows_of(
 /// Rows cut where the record changes.
 pub(crate) fn by_call(rows: &[LineRow]) -> impl Iterator<Item = &[LineRow]> {
     rows.chunk_by(|one, next| one.call == next.call)
+}
+
+/// A tenant from its column.
+pub(crate) fn tenant(row: &PgRow, column: usize) -> Result<TenantId, Error> {
+    TenantId::new(row.try_get::<String, _>(column)?).map_err(|bad| Error::Decode(Box::new(bad)))
+}
+
+/// A session from its column.
+pub(crate) fn session(row: &PgRow, column: usize) -> Result<SessionId, Error> {
+    SessionId::new(row.try_get::<String, _>(column)?).map_err(|bad| Error::Decode(Box::new(bad)))
 }
 
 /// A digest from its bytes. What is none fits nothing.

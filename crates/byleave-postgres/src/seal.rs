@@ -24,7 +24,6 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgPool, PgRow};
 use uuid::Uuid;
 
-use crate::Store;
 use crate::rows::{digest, signed_long, unsigned, unsigned_long};
 use crate::schema::SHARDS;
 
@@ -232,12 +231,12 @@ impl Sealer {
 }
 
 /// Seals what is new for as long as the book is open.
-pub(crate) async fn keep(store: Weak<Store>, every: Duration) {
+pub(crate) async fn keep(sealer: Weak<Sealer>, every: Duration) {
     let mut last_fault = String::new();
     loop {
         tokio::time::sleep(every).await;
-        let Some(store) = store.upgrade() else { return };
-        match store.sealer.seal_if_free().await {
+        let Some(sealer) = sealer.upgrade() else { return };
+        match sealer.seal_if_free().await {
             Ok(_) => last_fault.clear(),
             Err(fault) => {
                 let fault = fault.to_string();

@@ -1,4 +1,4 @@
-//! The book's side: lists, records, forgetting.
+//! The book as readers see it: lists, records, forgetting.
 
 use byleave::book::marks::listing_of;
 use byleave::book::{
@@ -15,22 +15,23 @@ use sqlx_core::Error;
 use sqlx_postgres::PgConnection;
 use uuid::Uuid;
 
+use crate::book::PgBook;
 use crate::rows::{LINE_COLUMNS, LINES_ALONE, lines_of};
-use crate::sealed::{Backlog, key_of, record_rows};
+use crate::sealed::{key_of, record_rows};
 use crate::taking::TakeFault;
-use crate::{Lag, PgBook, Store, leaves, queries, rebuild, seal, verify};
+use crate::{leaves, queries, rebuild, verify};
 
 impl Book for PgBook {
     fn calls(&self, filter: CallFilter, page: Page) -> Pending<'_, Result<Vec<CallItem>, LedgerFault>> {
         Box::pin(async move {
-            let listed = queries::calls(&self.store.sealed.readers, filter, page).await;
+            let listed = queries::calls(&self.sealed.readers, filter, page).await;
             listed.map_err(|error| LedgerFault::new("cannot list the calls", error))
         })
     }
 
     fn written(&self, after: Option<Cursor>, limit: usize) -> Pending<'_, Result<Written, LedgerFault>> {
         Box::pin(async move {
-            let written = queries::written(&self.store.sealed.readers, after, limit).await;
+            let written = queries::written(&self.sealed.readers, after, limit).await;
             written.map_err(|error| LedgerFault::new("cannot see what is new", error))
         })
     }
@@ -41,17 +42,17 @@ impl Book for PgBook {
         page: Page,
     ) -> Pending<'_, Result<Vec<QuestionItem>, LedgerFault>> {
         Box::pin(async move {
-            let listed = queries::questions(&self.store.sealed.readers, filter, page).await;
+            let listed = queries::questions(&self.sealed.readers, filter, page).await;
             listed.map_err(|error| LedgerFault::new("cannot list the questions", error))
         })
     }
 
     fn record(&self, call: CallId) -> Pending<'_, Result<Option<Kept>, LedgerFault>> {
-        Box::pin(self.store.kept(call))
+        Box::pin(self.kept(call))
     }
 
     fn contents(&self, call: CallId) -> Pending<'_, Result<Vec<Content>, LedgerFault>> {
-        Box::pin(self.store.contents(call))
+        Box::pin(self.contents_of(call))
     }
 
     fn leaves_given(
@@ -60,19 +61,19 @@ impl Book for PgBook {
         now: Millis,
     ) -> Pending<'_, Result<Vec<LeaveItem>, LedgerFault>> {
         let tenant = tenant.clone();
-        Box::pin(async move { leaves::all(&mut *self.store.sealed.reader().await?, &tenant, now).await })
+        Box::pin(async move { leaves::all(&mut *self.sealed.reader().await?, &tenant, now).await })
     }
 
     fn acts(&self) -> Pending<'_, Result<Vec<Act>, LedgerFault>> {
-        Box::pin(async move { leaves::acts(&mut *self.store.sealed.reader().await?, None).await })
+        Box::pin(async move { leaves::acts(&mut *self.sealed.reader().await?, None).await })
     }
 
     fn verify(&self) -> Pending<'_, Result<Verification, LedgerFault>> {
         Box::pin(async move {
             // Read before the book: what is sealed meanwhile must not look like an anchor that is ahead.
-            let anchor = self.store.sealer.anchor().await?;
-            let mut reader = self.store.sealed.reader().await?;
-            let (unsealer, key) = (&*self.store.unsealer, self.store.sealer.public_key());
+            let anchor = self.sealer.anchor().await?;
+            let mut reader = self.sealed.reader().await?;
+            let (unsealer, key) = (&*self.unsealer, self.sealer.public_key());
             let verified = verify::verify(&mut reader, unsealer, &key, anchor).await;
             verified.map_err(|error| LedgerFault::new("cannot verify the book", error))
         })
@@ -84,27 +85,26 @@ impl Book for PgBook {
         by: String,
         at: Millis,
     ) -> Pending<'_, Result<Option<Forgetting>, LedgerFault>> {
-        Box::pin(self.store.forget(call, by, at))
+        Box::pin(self.forget_call(call, by, at))
     }
 
     fn rebuild(&self) -> Pending<'_, Result<(), LedgerFault>> {
         Box::pin(async move {
-            let rebuilt =
-                rebuild::rebuild(&mut *self.store.sealed.reader().await?, &*self.store.unsealer).await;
+            let rebuilt = rebuild::rebuild(&mut *self.sealed.reader().await?, &*self.unsealer).await;
             rebuilt.map_err(|error| LedgerFault::new("cannot rebuild the projections", error))
         })
     }
 
     fn seal(&self) -> Pending<'_, Result<u64, LedgerFault>> {
-        Box::pin(self.store.sealer.seal())
+        Box::pin(self.sealer.seal())
     }
 
     fn anchor(&self) -> Pending<'_, Result<Option<Anchor>, LedgerFault>> {
-        Box::pin(self.store.sealer.anchor())
+        Box::pin(self.sealer.anchor())
     }
 }
 
-impl Store {
+impl PgBook {
     async fn kept(&self, call: CallId) -> Result<Option<Kept>, LedgerFault> {
         let mut reader = self.sealed.reader().await?;
         let read = async |connection: &mut PgConnection| -> Result<_, Error> {
@@ -122,7 +122,7 @@ impl Store {
         Ok(Some(Kept { record, lines, listing, forgotten: key.is_some_and(|(_, forgotten)| forgotten) }))
     }
 
-    async fn contents(&self, call: CallId) -> Result<Vec<Content>, LedgerFault> {
+    async fn contents_of(&self, call: CallId) -> Result<Vec<Content>, LedgerFault> {
         let mut reader = self.sealed.reader().await?;
         let cannot = |error: Error| LedgerFault::new("cannot read contents", error);
         let wrapped = key_of(&mut reader, call).await.map_err(cannot)?.and_then(|(key, _)| key);
@@ -141,7 +141,12 @@ impl Store {
         Ok(contents)
     }
 
-    async fn forget(&self, call: CallId, by: String, at: Millis) -> Result<Option<Forgetting>, LedgerFault> {
+    async fn forget_call(
+        &self,
+        call: CallId,
+        by: String,
+        at: Millis,
+    ) -> Result<Option<Forgetting>, LedgerFault> {
         let Some(kept) = self.kept(call).await? else { return Ok(None) };
         let tenant = match (kept.record.heading(), kept.listing) {
             (Some(heading), _) => heading.tenant.clone(),
@@ -163,11 +168,5 @@ impl Store {
         // Old versions of a row stay in the files until they are vacuumed, and in the log and in backups for longer. The
         // wrapped key is of no use without the master key, but it would be wrong to say that it is nowhere.
         Ok(Some(Forgetting { act, scrubbed: false }))
-    }
-
-    pub(crate) async fn lag(&self) -> Result<Lag, LedgerFault> {
-        let Backlog { queued, early, early_ms } = self.sealed.backlog().await?;
-        let unsealed = seal::unsealed(&mut *self.sealed.reader().await?).await?;
-        Ok(Lag { queued, early, early_ms, unsealed })
     }
 }

@@ -112,13 +112,7 @@ impl Checked {
         if body.len().saturating_add(contents.len()) > BYTES_MAX {
             return Err(wrong("it is too large"));
         }
-        let listing = Listing {
-            agent: storable(listing.agent),
-            tool: storable(listing.tool),
-            operation: storable(listing.operation),
-            summary: storable(listing.summary),
-            ..listing
-        };
+        let listing = storable_listing(listing);
         Ok(Self { call, seq, end, before, head, lines, entries, body, key, contents, listing })
     }
 
@@ -155,6 +149,17 @@ fn check_opening(entries: &[Entry], seq: u32, before: Digest, listing: &Listing)
 /// Postgres has no NUL in text; lists show the sign for it.
 pub(crate) fn storable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{2400}") } else { text }
+}
+
+/// The same for all that a list shows of a call.
+pub(crate) fn storable_listing(listing: Listing) -> Listing {
+    Listing {
+        agent: storable(listing.agent),
+        tool: storable(listing.tool),
+        operation: storable(listing.operation),
+        summary: storable(listing.summary),
+        ..listing
+    }
 }
 
 /// An act, ready to be written.

@@ -21,8 +21,7 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
-use crate::rebuild::ROWS;
-use crate::rows::{LINE_COLUMNS, LINES_ALONE, LineRow, lines_of, place_of, unsigned_long};
+use crate::rows::{AT_ONCE, LINE_COLUMNS, LINES_ALONE, LineRow, lines_of, place_of, unsigned_long};
 use crate::schema::{ACT, RECORD, SHARDS, over_everything, shard_of};
 use crate::seal::{SEGMENT_COLUMNS, Segment, sealed_row, segment_at};
 use crate::unsealer::Unsealer;
@@ -152,7 +151,7 @@ impl Check<'_> {
         query(&sql).execute(&mut *self.connection).await?;
         let mut current: Option<(Opening, i32, Vec<LineRow>)> = None;
         loop {
-            let sql = format!("FETCH {ROWS} FROM verified");
+            let sql = format!("FETCH {AT_ONCE} FROM verified");
             let rows = query(&sql).fetch_all(&mut *self.connection).await?;
             if rows.is_empty() {
                 break;

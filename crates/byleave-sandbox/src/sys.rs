@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::kernel::{
-    Eagerness, Errno, answer, clone_and_run, close_from, dup3, exec_descriptor, exit,
+    CLOEXEC, Eagerness, Errno, answer, clone_and_run, close_from, dup3, exec_descriptor, exit,
     keep_capabilities_over_exec, number, numbers, schedule, signals_blocked, syscall,
 };
 use crate::plan::Identity;
@@ -24,7 +24,6 @@ const CLONE_NEWPID: u64 = 0x2000_0000;
 const CLONE_NEWNET: u64 = 0x4000_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-const O_CLOEXEC: usize = 0o2_000_000;
 const STACK_BYTES: usize = 16 << 10;
 
 /// What building the place takes: changing owners and modes past permissions, mounting, the loopback, limits.
@@ -181,7 +180,7 @@ fn place_descriptors(child: &Child<'_>) -> Result<i32, Errno> {
         dup3(*from, place, 0)?;
         place += 1;
     }
-    dup3(child.program, place, O_CLOEXEC)?;
+    dup3(child.program, place, CLOEXEC)?;
     close_from(child.descriptors.len() + 1, 0)?;
     signals_blocked(0)?;
     Ok(place)

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
 
 use crate::limits::Limits;
-use crate::oidc::Provider;
+use crate::oidc::Oidc;
 use crate::otlp::Otlp;
 use crate::pace::Pace;
 use crate::principal::Name;
@@ -39,7 +39,7 @@ pub(crate) struct Parts {
     pub(crate) pace: Pace<(TenantId, Name)>,
     pub(crate) strangers: Pace<Option<IpAddr>>,
     pub(crate) visits: Visits,
-    pub(crate) oidc: Provider,
+    pub(crate) oidc: Option<Oidc>,
 }
 
 /// What the routes stand on: the server, and where it listens.
@@ -74,8 +74,8 @@ impl App {
         &self.parts.strangers
     }
 
-    pub(crate) fn oidc(&self) -> &Provider {
-        &self.parts.oidc
+    pub(crate) fn oidc(&self) -> Option<&Oidc> {
+        self.parts.oidc.as_ref()
     }
 
     pub(crate) fn visits(&self) -> &Visits {

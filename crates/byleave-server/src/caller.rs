@@ -73,12 +73,6 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _app: &App) -> Result<Self, Problem> {
         // Without the door there is nobody.
-        let unknown = || {
-            Problem::new(
-                Trouble::Unauthenticated,
-                "a token that counts is needed: none was sent, or it is wrong, too old or removed",
-            )
-        };
-        parts.extensions.get::<Self>().cloned().ok_or_else(unknown)
+        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::no_token)
     }
 }

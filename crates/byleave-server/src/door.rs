@@ -58,10 +58,7 @@ fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     from_no_other_page(app, headers)?;
     let Some(principal) = known(app, headers) else {
         stranger(app, request)?;
-        return Err(Problem::new(
-            Trouble::Unauthenticated,
-            "a token that counts is needed: none was sent, or it is wrong, too old or removed",
-        ));
+        return Err(Problem::no_token());
     };
     paced(app, &principal)?;
     Ok(principal)

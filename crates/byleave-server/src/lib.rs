@@ -1,8 +1,9 @@
 //! Speaks HTTP: calls in, questions out, the book read; for agents and people in any language.
 //!
 //! [`Server`] stands around gates, one for each tenant, on whatever ledger they have. It decides nothing that a gate decides: it
-//! says who is there ([`principal`], [`tokens`]), what they may do, and hands their words on. Every request carries a token; a
-//! request without a good one learns nothing. What cannot be checked or recorded does not happen.
+//! says who is there ([`principal`], [`tokens`]), what they may do, and hands their words on. Every request to the API carries a
+//! token; a request without a good one learns nothing. People with a browser sign in first, and their pages stand behind a door of
+//! their own. What cannot be checked or recorded does not happen.
 
 mod answering;
 mod app;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use byleave::secret::Secret;
@@ -198,9 +198,6 @@ async fn ask(http: reqwest::Client, request: HttpRequest) -> Result<HttpResponse
     }
     Ok(response.body(body)?)
 }
-
-/// A provider that is shared.
-pub(crate) type Provider = Option<Arc<Oidc>>;
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,7 @@ mod several;
 mod sheet;
 mod sign_in;
 mod stats;
+mod text;
 mod visitor;
 mod wrong;
 

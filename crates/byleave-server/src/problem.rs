@@ -134,6 +134,12 @@ impl Problem {
         }
     }
 
+    /// A request that nobody known makes.
+    pub(crate) fn no_token() -> Self {
+        let what = "a token that counts is needed: none was sent, or it is wrong, too old or removed";
+        Self::new(Trouble::Unauthenticated, what)
+    }
+
     pub(crate) fn not_found(what: &str) -> Self {
         Self::new(Trouble::NotFound, format!("there is no such {what}"))
     }

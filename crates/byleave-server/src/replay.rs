@@ -22,7 +22,7 @@ pub(crate) async fn replay(
     let tried = tenancy.tried.clone().ok_or_else(|| Problem::not_found("way to try rules"))?;
     // As costly as checking the book, so in the same turn.
     let busy = |_| Problem::too_many("the book is being read for somebody else", 5);
-    let turn = Arc::clone(&tenancy.verifying).try_acquire_owned().map_err(busy)?;
+    let turn = Arc::clone(&tenancy.reading_all).try_acquire_owned().map_err(busy)?;
     // On its own: a client that goes away and comes back does not have it done twice at once.
     // And aside, because a book that is near answers without ever giving way to others.
     let replayed = tokio::task::spawn_blocking(move || {

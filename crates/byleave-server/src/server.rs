@@ -128,7 +128,7 @@ impl ServerBuilder {
             metrics: self.metrics,
             collector: self.collector,
             visits: Visits::default(),
-            oidc: self.oidc.map(Arc::new),
+            oidc: self.oidc,
         }))
     }
 }

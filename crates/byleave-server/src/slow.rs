@@ -13,8 +13,9 @@ use tokio::time::{Instant, Sleep, sleep};
 pub(crate) struct Impatient<S> {
     stream: S,
     limit: Duration,
-    /// Until when we wait, where we do.
+    /// Something is to be written, and cannot be yet.
     waiting: bool,
+    /// Until when we wait, where we do.
     alarm: Pin<Box<Sleep>>,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A call that came in is driven by a task of ours, not by the request that brought it: a client that goes away stops nothing.
 //! A call that waits for a person has no task. What was answered, has expired or was left by a process that died is found again
-//! by looking at the book. Where there is a crew, our tasks only have calls driven by workers. Only calls that came in here are driven: a book may also have calls that are for others to begin.
+//! by looking at the book. Where there is a crew, our tasks only have calls driven by workers. Only calls that came in here are
+//! driven: a book may also have calls that are for others to begin.
 
 mod attend;
 mod check;
@@ -13,7 +14,7 @@ mod own;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use byleave::book::Book;
+use byleave::book::{Book, QuestionFilter};
 use byleave::core::call::Mode;
 use byleave::core::digest::Digest;
 use byleave::core::entry::Heading;
@@ -71,8 +72,8 @@ pub struct Tenancy {
     pub(crate) crew: Option<Roster>,
     /// How other rules are tried on past calls, where they can be.
     pub(crate) tried: Option<Tried>,
-    /// Checking a whole book is costly: one at a time.
-    pub(crate) verifying: Arc<Semaphore>,
+    /// Reading a whole book, to check it, to count it or to try rules on it, is costly: one at a time.
+    pub(crate) reading_all: Arc<Semaphore>,
     checked: Mutex<Option<Checked>>,
     driven: Mutex<HashMap<CallId, Driven>>,
     room: Arc<Semaphore>,
@@ -80,7 +81,8 @@ pub struct Tenancy {
     pub(crate) looks: Looks,
     /// What the calls are beneath in their clients' traces.
     pub(crate) parents: Parents,
-    look: Notify,
+    /// Wakes who looks for calls that can be driven on.
+    wake: Notify,
     tasks: TaskTracker,
 }
 
@@ -116,13 +118,13 @@ impl Tenancy {
             own: None,
             crew: None,
             tried: None,
-            verifying: Arc::new(Semaphore::new(1)),
+            reading_all: Arc::new(Semaphore::new(1)),
             checked: Mutex::default(),
             driven: Mutex::default(),
             room: Arc::new(Semaphore::new(limits.calls)),
             looks: Looks::default(),
             parents: Parents::default(),
-            look: Notify::new(),
+            wake: Notify::new(),
             tasks: TaskTracker::new(),
         }
     }
@@ -160,6 +162,11 @@ impl Tenancy {
     /// Whether a call came in here, or in a server like this one: others of the same book are for others to drive.
     pub(crate) fn took_in(&self, tenant: &TenantId, session: &SessionId, cwd: &str) -> bool {
         *tenant == self.id && session.as_str().starts_with(SESSIONS) && cwd == self.cwd
+    }
+
+    /// What lists the open questions of the tenant.
+    pub(crate) fn open_questions(&self) -> QuestionFilter {
+        QuestionFilter { tenant: Some(self.id.clone()), ..QuestionFilter::default() }
     }
 
     /// The record of a call; `None` where there is none.

@@ -1,7 +1,7 @@
 //! Visits: who is signed in with a browser, until when, and what they were shown.
 //!
-//! A visit is kept in memory, under the digest of what its cookie says; it holds the digest of the token that it began with, so a
-//! token that is removed or expires ends its visits at once. When the server ends, so do they.
+//! A visit is kept in memory, under the digest of what its cookie says; it holds the digest of the token that it began with, or
+//! what stands for one in the list, so a token that is removed or expires ends its visits at once. When the server ends, so do they.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) struct Visits(Mutex<HashMap<Digest, Arc<Visit>>>);
 
 /// Somebody with a browser.
 pub(crate) struct Visit {
-    /// The digest of the token that it began with.
+    /// The digest of the token that it began with, or what stands for one in the list.
     pub(crate) token: Digest,
     /// What every form of theirs carries: a page of another's does not know it.
     pub(crate) mark: String,

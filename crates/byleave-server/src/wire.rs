@@ -5,6 +5,7 @@ mod book;
 mod calls;
 mod own_tools;
 mod policy;
+mod service;
 mod whole;
 mod workers;
 
@@ -19,9 +20,10 @@ pub(crate) use calls::{
 };
 pub(crate) use own_tools::{OwnToolBody, OwnToolName, ReportBody, TakeBody};
 pub(crate) use policy::{
-    ExplainBody, Explained, Halt, HaltBody, Health, POLICY_CHARS_MAX, REPLAY_MAX, ReplayBody, Replayed,
-    ToolEntry, ToolList, ToolQuery,
+    ExplainBody, Explained, POLICY_CHARS_MAX, REPLAY_MAX, ReplayBody, Replayed, ToolEntry, ToolList,
+    ToolQuery,
 };
+pub(crate) use service::{Halt, HaltBody, Health};
 pub(crate) use workers::WorkerList;
 
 use crate::problem::{Problem, Trouble};

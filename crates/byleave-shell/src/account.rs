@@ -3,28 +3,22 @@
 //! Deny must see everything, so whatever a command could be is in the account. Allow needs a proof, so what could not be told is
 //! in it as well, as an unknown. Nothing is ever left out because it is too deep, too long or too many.
 
-use std::collections::HashSet;
-
 use byleave_core::effect::Effect;
 
-use crate::danger::{self, Danger};
-use crate::reading::{Command, Place, Reading};
+use crate::danger::Danger;
+use crate::reading::{Command, Place};
 use crate::scene::Scene;
-use crate::word::Word;
 
 mod builtins;
 mod command;
 mod roles;
 mod special;
 mod teller;
+mod unwrap;
 
 use self::teller::Teller;
-
-/// Commands within commands, at most. What is deeper is reported as far as its words tell, and as unknown.
-const DEPTH_MAX: usize = 40;
-
-/// Commands in one account, at most; beyond them the same.
-const COMMANDS_MAX: usize = 4_000;
+pub use self::unwrap::unwrap_all;
+pub(crate) use self::unwrap::{Origin, Watcher, unwrap_watched};
 
 /// What one command would do.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,13 +44,11 @@ pub enum Inner {
     Words(Command),
 }
 
-/// Text that a shell reads, and what it finds there.
+/// Text that a shell reads. What its `$0`, `$1` and so on are is not followed: they are not known in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// The text.
     pub text: String,
-    /// `$0`, `$1` and so on; empty where they are those of the shell around it.
-    pub arguments: Vec<Word>,
     /// Where it would run.
     pub place: Place,
 }
@@ -64,158 +56,4 @@ pub struct Script {
 /// What one command would do by itself; what is inside it is left to be read.
 pub fn effects(command: &Command, scene: &dyn Scene) -> Account {
     Teller::new(command, scene).tell()
-}
-
-/// What a reading would do, with everything inside it, to the end. `read` reads text as a shell would.
-pub fn unwrap_all(reading: &Reading, scene: &dyn Scene, read: &dyn Fn(&Script) -> Reading) -> Account {
-    unwrapped(reading, scene, read, &mut Unwatched)
-}
-
-/// Sees what is unwrapped, as it comes; has no say in it.
-pub(crate) trait Watcher {
-    /// A text was read. `from` is the command that it was found in; the number is what its commands say they are from.
-    fn text(&mut self, from: Option<usize>, script: Option<&Script>, reading: &Reading) -> usize;
-
-    /// A command was told. `from` is the text that it stands in, with its place there, or the command that runs it.
-    fn command(&mut self, from: Origin, command: &Command, account: &Account, limit: Option<&str>) -> usize;
-
-    /// A text was not read, and why.
-    fn unread(&mut self, from: usize, script: &Script, why: &str);
-}
-
-/// Where a command was found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Origin {
-    /// In the text with this number, at this place of its reading.
-    Text(usize, usize),
-    /// In the command with this number, which runs it.
-    Command(usize),
-}
-
-/// Nobody looks.
-struct Unwatched;
-
-impl Watcher for Unwatched {
-    fn text(&mut self, _: Option<usize>, _: Option<&Script>, _: &Reading) -> usize {
-        0
-    }
-
-    fn command(&mut self, _: Origin, _: &Command, _: &Account, _: Option<&str>) -> usize {
-        0
-    }
-
-    fn unread(&mut self, _: usize, _: &Script, _: &str) {}
-}
-
-/// The same with someone who looks on.
-pub(crate) fn unwrapped(
-    reading: &Reading,
-    scene: &dyn Scene,
-    read: &dyn Fn(&Script) -> Reading,
-    watcher: &mut dyn Watcher,
-) -> Account {
-    let mut whole = Whole::default();
-    let text = watcher.text(None, None, reading);
-    whole.take_in(reading, 0, text);
-    let mut count = 0_usize;
-    // Last in, first out, and turned around at every level: the order of the text.
-    while let Some(Left { depth, from, inner }) = whole.left.pop() {
-        count = count.saturating_add(1);
-        let limit = if depth > DEPTH_MAX {
-            Some("commands within commands, too deep to be read")
-        } else if count > COMMANDS_MAX {
-            Some("too many commands to look into all of them")
-        } else {
-            None
-        };
-        match (inner, from, limit) {
-            (Inner::Words(command), from, limit) => {
-                let account = effects(&command, scene);
-                let number = watcher.command(from, &command, &account, limit);
-                whole.add(account, depth, number, limit);
-            }
-            (Inner::Text(script), Origin::Command(number) | Origin::Text(number, _), None) => {
-                let reading = read(&script);
-                let text = watcher.text(Some(number), Some(&script), &reading);
-                whole.take_in(&reading, depth.saturating_add(1), text);
-            }
-            (Inner::Text(script), Origin::Command(number) | Origin::Text(number, _), Some(why)) => {
-                watcher.unread(number, &script, why);
-                let account = Account { inner: vec![Inner::Text(script)], ..Account::default() };
-                whole.add(account, depth, number, limit);
-            }
-        }
-    }
-    whole.account
-}
-
-/// The account of everything, as it grows.
-#[derive(Default)]
-struct Whole {
-    account: Account,
-    seen: HashSet<Effect>,
-    left: Vec<Left>,
-}
-
-/// Something that is still to be looked into.
-struct Left {
-    depth: usize,
-    from: Origin,
-    inner: Inner,
-}
-
-impl Whole {
-    fn effect(&mut self, effect: Effect) {
-        if self.seen.insert(effect.clone()) {
-            self.account.effects.push(effect);
-        }
-    }
-
-    fn danger(&mut self, danger: &'static Danger) {
-        if !self.account.dangers.contains(&danger) {
-            self.account.dangers.push(danger);
-        }
-    }
-
-    /// Takes one account in. At a limit, what is inside it is not read but reported as far as its words tell.
-    fn add(&mut self, account: Account, depth: usize, number: usize, limit: Option<&str>) {
-        account.effects.into_iter().for_each(|effect| self.effect(effect));
-        account.dangers.into_iter().for_each(|danger| self.danger(danger));
-        for file in account.rests_on {
-            if !self.account.rests_on.contains(&file) {
-                self.account.rests_on.push(file);
-            }
-        }
-        match limit {
-            None => self.left.extend(account.inner.into_iter().rev().map(|inner| Left {
-                depth: depth.saturating_add(1),
-                from: Origin::Command(number),
-                inner,
-            })),
-            Some(why) => {
-                self.effect(Effect::Unknown { why: why.into() });
-                account.inner.iter().flat_map(teller::possible).for_each(|effect| self.effect(effect));
-            }
-        }
-    }
-
-    fn take_in(&mut self, reading: &Reading, depth: usize, text: usize) {
-        for puzzle in &reading.riddles {
-            self.effect(Effect::Unknown { why: puzzle.why.clone() });
-        }
-        danger::of_reading(reading).into_iter().for_each(|danger| self.danger(danger));
-        // Guesses come last: a limit cuts them off first.
-        let commands: Vec<&Command> = reading.commands.iter().chain(&reading.guesses).collect();
-        self.left.extend(commands.into_iter().enumerate().rev().map(|(place, command)| Left {
-            depth,
-            from: Origin::Text(text, place),
-            inner: Inner::Words(command.clone()),
-        }));
-    }
-}
-
-fn add(effects: &mut Vec<Effect>, effect: Effect) {
-    if !effects.contains(&effect) {
-        effects.push(effect);
-    }
 }

@@ -1,6 +1,6 @@
 //! From text to account: what is read is told by the manuals, and what they find inside is read again.
 
-use crate::account::{Account, Script, unwrap_all, unwrapped};
+use crate::account::{Account, Script, unwrap_all, unwrap_watched};
 use crate::reader::read;
 use crate::reading::{Place, Reading};
 use crate::scene::Scene;
@@ -14,7 +14,8 @@ pub fn tell(text: &str, scene: &dyn Scene) -> Account {
 /// The same, and how it was read: what stands in what.
 pub fn tell_in_full(text: &str, scene: &dyn Scene) -> (Account, Tree) {
     let mut grower = Grower::new(text);
-    let account = unwrapped(&read(text, scene), scene, &|script| read_inside(script, scene), &mut grower);
+    let account =
+        unwrap_watched(&read(text, scene), scene, &|script| read_inside(script, scene), &mut grower);
     (account, grower.tree())
 }
 

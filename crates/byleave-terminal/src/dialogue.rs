@@ -28,6 +28,7 @@ use crate::view::View;
 
 pub use edit::Edit;
 pub use leave::LeaveForm;
+pub(crate) use leave::offered;
 pub use parts::Parts;
 
 /// What a key came to.

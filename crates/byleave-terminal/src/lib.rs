@@ -7,6 +7,7 @@
 //! It decides nothing: what is shown is made by the one renderer of `byleave-core`, and an answer goes to the gate. It must never take
 //! for an answer what was not typed for it.
 
+mod backing;
 pub mod chat;
 pub mod colour;
 pub mod dialogue;
@@ -16,6 +17,7 @@ pub mod floor;
 pub mod guard;
 pub mod inbox;
 pub mod keys;
+mod manner;
 mod paint;
 mod prompt;
 mod syntax;
@@ -23,4 +25,6 @@ pub mod tty;
 pub mod view;
 pub mod words;
 
-pub use prompt::{Alone, Backing, Manner, Prompt};
+pub use backing::{Alone, Backing};
+pub use manner::Manner;
+pub use prompt::Prompt;

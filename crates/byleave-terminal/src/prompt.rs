@@ -11,68 +11,22 @@ use std::time::{Duration, Instant};
 use byleave::approve::{Approver, ApproverFault, Reply};
 use byleave::pending::Pending;
 use byleave_core::escape::{Care, visible};
-use byleave_core::leave::Leave;
-use byleave_core::offer::{Offer, offers};
 use byleave_core::question::Grade;
 use byleave_core::render::Rendering;
 use byleave_core::sheet::Sheet;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::colour::Palette;
-use crate::dialogue::{Dialogue, Setting, Step};
+use crate::backing::Backing;
+use crate::dialogue::{Dialogue, Setting, Step, offered};
 use crate::editor;
 use crate::floor;
+use crate::manner::Manner;
 use crate::tty::{Came, Place, Tty};
 use crate::words::now;
 
 /// How soon the time that is left, and a question that nobody waits for any more, are looked at again.
 const LOOK_UP: Duration = Duration::from_millis(100);
-
-/// What stands behind a prompt: what it cannot know itself. Called on the prompt's own thread, and may block.
-///
-/// Where there is nothing, as behind [`Alone`], no past calls are named and nothing can be undone.
-pub trait Backing: Send + Sync + 'static {
-    /// A question waits for the person: they may be told of it somewhere else too.
-    fn waits(&self, _sheet: &Sheet) {}
-    /// The past calls that a leave would have covered, in words.
-    fn past(&self, _leave: &Leave) -> Vec<String> {
-        vec!["nobody knows which past calls it would have covered".to_owned()]
-    }
-    /// What an undo would take back, in words; `None` where there is nothing.
-    fn last_change(&self) -> Option<String> {
-        None
-    }
-    /// Takes that back, and says what came of it.
-    fn undo(&self) -> String {
-        "there is nothing to take back".to_owned()
-    }
-}
-
-/// Nothing stands behind the prompt.
-#[derive(Clone, Copy, Debug)]
-pub struct Alone;
-
-impl Backing for Alone {}
-
-/// How a prompt behaves.
-#[derive(Clone, Debug)]
-pub struct Manner {
-    /// How things are coloured.
-    pub palette: Palette,
-    /// How long a question must be looked at, in percent of what is usual; never less.
-    pub dwell_percent: u32,
-    /// The person's editor and its arguments.
-    pub editor: Vec<String>,
-}
-
-impl Manner {
-    /// What a dialogue of now is told; nothing to take back, and no way to leave the question open.
-    pub(crate) fn setting(&self) -> Setting {
-        let (palette, dwell_percent) = (self.palette, self.dwell_percent);
-        Setting { palette, dwell_percent, can_go_back: false, undo: None, now: now() }
-    }
-}
 
 /// A person at a terminal, asked one question at a time, in place.
 pub struct Prompt {
@@ -260,11 +214,6 @@ impl Asking {
         };
         format!("asked about {tool}: {came}")
     }
-}
-
-/// The leaves that can be given, or why none can.
-pub(crate) fn offered(sheet: &Sheet) -> Result<Vec<Offer>, String> {
-    offers(sheet).map_err(|why| why.to_string())
 }
 
 fn failed(why: &str) -> ApproverFault {

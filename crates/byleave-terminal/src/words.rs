@@ -1,15 +1,14 @@
 //! Words for screens: times, and texts that must fit.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use byleave::clock::{Clock as _, SystemClock};
 use byleave_core::call::Millis;
-
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// What time it is.
 pub(crate) fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+    SystemClock.now()
 }
 
 /// A span of time as people read it.

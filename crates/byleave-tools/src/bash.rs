@@ -1,5 +1,7 @@
 //! `bash`: runs a shell command, confined, on a copy of what it may write.
 
+mod rehearse;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::apart::apart;
 use crate::commit::{committed, discard, undo_of};
 use crate::jobs::Jobs;
 use crate::lines::say;
@@ -33,17 +36,17 @@ const OUTPUT_BYTES_MAX: usize = 4_000_000;
 #[derive(Clone, Debug)]
 pub struct Bash {
     manifest: Arc<Manifest>,
-    pub(crate) workplace: Arc<Workplace>,
+    workplace: Arc<Workplace>,
     jobs: Jobs,
-    pub(crate) output_bytes_max: usize,
+    output_bytes_max: usize,
 }
 
 // Without a line of its own: the model would read it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Arguments {
+struct Arguments {
     /// The command, as bash reads it. Its output and errors come back together, in order; of a lot, the beginning and the end
-    pub(crate) command: String,
+    command: String,
     /// Directories outside the workspace that it writes to
     #[serde(default)]
     #[expect(dead_code, reason = "what was judged of it is in the plan")]
@@ -58,7 +61,7 @@ pub(crate) struct Arguments {
     timeout_ms: Option<u64>,
     /// Return at once and leave it running, to be asked about with `bash_output` and ended with `bash_kill`. It works on the real files: what it changes cannot be undone
     #[serde(default)]
-    pub(crate) background: bool,
+    background: bool,
 }
 
 impl Bash {
@@ -97,7 +100,7 @@ impl Bash {
     }
 
     /// The arguments of a call, if something can come of it.
-    pub(crate) fn read(&self, arguments: Value) -> Result<Arguments, String> {
+    fn read(&self, arguments: Value) -> Result<Arguments, String> {
         let arguments: Arguments = serde_json::from_value(arguments)
             .map_err(|error| format!("cannot read the arguments of `bash`: {error}"))?;
         if arguments.command.trim().is_empty() {
@@ -111,17 +114,15 @@ impl Bash {
         }
         Ok(arguments)
     }
-}
 
-impl Bash {
-    pub(crate) fn advice(&self) -> Advice {
+    fn advice(&self) -> Advice {
         Advice { background: self.jobs.can_be_had().is_ok() }
     }
 }
 
 impl Arguments {
     /// How long the command may run before its call is over.
-    pub(crate) fn timeout(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS).clamp(1, TIMEOUT_MS_MAX))
     }
 }
@@ -143,7 +144,7 @@ impl Tool for Bash {
 
     fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
         let bash = self.clone();
-        Box::pin(run::apart(move || {
+        Box::pin(apart(move || {
             let arguments = bash.read(arguments)?;
             if arguments.background { bash.start(&arguments, &run) } else { bash.execute(&arguments, &run) }
         }))
@@ -153,7 +154,7 @@ impl Tool for Bash {
 impl Bash {
     /// Starts a command that was granted, and leaves it running.
     fn start(&self, arguments: &Arguments, run: &Run) -> Result<Output, String> {
-        let confinement = self.workplace.confinement(run, false)?;
+        let confinement = self.workplace.confinement(run, Way::Granted)?;
         let time = arguments.timeout_ms.map(|_| arguments.timeout());
         let job = self.jobs.start(&self.workplace, confinement, &arguments.command, time, run)?;
         let mut text = String::new();
@@ -170,7 +171,7 @@ impl Bash {
     /// Runs a command that was granted, and commits what it changed at once.
     fn execute(&self, arguments: &Arguments, run: &Run) -> Result<Output, String> {
         let workplace = &*self.workplace;
-        let mut confinement = workplace.confinement(run, false)?;
+        let mut confinement = workplace.confinement(run, Way::Granted)?;
         confinement.limits.wall = arguments.timeout();
         let ready = match workplace.copied(run, &mut confinement, Way::Granted) {
             Ok(ready) => Some(ready),

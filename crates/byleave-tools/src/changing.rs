@@ -17,10 +17,10 @@ use byleave_copy::{Copy, Fault, Method, Settings, Store};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::apart::{apart, rehearsed_apart};
 use crate::commit::{committed, discard, drop_copy, finish, is_kept, undo_of};
 use crate::files::Files;
 use crate::revision::{From, Put, Revision};
-use crate::run::apart;
 use crate::unasked::may_be_read;
 use crate::workplace::Workplace;
 
@@ -75,11 +75,7 @@ impl<T: DeserializeOwned + 'static> Rehearse for Changing<T> {
     fn rehearse(&self, arguments: Value, run: Run) -> Pending<'_, Result<Rehearsal, Unrehearsed>> {
         let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
         let manifest = self.manifest.clone();
-        Box::pin(async move {
-            let work = move || rehearsed(&workplace, reviser, arguments, &run, &manifest);
-            let done = tokio::task::spawn_blocking(work).await;
-            done.unwrap_or_else(|error| Err(Unrehearsed::Not(format!("it broke: {error}"))))
-        })
+        Box::pin(rehearsed_apart(move || rehearsed(&workplace, reviser, arguments, &run, &manifest)))
     }
 
     fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> Pending<'a, bool> {

@@ -29,13 +29,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::apart::apart;
 use crate::commit::discard;
 use crate::files::Files;
 use crate::lines::in_its_own_words;
 use crate::observed;
 use crate::run;
 use crate::workplace::{Unready, Way, Workplace};
-use checker::Job;
+use checker::Check;
 use finding::{Found, Severity};
 
 /// The name of the tool.
@@ -124,7 +125,7 @@ pub fn diagnostics(workplace: Workplace) -> impl Tool {
     let workplace = Arc::new(workplace);
     let check = move |args: Wanted, run: Run| {
         let workplace = Arc::clone(&workplace);
-        run::apart(move || checked(&workplace, &args, &run))
+        apart(move || checked(&workplace, &args, &run))
     };
     let description = "Runs the compilers and linters that the workspace has (cargo clippy, eslint, tsc, ruff, mypy, go vet) on a copy \
         without a network, and returns their findings: file, line, severity, message. Nothing is changed.";
@@ -164,24 +165,20 @@ fn checked(workplace: &Workplace, args: &Wanted, run: &Run) -> Result<Output, St
     let directory =
         paths.next().ok_or("nothing may be read, so nothing is checked; call diagnostics again")?;
     let only: Vec<PathBuf> = paths.collect();
-    let inside = on_a_copy(run);
-    let confinement = workplace.confinement(&inside, true)?;
-    let workspace = if directory.starts_with(&workplace.workspace) {
-        workplace.workspace.clone()
-    } else {
-        directory.clone()
-    };
+    let inside = confined(run);
+    let confinement = workplace.confinement(&inside, Way::Closed)?;
+    let workspace = workplace.workspace_of(&directory);
     let wanted: Vec<String> = args.tools.iter().map(|name| name.word().to_owned()).collect();
     let files = Files::of(workplace, run)?;
-    let jobs = checker::jobs(&directory, &workspace, &wanted, &files);
-    if jobs.is_empty() {
+    let checks = checker::checks(&directory, &workspace, &wanted, &files);
+    if checks.is_empty() {
         return Err(format!(
             "there is nothing to check in `{}`: no Cargo.toml, eslint config, tsconfig.json, Python file or go.mod that `tools` allows; \
              call it in the directory of a project",
             directory.display()
         ));
     }
-    let looked = Looked::at(workplace, &confinement, &jobs, &inside);
+    let looked = Looked::at(workplace, &confinement, &checks, &inside);
     if run.cancel.is_cancelled() {
         return Err("it was stopped; with fewer `tools` it takes less time".into());
     }
@@ -189,7 +186,7 @@ fn checked(workplace: &Workplace, args: &Wanted, run: &Run) -> Result<Output, St
 }
 
 /// The run as it is confined: programs run, in whatever mode, since what they change is a copy and is dropped.
-fn on_a_copy(run: &Run) -> Run {
+fn confined(run: &Run) -> Run {
     let mut plan = (*run.plan).clone();
     plan.effects.push(Effect::Invoke { tool: NAME.to_owned() });
     let mut inside = run.clone();
@@ -242,22 +239,22 @@ struct Looked {
 
 impl Looked {
     /// Runs the checkers, one after the other: each takes what the machine has.
-    fn at(workplace: &Workplace, confinement: &Confinement, jobs: &[Job], run: &Run) -> Self {
+    fn at(workplace: &Workplace, confinement: &Confinement, checks: &[Check], run: &Run) -> Self {
         let began = Instant::now();
         let mut looked = Self::default();
-        for (number, job) in jobs.iter().enumerate() {
+        for (number, check) in checks.iter().enumerate() {
             let left = TIMEOUT.saturating_sub(AFTERWARDS).saturating_sub(began.elapsed());
             if run.cancel.is_cancelled() {
                 break;
             }
             #[expect(clippy::cast_precision_loss, reason = "a few")]
-            run.progress(number as f64 / jobs.len() as f64, job.checker.name);
+            run.progress(number as f64 / checks.len() as f64, check.checker.name);
             let limit = EACH_MAX.min(left);
-            let (found, how, why) = match run_one(workplace, confinement, &job.script, limit, run) {
-                Ok(outcome) => fared(job, &outcome, limit),
+            let (found, how, why) = match run_one(workplace, confinement, &check.script, limit, run) {
+                Ok(outcome) => fared(check, &outcome, limit),
                 Err(why) => (Vec::new(), How::Failed, Some(format!("it could not be run: {why}"))),
             };
-            let (tool, at) = (job.checker.name, job.directory.clone());
+            let (tool, at) = (check.checker.name, check.directory.clone());
             looked.found.extend(found.into_iter().map(|one| (at.clone(), tool, one)));
             looked.fared.push((at.clone(), Fared { tool, directory: at.display().to_string(), how, why }));
         }
@@ -326,9 +323,9 @@ impl Looked {
 }
 
 /// What a checker found, and how it fared.
-fn fared(job: &Job, outcome: &Outcome, limit: Duration) -> (Vec<Found>, How, Option<String>) {
+fn fared(check: &Check, outcome: &Outcome, limit: Duration) -> (Vec<Found>, How, Option<String>) {
     let [output, errors] = [&outcome.stdout, &outcome.stderr].map(printed);
-    let found = (job.checker.read)(&output, &errors);
+    let found = (check.checker.read)(&output, &errors);
     if outcome.ended_by.is_some() {
         let why = format!(
             "stopped at a limit ({} seconds, or memory); call it by itself with `tools`",
@@ -342,10 +339,10 @@ fn fared(job: &Job, outcome: &Outcome, limit: Duration) -> (Vec<Found>, How, Opt
     }
     match outcome.status {
         Status::Exited(127) if found.is_empty() => {
-            let why = format!("not installed; to install it: {}", job.checker.install);
+            let why = format!("not installed; to install it: {}", check.checker.install);
             (found, How::Missing, Some(why))
         }
-        Status::Exited(code) if job.checker.ended_well.contains(&code) => (found, How::Ran, None),
+        Status::Exited(code) if check.checker.ended_well.contains(&code) => (found, How::Ran, None),
         // A build that fails has findings that say why.
         Status::Exited(_) if found.iter().any(|one| one.severity == Severity::Error) => {
             (found, How::Ran, None)

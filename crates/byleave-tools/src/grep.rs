@@ -13,11 +13,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::apart::apart;
 use crate::files::Files;
 use crate::first::First;
 use crate::lines::say;
 use crate::place::{self, judged, tell_left_out};
-use crate::run::apart;
 use crate::walk::{Options, Told, shown, walk};
 use crate::workplace::Workplace;
 use search::{Counts, Hits, Kind, Search, Settings};

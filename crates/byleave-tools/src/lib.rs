@@ -14,6 +14,7 @@
 //! Whatever runs, runs confined and on a copy, whether somebody was asked or not: so everything that was done to files can be taken
 //! back. Where there can be no copy it is said, before the question and in the result.
 
+mod apart;
 pub mod apply_patch;
 pub mod bash;
 mod changing;
@@ -38,7 +39,6 @@ mod patch;
 mod place;
 pub mod read_file;
 pub mod read_output;
-mod rehearse;
 mod revision;
 mod run;
 pub mod todo;

@@ -1,6 +1,9 @@
 //! Lines of ours among those of others: what the gate says stands behind a mark, and nothing that a command, a file or a page says may
 //! look as if it did.
 
+/// What our own lines begin with.
+pub(crate) const OURS: &str = "[byleave]";
+
 /// Everything that somebody may take for the end of a line.
 pub(crate) const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
@@ -9,12 +12,11 @@ pub(crate) fn say(text: &mut String, line: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    text.push_str(&format!("[byleave] {line}\n"));
+    text.push_str(&format!("{OURS} {line}\n"));
 }
 
 /// What a command printed, where no line looks like one of ours: those are read as what the gate says.
 pub fn in_its_own_words(text: &str) -> String {
-    const OURS: &str = "[byleave]";
     if !text.contains(OURS) {
         return text.to_owned();
     }

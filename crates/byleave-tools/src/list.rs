@@ -12,13 +12,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::apart::apart;
 use crate::files::Files;
 use crate::first::First;
 use crate::glob::{Wanted, wanted};
 use crate::kind;
 use crate::lines::say;
 use crate::place::{self, judged, tell_left_out};
-use crate::run::apart;
 use crate::walk::{Found, Options, Visit, shown, walk};
 use crate::workplace::Workplace;
 

@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::apart::apart;
 use crate::files::Files;
 use crate::lines::{in_its_own_words, say};
-use crate::run::apart;
 use crate::workplace::Workplace;
 
 #[derive(Deserialize, JsonSchema)]

@@ -23,15 +23,6 @@ use crate::workplace::{Way, Workplace};
 /// The shell that reads commands: by its place, so that nothing in the workspace can be it.
 const SHELL: &str = "/bin/bash";
 
-/// Does what blocks on a thread of its own; why it was not done is a failure that the model can read.
-pub(crate) async fn apart(work: impl FnOnce() -> Result<Output, String> + Send + 'static) -> Output {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(why)) => Output::failure(why),
-        Err(error) => Output::failure(format!("it broke: {error}")),
-    }
-}
-
 /// A command that has run to its end, and what it printed.
 pub(crate) struct Ran {
     pub(crate) outcome: Outcome,

@@ -19,8 +19,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::apart::apart;
 use crate::lines::in_its_own_words;
-use crate::run::apart;
 
 const ITEMS_MAX: usize = 200;
 const CONTENT_CHARS_MAX: usize = 1_000;

@@ -13,8 +13,8 @@ use byleave::tool::{Run, Site, Tool, ToolFault};
 use byleave_copy::{Conflict, Fault, Since, State};
 use serde_json::{Value, json};
 
+use crate::apart::apart;
 use crate::commit::undo_of;
-use crate::run::apart;
 use crate::unasked::may_be_read;
 use crate::workplace::Workplace;
 

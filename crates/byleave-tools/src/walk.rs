@@ -28,7 +28,7 @@ use crate::files::Files;
 pub(crate) use crew::Told;
 use crew::{Crew, Done, Queue, Work};
 pub(crate) use found::Found;
-use found::{Directory, join, open_directory, read_names};
+use found::{Directory, is_hidden, join, open_directory, read_names};
 use level::{Level, Said, Seen};
 use options::DEPTH_MAX;
 pub(crate) use options::{ENTRIES_MAX, Options};
@@ -40,6 +40,7 @@ const THREADS_MAX: usize = 12;
 const ALONE: usize = 8;
 /// How many files are looked at in one go, so that a large directory is shared.
 const BATCH: usize = 64;
+
 /// What is done with what is found; one for each thread.
 pub(crate) trait Visit: Send {
     /// Something was found. The order is nobody's to rely on.
@@ -76,8 +77,7 @@ pub(crate) fn walk<V: Visit>(
     let absolute = path.trim_end_matches('/').to_owned();
     let start = Start { handle, path: inside, absolute, level };
     let mut first = visitor();
-    let mut worker =
-        Worker { crew: &crew, names: Vec::new(), path: Vec::new(), room: Vec::with_capacity(32_768) };
+    let mut worker = Worker::new(&crew);
     worker.look(start, 0, &mut first);
     // Alone as long as little is known to be there.
     for _ in 0..ALONE {
@@ -91,8 +91,7 @@ pub(crate) fn walk<V: Visit>(
             .map(|_| {
                 scope.spawn(|| {
                     let mut visits = visitor();
-                    let room = Vec::with_capacity(32_768);
-                    Worker { crew: &crew, names: Vec::new(), path: Vec::new(), room }.until_done(&mut visits);
+                    Worker::new(&crew).until_done(&mut visits);
                     visits
                 })
             })
@@ -129,7 +128,11 @@ struct Worker<'a> {
     room: Vec<u8>,
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
+    fn new(crew: &'a Crew<'a>) -> Self {
+        Self { crew, names: Vec::new(), path: Vec::new(), room: Vec::with_capacity(32_768) }
+    }
+
     fn until_done(&mut self, visits: &mut impl Visit) {
         while let Some(work) = self.crew.next() {
             // Also when a visitor breaks: the others would wait for ever.
@@ -151,11 +154,8 @@ impl Worker<'_> {
                         return;
                     }
                 };
-                let mut path = above.path.clone();
-                if !path.is_empty() {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(name.to_bytes());
+                let mut path = Vec::new();
+                join(&mut path, &above.path, name.to_bytes());
                 let absolute = format!("{}/{}", above.absolute, name.to_string_lossy());
                 let start = Start { handle, path, absolute, level: Arc::clone(&above.level) };
                 drop(name);
@@ -250,9 +250,7 @@ impl Worker<'_> {
             }
             Said::Nothing | Said::Wanted => {}
         }
-        let files = self.crew.files;
-        let is_hidden = (directory.is_near || files.sieve().may_mean(bytes))
-            && files.is_hidden(&format!("{}/{}", directory.absolute, name.to_string_lossy()));
+        let is_hidden = is_hidden(self.crew.files, (&directory.absolute, directory.is_near), name);
         if is_hidden {
             self.crew.kept.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,7 +1,7 @@
 //! The workplace: where commands run, what they find there, and where copies of it are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use byleave::core::call::Mode;
@@ -111,8 +111,14 @@ impl Workplace {
         let cwd = run.site.cwd.canonicalize().map_err(|error| {
             format!("the directory `{}` cannot be worked in: {error}", run.site.cwd.display())
         })?;
-        let workspace = if cwd.starts_with(&self.workspace) { self.workspace.clone() } else { cwd.clone() };
+        let workspace = self.workspace_of(&cwd);
         Ok((cwd, workspace))
+    }
+
+    /// The workspace that a directory lies in; of one that lies elsewhere, the directory itself.
+    pub(crate) fn workspace_of(&self, directory: &Path) -> PathBuf {
+        let within = directory.starts_with(&self.workspace);
+        if within { self.workspace.clone() } else { directory.to_path_buf() }
     }
 
     /// What is ours, the store among it.
@@ -121,7 +127,7 @@ impl Workplace {
     }
 
     /// What a run may do, by what was granted and by the rules in force.
-    pub(crate) fn confinement(&self, run: &Run, rehearsing: bool) -> Result<Confinement, String> {
+    pub(crate) fn confinement(&self, run: &Run, way: Way) -> Result<Confinement, String> {
         let rules: &Arc<Policy> = run.rules.as_ref().ok_or("nobody said which rules are in force")?;
         let (cwd, workspace) = self.places(run)?;
         let place = Place {
@@ -131,7 +137,7 @@ impl Workplace {
             ours: self.all_ours(),
             environment: self.environment.clone(),
             read_only: run.mode == Mode::ReadOnly,
-            rehearsing,
+            rehearsing: way == Way::Closed,
         };
         let mut confinement =
             granted::confinement(&run.plan, rules, &place).map_err(|fault| fault.to_string())?;

@@ -102,7 +102,7 @@ async fn converse(
             // Since it was last heard, whatever we said meanwhile.
             () = tokio::time::sleep_until(heard_at + patience) => return Err(Gone),
             Some(Offer { call, stood }) = offers.recv() => {
-                desk.present.is_offered(call);
+                desk.present.note_offered(call);
                 offered.insert(call, stood);
                 wire.say(&Frame::Offer { call }).await?;
                 continue;
@@ -191,7 +191,7 @@ impl Desk {
             Ask::Interrupt { call, attempt, at } => {
                 self.may_see(call).await?;
                 let interrupted = ledger.interrupt(call, attempt, at).await?;
-                self.present.has_written(call);
+                self.present.tell_written(call);
                 said(&Interrupted::from(interrupted))
             }
             Ask::Act(act) => {
@@ -243,7 +243,7 @@ impl Desk {
                     self.records.lock().unwrap_or_else(PoisonError::into_inner).put(call, record);
                 }
                 self.remember(call);
-                self.present.has_written(call);
+                self.present.tell_written(call);
                 said(&())
             }
             Err(AppendFault::Stale) => Err(Trouble::Stale),
@@ -311,10 +311,15 @@ impl Desk {
     }
 
     fn note(&self, call: CallId, loaded: &Loaded) -> Result<(), LedgerFault> {
-        if let Some(heading) = loaded.record.heading() {
-            self.rights.may_see(&heading.tenant)?;
-            self.remember(call);
+        match loaded.record.heading() {
+            Some(heading) => self.rights.may_see(&heading.tenant)?,
+            // Nobody can say whose it is.
+            None if self.rights != Rights::All => {
+                return Err(LedgerFault::new("cannot show a call", "its record has no beginning"));
+            }
+            None => return Ok(()),
         }
+        self.remember(call);
         Ok(())
     }
 

@@ -214,7 +214,8 @@ impl Roster {
         standing.await.map_or(Drove::Away, |held_up_by| Drove::Stood { held_up_by })
     }
 
-    pub(crate) fn heard(&self, call: CallId) {
+    /// Tells who listens that a worker has written on a call.
+    fn tell_written(&self, call: CallId) {
         // Nobody may listen.
         drop(self.0.written.send(call));
     }
@@ -291,7 +292,8 @@ impl Present {
         }
     }
 
-    pub(crate) fn is_offered(&self, call: CallId) {
+    /// Remembers that a call was offered to it.
+    pub(crate) fn note_offered(&self, call: CallId) {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner).put(call, ());
     }
 
@@ -303,8 +305,9 @@ impl Present {
         self.roster.is_sure()
     }
 
-    pub(crate) fn has_written(&self, call: CallId) {
-        self.roster.heard(call);
+    /// Has those told who listen that it has written on a call.
+    pub(crate) fn tell_written(&self, call: CallId) {
+        self.roster.tell_written(call);
     }
 }
 

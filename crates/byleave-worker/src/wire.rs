@@ -391,25 +391,25 @@ pub(crate) struct Arrived {
     pub(crate) loaded: Option<Read>,
     pub(crate) lineage: Vec<Opening>,
     #[serde(default)]
-    pub(crate) around: Option<Stood>,
+    pub(crate) around: Option<Surroundings>,
 }
 
 /// What stood around a call when it came in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Stood {
+pub(crate) struct Surroundings {
     leaves: Vec<Leave>,
     halt: Option<Act>,
     is_crowded: bool,
 }
 
-impl From<Around> for Stood {
+impl From<Around> for Surroundings {
     fn from(Around { leaves, halt, is_crowded }: Around) -> Self {
         Self { leaves: leaves.iter().map(|leave| (**leave).clone()).collect(), halt, is_crowded }
     }
 }
 
-impl From<Stood> for Around {
-    fn from(Stood { leaves, halt, is_crowded }: Stood) -> Self {
+impl From<Surroundings> for Around {
+    fn from(Surroundings { leaves, halt, is_crowded }: Surroundings) -> Self {
         Self { leaves: leaves.into_iter().map(Arc::new).collect(), halt, is_crowded }
     }
 }
@@ -417,7 +417,7 @@ impl From<Stood> for Around {
 impl Arrived {
     pub(crate) fn of(arrival: Arrival) -> Result<Self, LedgerFault> {
         let loaded = arrival.loaded.as_ref().map(Read::of).transpose()?;
-        Ok(Self { loaded, lineage: arrival.lineage, around: arrival.around.map(Stood::from) })
+        Ok(Self { loaded, lineage: arrival.lineage, around: arrival.around.map(Surroundings::from) })
     }
 }
 

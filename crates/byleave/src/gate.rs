@@ -1,8 +1,10 @@
 //! The gate: the one object an application holds, and the one way in for every call (E1).
 
+mod acts;
 mod ask;
 mod begin;
 mod builder;
+mod bustle;
 mod cut;
 mod desk;
 mod drive;
@@ -25,11 +27,9 @@ mod telemetry;
 use std::sync::Arc;
 use std::time::Instant;
 
-use byleave_core::act::{Act, Deed};
 use byleave_core::call::Call;
-use byleave_core::digest::RecordKey;
 use byleave_core::entry::Fact;
-use byleave_core::id::{ActId, CallId, LeaveId, QuestionId, SessionId, TenantId};
+use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
 use byleave_core::policy::Policy;
 use byleave_core::question::Answered;
 use byleave_core::refusal::Code;
@@ -46,11 +46,11 @@ pub use open::OpenFault;
 pub use parts::Others;
 
 use crate::catalog::Catalog;
-use crate::clock::fresh_id;
 use crate::event::{Event, Following};
+use crate::gate::bustle::Driving;
 use crate::gate::desk::Desk;
 use crate::gate::drive::{Until, drive, unheard_of, unopened};
-use crate::gate::parts::{Driving, Parts};
+use crate::gate::parts::{Parts, fresh_key};
 use crate::gate::schedule::Spot;
 use crate::gate::seen::Seen;
 use crate::ledger::{AppendFault, Arrival, Comer, ContentFault, LedgerFault};
@@ -100,14 +100,10 @@ impl Gate {
         let place = self.parts.bustle.enter(id);
         let (mut standing, mut len) = self.submit(call, Until::Settled).await;
         loop {
-            let other = match standing {
-                Standing::Settled(result) => return result,
-                Standing::HeldUp { by, .. } => {
-                    self.look_after(by).await;
-                    Some(by)
-                }
-                Standing::Waiting { .. } | Standing::RunningElsewhere { .. } | Standing::Ready { .. } => None,
-            };
+            if let Standing::Settled(result) = standing {
+                return result;
+            }
+            let other = self.stands_behind(&standing).await;
             self.until_something_happens(&place, len, other).await;
             (standing, len) = self.go_on(id, Until::Settled).await;
         }
@@ -211,14 +207,10 @@ impl Gate {
     ///
     /// For those who do not leave it to [`Gate::settle`] to wait; [`Gate::resume`] then says how it stands.
     pub async fn until_it_moves(&self, standing: &Standing) {
-        let other = match standing {
-            Standing::Settled(_) => return,
-            Standing::HeldUp { by, .. } => {
-                self.look_after(*by).await;
-                Some(*by)
-            }
-            Standing::Waiting { .. } | Standing::RunningElsewhere { .. } | Standing::Ready { .. } => None,
-        };
+        if matches!(standing, Standing::Settled(_)) {
+            return;
+        }
+        let other = self.stands_behind(standing).await;
         let place = self.parts.bustle.enter(standing.call());
         self.until_something_happens(&place, place.seen_len(), other).await;
     }
@@ -306,40 +298,6 @@ impl Gate {
         Err(LedgerFault::new("cannot cancel the call", "it is being written on by others"))
     }
 
-    /// Refuses everything from now on, in every process, until it is lifted. What runs already goes on to its end.
-    pub async fn halt(&self, tenant: &TenantId, by: &str, why: &str) -> Result<(), LedgerFault> {
-        self.act(tenant, by, Deed::Halt { why: why.to_owned() }).await
-    }
-
-    /// Lifts a halt.
-    pub async fn lift(&self, tenant: &TenantId, by: &str) -> Result<(), LedgerFault> {
-        self.act(tenant, by, Deed::Lift).await
-    }
-
-    /// Makes a leave count no longer.
-    pub async fn revoke(&self, tenant: &TenantId, by: &str, leave: LeaveId) -> Result<(), LedgerFault> {
-        self.act(tenant, by, Deed::Revoke { leave }).await
-    }
-
-    /// Writes down that a command runs with less than the sandbox gives. Must come before the command does.
-    pub async fn waive(
-        &self,
-        tenant: &TenantId,
-        by: &str,
-        guarantees: Vec<String>,
-        why: &str,
-    ) -> Result<(), LedgerFault> {
-        self.act(tenant, by, Deed::Waive { guarantees, why: why.to_owned() }).await
-    }
-
-    async fn act(&self, tenant: &TenantId, by: &str, deed: Deed) -> Result<(), LedgerFault> {
-        let id = ActId::new(fresh_id());
-        let act = Act { id, at: self.parts.now(), tenant: tenant.clone(), by: by.to_owned(), deed };
-        let acted = self.parts.ledger.act(act).await;
-        self.parts.bustle.stir();
-        acted
-    }
-
     async fn submit(&self, call: Call, until: Until) -> (Standing, u32) {
         let span = telemetry::span(&call);
         let driving = self.parts.bustle.enter(call.id);
@@ -424,15 +382,16 @@ impl Gate {
                 None => return refuse(Code::Forgotten, "the contents of this call were forgotten".into()),
             },
             None => {
-                let mut key = [0_u8; 32];
-                if let Err(error) = getrandom::fill(&mut key) {
-                    return refuse(
-                        Code::NotRecorded,
-                        format!("no random numbers to make a key from: {error}"),
-                    );
-                }
-                let desk = Desk::open(call, lineage, RecordKey::from_bytes(key), now);
-                match desk {
+                let key = match fresh_key() {
+                    Ok(key) => key,
+                    Err(error) => {
+                        return refuse(
+                            Code::NotRecorded,
+                            format!("no random numbers to make a key from: {error}"),
+                        );
+                    }
+                };
+                match Desk::open(call, lineage, key, now) {
                     Ok(desk) => desk,
                     Err(misplaced) => return refuse(Code::RecordBroken, misplaced.to_string()),
                 }
@@ -502,6 +461,20 @@ impl Gate {
             () = driving.cancel.cancelled(), if is_running => {}
             () = driving.grown_beyond(len) => {}
             () = other_grows => {}
+        }
+    }
+
+    /// The call that this one stands behind, if there is one; that is looked after.
+    async fn stands_behind(&self, standing: &Standing) -> Option<CallId> {
+        match standing {
+            Standing::HeldUp { by, .. } => {
+                self.look_after(*by).await;
+                Some(*by)
+            }
+            Standing::Settled(_)
+            | Standing::Waiting { .. }
+            | Standing::RunningElsewhere { .. }
+            | Standing::Ready { .. } => None,
         }
     }
 

@@ -70,11 +70,7 @@ impl Scene for Here<'_> {
     }
 
     fn list(&self, directory: &str) -> Option<Vec<String>> {
-        let entries = fs::read_dir(directory).ok()?.take(NAMES_MAX + 1);
-        let names = entries.map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.collect::<Option<_>>()?;
-        names.sort();
-        (names.len() <= NAMES_MAX).then_some(names)
+        names_in(Path::new(directory))
     }
 
     fn is_directory(&self, path: &str) -> bool {
@@ -82,8 +78,22 @@ impl Scene for Here<'_> {
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        let found = fs::metadata(path).ok()?;
-        (found.is_file() && found.len() <= SCRIPT_BYTES_MAX).then_some(())?;
-        fs::read_to_string(path).ok()
+        script_at(Path::new(path))
     }
+}
+
+/// The names in a directory, sorted; `None` where it cannot be listed in full.
+pub(crate) fn names_in(directory: &Path) -> Option<Vec<String>> {
+    let entries = fs::read_dir(directory).ok()?.take(NAMES_MAX + 1);
+    let names = entries.map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.collect::<Option<_>>()?;
+    names.sort();
+    (names.len() <= NAMES_MAX).then_some(names)
+}
+
+/// The text of a script; `None` where it is no file, too long, or no text.
+pub(crate) fn script_at(path: &Path) -> Option<String> {
+    let found = fs::metadata(path).ok()?;
+    (found.is_file() && found.len() <= SCRIPT_BYTES_MAX).then_some(())?;
+    fs::read_to_string(path).ok()
 }

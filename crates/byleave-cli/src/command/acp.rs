@@ -13,7 +13,7 @@ use tokio::process::Command as Program;
 use crate::args::{Acp, Ask, AskOver};
 use crate::complaint::Complaint;
 use crate::house::House;
-use crate::options::{Options, settled};
+use crate::options::{Options, real_path};
 use crate::status::Status;
 
 pub(crate) async fn run(typed: Acp, options: &Options) -> Result<Status> {
@@ -29,7 +29,8 @@ pub(crate) async fn run(typed: Acp, options: &Options) -> Result<Status> {
     let asked = (typed.ask == AskOver::Editor).then(|| Arc::clone(&client));
     let ask = if typed.ask == AskOver::Inbox { Ask::Inbox } else { Ask::None };
     let (options, settings) = (options.clone(), chosen.gate());
-    let gates = Arc::new(Desks { house, options, ask, settings, client: asked, gates: Mutex::default() });
+    let gates =
+        Arc::new(GatesByDirectory { house, options, ask, settings, client: asked, gates: Mutex::default() });
     let mut words = typed.command.iter();
     let program = words.next().map(std::ffi::OsString::as_os_str).unwrap_or_default();
     let started = Program::new(program)
@@ -53,7 +54,7 @@ pub(crate) async fn run(typed: Acp, options: &Options) -> Result<Status> {
 }
 
 /// A gate for each directory that sessions work in: the rules of a project hold in it and nowhere else.
-struct Desks {
+struct GatesByDirectory {
     house: House,
     options: Options,
     ask: Ask,
@@ -62,9 +63,9 @@ struct Desks {
     gates: Mutex<HashMap<String, Gate>>,
 }
 
-impl Gates for Desks {
+impl Gates for GatesByDirectory {
     fn gate(&self, cwd: &str) -> Result<Gate, String> {
-        let cwd = settled(std::path::Path::new(cwd)).map_err(|error| format!("{error:#}"))?;
+        let cwd = real_path(std::path::Path::new(cwd)).map_err(|error| format!("{error:#}"))?;
         let cwd = cwd.ok_or("the session does not say in which directory it works")?;
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gate) = gates.get(&cwd) {

@@ -54,7 +54,7 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
     let house = House::open_or_make(options)?;
     let (tell, news) = channel();
     let (act, acts) = unbounded_channel();
-    let mut desk = Desk {
+    let mut chat = Chat {
         house: &house,
         options,
         speaking: &typed.speaking,
@@ -67,15 +67,15 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
     };
     // What is wrong with it is said before there is a screen.
     match typed.resume.as_deref() {
-        Some("") => desk.offer()?,
+        Some("") => chat.offer()?,
         Some(named) => {
             let session = talk::session(named, &house, options).await?;
-            desk.open(Some(session)).await?;
+            chat.open(Some(session)).await?;
         }
-        None => desk.open(None).await?,
+        None => chat.open(None).await?,
     }
     if let Some(word) = typed.word.clone() {
-        desk.tell(News::Later(word));
+        chat.tell(News::Later(word));
     }
     let manner = person::manner(options);
     let shown = tokio::task::spawn_blocking(move || {
@@ -84,8 +84,8 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
             drop(act.send(wanted));
         })
     });
-    let left = desk.go(acts).await;
-    let last = desk.begun().await;
+    let left = chat.go(acts).await;
+    let last = chat.begun().await;
     drop(tell.send(News::End));
     let there = shown.await.context("the screen broke")?;
     left?;
@@ -94,7 +94,7 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
     {
         screen.hint(&format!("`byleave chat --resume {session}` goes on with it"));
     }
-    if desk.work.is_some() {
+    if chat.work.is_some() {
         // What is left so is found open, and taken up by whoever goes on with it; nobody waits for a command to end.
         std::process::exit(Status::Aborted.code().into());
     }
@@ -122,7 +122,7 @@ struct Work {
 }
 
 /// What stands between the screen and the loop.
-struct Desk<'a> {
+struct Chat<'a> {
     house: &'a House,
     options: &'a Options,
     speaking: &'a Speaking,
@@ -136,7 +136,7 @@ struct Desk<'a> {
     is_lent: bool,
 }
 
-impl Desk<'_> {
+impl Chat<'_> {
     /// Carries out what the person wants, until that is to leave.
     async fn go(&mut self, mut acts: UnboundedReceiver<Act>) -> Result<()> {
         let heard = || "cannot listen to signals";
@@ -429,8 +429,7 @@ async fn picks(gate: &Gate, house: &House, options: &Options) -> Result<Vec<Pick
 
 /// An error with what to do about it, in a line.
 fn complete(error: &anyhow::Error) -> String {
-    let hint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>()?.hint.as_deref());
-    match hint {
+    match Complaint::hint_in(error) {
         Some(hint) => format!("{error:#}: {hint}"),
         None => format!("{error:#}"),
     }

@@ -24,7 +24,7 @@ use self::judged::Explained;
 use crate::args;
 use crate::command::call;
 use crate::complaint::Complaint;
-use crate::options::{Options, settled};
+use crate::options::{Options, real_path};
 use crate::rules::Rules;
 use crate::screen::Screen;
 use crate::status::Status;
@@ -76,7 +76,7 @@ pub(crate) async fn run(typed: &args::Explain, options: &Options, screen: &mut S
 
 /// The rules to judge under: those in force, or one file alone.
 fn policy(typed: &args::Explain, options: &Options) -> Result<Policy> {
-    let state = settled(&options.state)?.ok_or_else(Complaint::homeless)?;
+    let state = real_path(&options.state)?.ok_or_else(Complaint::homeless)?;
     let rules = Rules { options, workspace: &options.cwd, state: &state };
     if !typed.only {
         return Ok(rules.load()?.policy);

@@ -83,8 +83,7 @@ async fn listened(dialect: Dialect) -> Result<Heard> {
 }
 
 fn denied(dialect: Dialect, heard: Option<&Heard>, error: &anyhow::Error) -> Said {
-    let hint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>()?.hint.clone());
-    let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+    let hint = Complaint::hint_in(error).map(|hint| format!("; {hint}")).unwrap_or_default();
     say(dialect, heard, &Answer::Deny { why: format!("{error:#}{hint}") })
 }
 
@@ -92,8 +91,7 @@ fn denied(dialect: Dialect, heard: Option<&Heard>, error: &anyhow::Error) -> Sai
 fn speak(screen: &mut Screen, said: &Said, error: &anyhow::Error) -> Result<Status> {
     let status = if said.exit == 0 { Status::Completed } else { Status::Unusable };
     if screen.json() && status != Status::Completed {
-        let hint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>()?.hint.clone());
-        let hint = hint.unwrap_or_else(|| "`byleave inbox` and `byleave book log` say more".into());
+        let hint = Complaint::hint_in(error).unwrap_or("`byleave inbox` and `byleave book log` say more");
         return Err(Complaint::new(format!("{error:#}")).hint(hint).into());
     }
     said.stderr.lines().for_each(|line| screen.say(&crate::screen::one_line(line)));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::{LayerArg, Policy};
 use crate::complaint::Complaint;
-use crate::options::{Options, settled};
+use crate::options::{Options, real_path};
 use crate::rules::Rules;
 use crate::scope;
 use crate::screen::{Screen, Tone, one_line};
@@ -21,7 +21,7 @@ use crate::show::{counted, table};
 use crate::status::Status;
 
 pub(crate) async fn run(command: Option<Policy>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let state = settled(&options.state)?.ok_or_else(Complaint::homeless)?;
+    let state = real_path(&options.state)?.ok_or_else(Complaint::homeless)?;
     let rules = Rules { options, workspace: &options.cwd, state: &state };
     match command.unwrap_or(Policy::Show) {
         Policy::Show => show(&rules.load()?, screen),

@@ -29,7 +29,7 @@ use crate::ask::{Driven, answered, drive, waive};
 use crate::complaint::Complaint;
 use crate::house::{House, mend_copies};
 use crate::ids::short;
-use crate::options::{Options, settled};
+use crate::options::{Options, real_path};
 use crate::screen::{Screen, Tone, prose};
 use crate::show;
 use crate::status::Status;
@@ -118,7 +118,7 @@ fn call(typed: &args::Rehearse, options: &Options) -> Result<Call> {
             Complaint::new(format!("the path `{}` leads nowhere", path.display()))
                 .hint("name one that is there, or make it first")
         };
-        Ok(settled(&whole)?.filter(|path| Path::new(path).exists()).ok_or_else(missing)?)
+        Ok(real_path(&whole)?.filter(|path| Path::new(path).exists()).ok_or_else(missing)?)
     };
     if let Some(own) = typed.write.iter().find(|path| is_of_the_sandbox(&Path::new(&options.cwd).join(path)))
     {

@@ -29,7 +29,7 @@ use serde_json::json;
 use crate::args::{self, Ask, Profile};
 use crate::complaint::Complaint;
 use crate::house::House;
-use crate::options::{Options, settled};
+use crate::options::{Options, real_path};
 use crate::screen::{Screen, Tone, one_line};
 use crate::status::Status;
 
@@ -88,7 +88,7 @@ fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
             Complaint::new(format!("the path `{}` leads nowhere", path.display()))
                 .hint("name one that is there, or make it first")
         };
-        Ok(settled(&whole)?.ok_or_else(missing)?)
+        Ok(real_path(&whole)?.ok_or_else(missing)?)
     };
     for path in &typed.write {
         effects.push(Effect::Write { path: at(path)? });

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use toml_edit::{Document, DocumentMut, InlineTable, Item, Table};
 
-use super::{EditFault, Op, ordered};
+use super::{EditFault, Op, ordered, two};
 
 pub(super) fn read(text: &str) -> Result<Value, EditFault> {
     let document = Document::parse(text).map_err(unreadable)?;
@@ -127,13 +127,6 @@ fn line_start(text: &str, at: usize) -> usize {
 fn past_line(text: &str, at: usize) -> usize {
     let rest = text.get(at..).and_then(|below| below.find('\n'));
     rest.map_or(text.len(), |end| at.saturating_add(end).saturating_add(1))
-}
-
-fn two(at: &[String]) -> Result<(&str, &str), EditFault> {
-    match at {
-        [outer, inner] => Ok((outer, inner)),
-        _ => Err(EditFault::InDoubt),
-    }
 }
 
 fn table_value(table: &Table) -> Value {

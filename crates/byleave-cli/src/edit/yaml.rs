@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
 use serde_json::{Map, Value};
 
-use super::{EditFault, Op, ordered};
+use super::{EditFault, Op, ordered, two};
 
 pub(super) fn read(text: &str) -> Result<Value, EditFault> {
     value_of(&document(text)?)
@@ -249,11 +249,4 @@ fn value_of(node: &MarkedYaml<'_>) -> Result<Value, EditFault> {
         YamlData::Tagged(tag, inner) => Value::Array(vec![format!("{tag:?}").into(), value_of(inner)?]),
         other => return Err(EditFault::Unreadable(format!("{other:?}"))),
     })
-}
-
-fn two(at: &[String]) -> Result<(&str, &str), EditFault> {
-    match at {
-        [outer, inner] => Ok((outer, inner)),
-        _ => Err(EditFault::InDoubt),
-    }
 }

@@ -25,7 +25,7 @@ use crate::complaint::Complaint;
 use crate::house::House;
 use crate::ids::short;
 use crate::notify;
-use crate::options::{Options, settled, text_of};
+use crate::options::{Options, real_path, text_of};
 use crate::rules::Rules;
 
 /// How often it is looked whether a person has answered.
@@ -52,7 +52,7 @@ pub(crate) struct Judge {
 impl Judge {
     /// The gate for calls in this directory.
     pub(crate) fn new(house: &House, options: &Options, cwd: &str, program: &Path) -> Result<Self> {
-        let real = settled(Path::new(cwd))?.filter(|real| Path::new(real).is_dir());
+        let real = real_path(Path::new(cwd))?.filter(|real| Path::new(real).is_dir());
         let real = real.ok_or_else(|| {
             Complaint::new(format!("the agent works in `{cwd}`, which is no directory"))
                 .hint("start the agent in one")
@@ -93,7 +93,7 @@ impl Judge {
 
     async fn before(&self, dialect: Dialect, heard: &Heard, deadline: Instant) -> Result<Answer> {
         // The gateway judges them when they get there.
-        if is_ours(&heard.tool) {
+        if is_ours(dialect, &heard.tool) {
             return Ok(passed(None));
         }
         if let Some(line) = heard.command()
@@ -217,7 +217,7 @@ impl Judge {
             Some(call) => self.tickets.find(call)?,
             None => self.tickets.out(&self.key(dialect, heard))?,
         };
-        if is_ours(&heard.tool) {
+        if is_ours(dialect, &heard.tool) {
             return Ok(passed(None));
         }
         let mut call = self.named(dialect, heard, CallId::new(fresh_id()), ran::NAME)?;

@@ -294,24 +294,20 @@ const fn plain(cause: Cause) -> &'static str {
 
 /// Whether some text says how much was cut away from it: `…(+1060 chars)`. Whatever it is part of is not all there is.
 pub fn is_cut(value: &Value) -> bool {
-    match value {
-        Value::String(text) => ["…(+", "… (+", "...(+"].iter().any(|mark| text.contains(mark)),
-        Value::Array(items) => items.iter().any(is_cut),
-        Value::Object(map) => map.values().any(is_cut),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
+    has_mark(value, &["…(+", "… (+", "...(+"])
 }
 
 /// Whether some text carries the mark that others leave where they cut: `…(+1060 chars)`, `[truncated]`.
 fn looks_cut(value: &Value) -> bool {
+    is_cut(value) || has_mark(value, &["...[truncated", "…[truncated", "[truncated]", "<truncated>"])
+}
+
+/// Whether one of these stands in some text of the value, however deep.
+fn has_mark(value: &Value, marks: &[&str]) -> bool {
     match value {
-        Value::String(text) => {
-            ["…(+", "… (+", "...(+", "...[truncated", "…[truncated", "[truncated]", "<truncated>"]
-                .iter()
-                .any(|mark| text.contains(mark))
-        }
-        Value::Array(items) => items.iter().any(looks_cut),
-        Value::Object(map) => map.values().any(looks_cut),
+        Value::String(text) => marks.iter().any(|mark| text.contains(mark)),
+        Value::Array(items) => items.iter().any(|item| has_mark(item, marks)),
+        Value::Object(map) => map.values().any(|item| has_mark(item, marks)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }

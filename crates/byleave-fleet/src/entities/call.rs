@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use byleave::ledger::floor::{self, Moves};
-use byleave::ledger::{Batch, Begins, Interruption, Listing, Waits};
+use byleave::ledger::{Hindrance, Interruption, Waits};
 use byleave_core::call::Millis;
 use byleave_core::chain::GENESIS;
 use byleave_core::effect::Effect;
@@ -25,6 +25,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use restate_sdk::prelude::*;
 
+use super::checked::{Checked, runs_alone};
 use super::holds::HoldsEntityClient;
 use super::leave::LeaveEntityClient;
 use super::question::QuestionEntityClient;
@@ -32,14 +33,12 @@ use super::session::SessionEntityClient;
 use super::unsettled::UnsettledEntityClient;
 use super::{broken, drop_handle, owing};
 use crate::keys;
-use crate::packing::{CONTENTS, Kept, Projected, Tombstone, contents_name, continue_lines};
+use crate::packing::{CONTENTS, Kept, RECORD, Tombstone, contents_name};
 use crate::wire::{
     self, Acknowledged, Append, Appended, Begin, Blob, Contents, Found, Given, Hold, Owed, Relist, Seat, Uses,
 };
 
-/// Where the record lies in the state. Sealed contents lie beside it.
-const RECORD: &str = "r";
-/// Where the tombstone is, in place of all that.
+/// Where the tombstone is, in place of the record and the contents beside it.
 const TOMBSTONE: &str = "t";
 
 /// Something that another entity was told, and that must have come of it.
@@ -263,93 +262,6 @@ fn not_here<T>(packed: Option<Vec<u8>>) -> Result<Found<T>, HandlerError> {
     Ok(tombstone(packed)?.map_or(Found::Nowhere, |_| Found::InBook))
 }
 
-/// A batch that the walk admits.
-struct Checked {
-    before: Record,
-    after: Record,
-    kept: Kept,
-    batch: Batch,
-}
-
-impl Checked {
-    fn new(kept: Option<Kept>, append: &Append) -> Result<Self, String> {
-        let lines = continue_lines(append.call, append.at_len, append.before, &append.bodies);
-        if lines.last().map(|line| line.link()) != Some(append.head) {
-            return Err("its lines do not lead to its last link".into());
-        }
-        let mut all = kept.as_ref().map(|kept| kept.lines(append.call)).unwrap_or_default();
-        let before = Record::read(append.call, &all);
-        all.extend(lines.iter().cloned());
-        let after = Record::read(append.call, &all);
-        if let Some(damage) = after.damage() {
-            return Err(damage.to_string());
-        }
-        let heading = after.heading().ok_or("a record begins with `received`")?;
-        let caller = heading.caller();
-        if heading.tenant != append.tenant || heading.session != append.session {
-            return Err("the call is of another session".into());
-        }
-        let entries: Vec<Entry> = after.entries().iter().skip(before.entries().len()).cloned().collect();
-        let waits = match (&append.waits, entries.last().map(|entry| &entry.fact)) {
-            (None, _) => None,
-            (Some(effects), Some(Fact::Asked(Ok(question)))) => {
-                Some(Waits { question: question.clone(), effects: effects.clone() })
-            }
-            (Some(_), _) => return Err("it waits for a question that it does not ask".into()),
-        };
-        if append.begins.is_some_and(|begins| begins.exclusive != runs_alone(&after)) {
-            return Err("whether it runs alone is not what its terms say".into());
-        }
-        let begins = append.begins.map(|begins| Begins {
-            attempt: begins.attempt,
-            exclusive: begins.exclusive,
-            leave: begins.leave,
-        });
-        let listing = Listing {
-            tenant: append.tenant.clone(),
-            session: append.session.clone(),
-            agent: String::new(),
-            tool: String::new(),
-            operation: String::new(),
-            summary: String::new(),
-        };
-        let batch = Batch {
-            call: append.call,
-            at_len: append.at_len,
-            before: append.before,
-            lines,
-            entries,
-            contents: Vec::new(),
-            key: None,
-            listing,
-            waits,
-            begins,
-            settles: append.settles,
-        };
-        let (key, mut bodies, mut projected) = match kept {
-            None => {
-                let projected = append.noted.as_ref().map(|_| Projected::default());
-                (append.key.clone().map(|key| key.0), Vec::new(), projected)
-            }
-            Some(_) if append.key.is_some() => return Err("a key comes with the first lines".into()),
-            Some(kept) => (kept.key, kept.bodies, kept.projected),
-        };
-        bodies.extend(append.bodies.iter().cloned());
-        if let Some(projected) = &mut projected {
-            projected.cuts.push(u32::try_from(append.bodies.len()).map_err(|_| "it has too many lines")?);
-            if let Some(noted) = &append.noted {
-                projected.noted.clone_from(noted);
-                projected.noted.agent = noted.agent.clone().filter(|agent| *agent != caller);
-            }
-            if key.is_none() {
-                projected.noted.summary.clear();
-            }
-        }
-        let kept = Kept { token: append.token, key, head: append.head, bodies, projected };
-        Ok(Self { before, after, kept, batch })
-    }
-}
-
 /// Takes what an attempt needs to begin, the gravest hindrance first; puts back what it took if it does not get it all.
 async fn take_what_it_needs(
     ctx: &ObjectContext<'_>,
@@ -363,13 +275,8 @@ async fn take_what_it_needs(
         let begin = Json(Begin { ledger, tenant, relist });
         let halted = unsettled(ctx, append).begin(begin).call().await?;
         let standing = floor::Standing { halt: halted.0.as_ref(), leave_left: true, seat: None };
-        let begins = append.begins.map(|begins| Begins {
-            attempt: begins.attempt,
-            exclusive: begins.exclusive,
-            leave: begins.leave,
-        });
-        if let Some(byleave::ledger::Hindrance::Halted { why }) =
-            floor::hindrance(append.call, begins.as_ref(), standing)
+        if let Some(Hindrance::Halted { why }) =
+            floor::hindrance(append.call, checked.batch.begins.as_ref(), standing)
         {
             return Ok(Some(Appended::Halted { why }));
         }
@@ -537,11 +444,6 @@ fn hold<'ctx>(
     let key = keys::holds(ledger, tenant, session);
     let hold = Json(Hold { session: session.clone(), call, effects });
     ctx.object_client::<HoldsEntityClient<'_>>(key).change(hold).call().boxed()
-}
-
-/// Whether attempts of a call run alone in their session, by the terms that it was resolved on.
-fn runs_alone(record: &Record) -> bool {
-    !matches!(record.resolved(), Some(Ok(terms)) if terms.concurrency_safe)
 }
 
 /// How an unsettled call is listed: by when it came in, and from when on it can be driven.

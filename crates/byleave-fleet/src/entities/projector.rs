@@ -80,7 +80,17 @@ impl ProjectorEntity {
     #[handler(ingress_private = true)]
     async fn bring(&self, ctx: ObjectContext<'_>, _this: Json<()>) -> HandlerResult<()> {
         let ledger = keys::ledger_of(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
-        let waiting = waiting(ctx.get_keys().await?);
+        let names = ctx.get_keys().await?;
+        let refused: Vec<String> = names.iter().filter(|name| name.starts_with(REFUSED)).cloned().collect();
+        // What was refused once, and was sent again and taken, is refused no longer.
+        let done = |waits: &Waits| {
+            ctx.clear(&waits.name);
+            let refusal = refusal(waits);
+            if refused.contains(&refusal) {
+                ctx.clear(&refusal);
+            }
+        };
+        let waiting = waiting(names);
         let gathered = gather(&ctx, &ledger, &waiting).await?;
         let (mut names, mut marks, mut parcels) = (Vec::new(), Vec::new(), Vec::new());
         let is_more = gathered.len() < waiting.len();
@@ -92,7 +102,7 @@ impl ProjectorEntity {
                     parcels.push(parcel);
                 }
                 // Everything was brought on another way.
-                Ok(None) => ctx.clear(&waits.name),
+                Ok(None) => done(waits),
                 Err(why) => refuse(&ctx, waits, &why),
             }
         }
@@ -105,10 +115,10 @@ impl ProjectorEntity {
             let call = |call: CallId| ctx.object_client::<CallEntityClient<'_>>(keys::call(&ledger, call));
             match (came, mark) {
                 (Came::Taken, Some((of, acknowledged))) => {
-                    ctx.clear(&waits.name);
+                    done(waits);
                     drop_handle(call(of).acknowledged(Json(acknowledged)).send());
                 }
-                (Came::Taken, None) => ctx.clear(&waits.name),
+                (Came::Taken, None) => done(waits),
                 (Came::Gap, Some((of, _))) => {
                     ctx.clear(&waits.name);
                     drop_handle(call(of).again(Json(())).send());
@@ -221,11 +231,16 @@ fn acknowledgement(parcel: &Parcel) -> Option<(CallId, Acknowledged)> {
     }
 }
 
-/// Puts something aside that the book does not take. It stays where it came from, and is named until someone sends it again.
+/// Puts something aside that the book does not take. It stays where it came from, and is named until it was sent again and taken.
 fn refuse(ctx: &ObjectContext<'_>, waits: &Waits, why: &str) {
     tracing::error!(id = %waits.id, why, "the book refuses what is owed to it");
     ctx.clear(&waits.name);
-    ctx.set(&format!("{REFUSED}.{}", short(&waits.id)), format!("{}: {why}", waits.id));
+    ctx.set(&refusal(waits), format!("{}: {why}", waits.id));
+}
+
+/// The name that a refusal stands in the state with.
+fn refusal(waits: &Waits) -> String {
+    format!("{REFUSED}.{}", short(&waits.id))
 }
 
 /// Sees to it that someone sees to what is owed.

@@ -11,12 +11,11 @@ use super::leave::LeaveEntityClient;
 use super::projector::ProjectorEntityClient;
 use super::unsettled::UnsettledEntityClient;
 use super::{broken, drop_handle};
-use crate::keys::{self, short};
+use crate::keys::{self, ACTS, short};
 use crate::wire::{CallName, Looked, Looking, NewAct};
 
-/// Where the halt is. Acts lie under `a` and their id.
+/// Where the halt is. No act lies under such a name.
 const HALT: &str = "halt";
-const ACT: char = 'a';
 
 /// The acts of one tenant.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl TenantEntity {
     async fn again(&self, ctx: ObjectContext<'_>, _this: Json<()>) -> HandlerResult<Json<u64>> {
         let ledger = keys::ledger_of(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
         let mut sent = 0;
-        for name in ctx.get_keys().await?.iter().filter(|name| name.starts_with(ACT)) {
+        for name in ctx.get_keys().await?.iter().filter(|name| name.starts_with(ACTS)) {
             if let Some(act) = ctx.get::<Json<Act>>(name).await? {
                 owe(&ctx, &ledger, act.into_inner());
                 sent += 1;
@@ -173,7 +172,7 @@ fn owe(ctx: &ObjectContext<'_>, ledger: &str, act: Act) {
 }
 
 fn act_place(act: ActId) -> String {
-    format!("{ACT}{}", short(&act.uuid()))
+    format!("{ACTS}{}", short(&act.uuid()))
 }
 
 fn opening_place(tenant: &TenantId, session: &SessionId) -> String {

@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::news::Watch;
 use super::{Inner, Wire};
+use crate::protocol::is_modern;
 
 /// How long the word that a request is called off may come after the request was ended by it.
 const WORD: Duration = Duration::from_millis(200);
@@ -54,9 +55,8 @@ impl Connection {
 
     /// The session of its calls. A client whose requests come one by one has the gateway's.
     pub(super) fn session(&self, version: Option<&ProtocolVersion>) -> SessionId {
-        let is_modern = version.is_some_and(|version| *version >= ProtocolVersion::V_2026_07_28);
         match self.wire {
-            Wire::Http if is_modern => self.gateway.session.clone(),
+            Wire::Http if version.is_some_and(is_modern) => self.gateway.session.clone(),
             Wire::Http | Wire::Pipe => self.session.clone(),
         }
     }

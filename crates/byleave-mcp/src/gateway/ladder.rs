@@ -81,7 +81,7 @@ pub(super) async fn follow(at: &Connection, job: Job, cx: &RequestContext<RoleSe
 
 async fn begin(at: &Connection, job: Job, cx: &RequestContext<RoleServer>) -> Result<Came, String> {
     let gateway = &*at.gateway;
-    let _under_way = gateway.begun();
+    let _counted = gateway.counted();
     let since = Instant::now();
     let who = Who::of(at, cx)?;
     let key = key(gateway, &who.agent, &job);

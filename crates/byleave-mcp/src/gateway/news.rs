@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::ErrorData;
 use rmcp::model::{
-    ProtocolVersion, ResourceUpdatedNotificationParam, ServerNotification, SubscribeRequestParams,
-    SubscriptionFilter, UnsubscribeRequestParams,
+    ResourceUpdatedNotificationParam, ServerNotification, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{Peer, RoleServer, SubscriptionContext, SubscriptionSendError};
 use tokio::sync::broadcast;
@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 
 use super::Inner;
 use super::shelf::{self, Reached, passed_on};
+use crate::protocol::is_modern;
 use crate::upstream::News;
 
 /// The resources that are watched at servers, for whichever client.
@@ -75,8 +76,7 @@ pub(super) async fn watch(gateway: &Arc<Inner>, uri: &str) -> Result<Watch, Erro
 }
 
 async fn begin(gateway: &Arc<Inner>, reached: &Reached, uri: &str) -> Result<Option<AbortHandle>, ErrorData> {
-    let is_modern =
-        reached.server.says().is_some_and(|says| says.protocol_version >= ProtocolVersion::V_2026_07_28);
+    let is_modern = reached.server.says().is_some_and(|says| is_modern(&says.protocol_version));
     if !is_modern {
         #[expect(deprecated, reason = "servers of the older protocol know nothing else")]
         let subscribed = reached.peer.subscribe(SubscribeRequestParams::new(uri)).await;

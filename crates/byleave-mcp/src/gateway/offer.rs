@@ -49,7 +49,7 @@ pub(super) fn meant(gateway: &Inner, name: &str) -> Option<String> {
     }
 }
 
-/// Where what the tools here read for `resources/read` are kept in the catalog; never offered as tools.
+/// What the names of the tools begin with that read resources for `resources/read`: in the catalog, and never offered.
 pub(super) const HIDDEN: &str = "mcp-resources-of-";
 
 fn is_hidden(name: &str) -> bool {

@@ -10,14 +10,15 @@
 use rmcp::ErrorData;
 use rmcp::model::{
     CacheScope, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
-    ProtocolVersion, Reference, SetLevelRequestParams,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, Reference,
+    SetLevelRequestParams,
 };
 use rmcp::service::{RequestContext, RoleServer};
 
 use super::offer::page;
 use super::shelf::{self, Reached, passed_on};
 use super::{Inner, Names};
+use crate::protocol::is_modern;
 
 pub(super) async fn list_prompts(
     gateway: &Inner,
@@ -94,8 +95,7 @@ pub(super) async fn complete(
 
 pub(super) async fn set_level(gateway: &Inner, request: &SetLevelRequestParams) -> Result<(), ErrorData> {
     for reached in shelf::reached(gateway, |has| has.logging.is_some()) {
-        let is_older =
-            reached.server.says().is_some_and(|says| says.protocol_version < ProtocolVersion::V_2026_07_28);
+        let is_older = reached.server.says().is_some_and(|says| !is_modern(&says.protocol_version));
         if is_older {
             let set = reached.peer.set_level(request.clone()).await;
             if let Err(error) = set {

@@ -5,6 +5,7 @@ use rmcp::model::ProtocolVersion;
 use rmcp::service::{RequestContext, RoleServer};
 
 use super::connection::Connection;
+use crate::protocol;
 
 /// Who asks, as far as the connection tells.
 pub(super) struct Who {
@@ -28,8 +29,8 @@ impl Who {
         Ok(Self { agent, session: at.session(version.as_ref()), client, version })
     }
 
-    /// Speaks the protocol in which a client is asked by the result of its call.
+    /// Speaks the newer protocol, in which a client is asked by the result of its call.
     pub(super) fn is_modern(&self) -> bool {
-        self.version.as_ref().is_some_and(|version| *version >= ProtocolVersion::V_2026_07_28)
+        self.version.as_ref().is_some_and(protocol::is_modern)
     }
 }

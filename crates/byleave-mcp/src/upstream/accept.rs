@@ -6,14 +6,19 @@
 
 use std::sync::Weak;
 
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::call::{Call, Mode};
 use byleave::core::effect::{Effect, Plan};
+use byleave::core::escape::is_printable;
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::manifest::{Class, Manifest, NeedsApproval};
 use byleave::core::outcome::Output;
 use byleave::pending::Pending;
+use byleave::result::{CallResult, Ending};
 use byleave::tool::{Run, Site, Tool, ToolFault};
 use serde_json::{Value, json};
 
-use super::definition::Definition;
+use super::definition::{Definition, ServerName};
 use super::pins::{Drift, LaunchPin, digest};
 
 /// The name of the call by which a server is accepted. Never offered to agents.
@@ -51,6 +56,35 @@ impl Accept {
         manifest.needs_approval = NeedsApproval::Always;
         manifest.repeatable = true;
         Self { manifest, servers }
+    }
+}
+
+/// On whose behalf a person is asked to accept a server.
+#[derive(Clone, Debug)]
+pub struct Asking {
+    /// Whose book.
+    pub tenant: TenantId,
+    /// Where.
+    pub cwd: String,
+}
+
+impl Asking {
+    /// The call by which this is accepted of a server.
+    pub(super) fn call(&self, id: CallId, server: &ServerName, arguments: Value) -> Result<Call, String> {
+        let session = SessionId::new(format!("mcp-{server}")).map_err(|no| no.to_string())?;
+        let agent = AgentId::new("byleave").map_err(|no| no.to_string())?;
+        Ok(Call {
+            id,
+            tenant: self.tenant.clone(),
+            session,
+            agent,
+            tool: ACCEPT.into(),
+            arguments,
+            reason: None,
+            cwd: self.cwd.clone(),
+            mode: Mode::ConfirmAll,
+            dry_run: false,
+        })
     }
 }
 
@@ -124,5 +158,52 @@ fn shown(drift: &Drift) -> Value {
             json!({ "changed_tool": tool, "diff": diffy::create_patch(&was, &now).to_string() })
         }
         Drift::Instructions { was, now } => json!({ "instructions_to_the_model": now, "before": was }),
+    }
+}
+
+/// The id of a call with these arguments on this day.
+pub(super) fn of_the_day(arguments: &Value) -> CallId {
+    const DAY_MS: u64 = 24 * 3_600 * 1_000;
+    let day = SystemClock.now() / DAY_MS * DAY_MS;
+    let digest = digest(arguments);
+    let mut random = [0; 10];
+    random.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
+    CallId::new(uuid::Builder::from_unix_timestamp_millis(day, &random).into_uuid())
+}
+
+/// Whether there is a character in it that is not drawn.
+pub(super) fn hides(value: &Value) -> bool {
+    let hidden = |text: &str| text.chars().any(|c| !is_printable(c) && !matches!(c, '\n' | '\t'));
+    match value {
+        Value::String(text) => hidden(text),
+        Value::Array(items) => items.iter().any(hides),
+        Value::Object(fields) => fields.iter().any(|(name, item)| hidden(name) || hides(item)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// What came of an accepting call: why nothing was accepted, if that is so.
+pub(super) fn came_of(result: &CallResult) -> Result<(), String> {
+    match &result.ending {
+        Ending::Completed(_) => Ok(()),
+        _ => Err(result.error().unwrap_or_else(|| result.text())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_question_is_the_same_call_and_what_cannot_be_seen_is_noticed() {
+        let one = json!({ "server": "a", "offers_digest": "1" });
+        let other = json!({ "server": "a", "offers_digest": "2" });
+        assert_ne!(of_the_day(&one), of_the_day(&other));
+        // Unless midnight is between the two looks.
+        assert!((0..3).any(|_| of_the_day(&one) == of_the_day(&one)));
+        assert!(!hides(&json!({ "description": "adds\n\tnumbers: é 数" })));
+        for hidden in ["\u{1b}[8m", "\u{e0072}", "\u{202e}", "\u{200b}"] {
+            assert!(hides(&json!([{ "description": hidden }])) && hides(&json!({ hidden: 1 })), "{hidden:?}");
+        }
     }
 }

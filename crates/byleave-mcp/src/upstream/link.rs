@@ -23,13 +23,15 @@ use tokio::sync::broadcast;
 use super::News;
 use super::child::{self, Ground, Leash, NotStarted};
 use super::definition::{Definition, Launch, ServerName};
-use super::ear::{Around, Ear, UnderWay};
+use super::ear::{Around, Ear};
 use super::login;
 use super::names;
 use super::pins::Offered;
 use super::tap::{Heard, LINE_BYTES_MAX, Tap};
+use super::under_way::UnderWay;
 use super::web;
 use crate::exchange::Exchange;
+use crate::protocol::is_modern;
 
 /// How long a server may take until it has said what it is: packages may have to be downloaded.
 const START: Duration = Duration::from_secs(60);
@@ -238,9 +240,8 @@ impl Link {
 
     /// A server of the newer protocol says what has changed only to who listens.
     fn subscribe(&self, peer: &Peer<RoleClient>) {
-        let modern =
-            peer.peer_info().is_some_and(|says| says.protocol_version >= ProtocolVersion::V_2026_07_28);
-        if !modern {
+        let is_modern = peer.peer_info().is_some_and(|says| is_modern(&says.protocol_version));
+        if !is_modern {
             return;
         }
         let filter = SubscriptionFilter::builder()

@@ -220,7 +220,7 @@ impl LaunchPin {
     }
 }
 
-/// The digest of what a server sent of a tool.
+/// The digest of what a server sent of a tool, or of anything else that a person is shown and accepts.
 pub fn digest(definition: &Value) -> Digest {
     Digest::of_parts("byleave.mcp.tool", &[canonical(definition).as_bytes()])
 }

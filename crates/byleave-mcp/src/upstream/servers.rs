@@ -5,24 +5,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use byleave::catalog::Catalog;
-use byleave::clock::{Clock as _, SystemClock, fresh_id};
-use byleave::core::call::{Call, Mode};
-use byleave::core::escape::is_printable;
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::clock::fresh_id;
+use byleave::core::id::CallId;
 use byleave::gate::Gate;
 use byleave::pending::Pending;
-use byleave::result::{CallResult, Ending};
 use byleave::tool::Tool;
 use rmcp::model::ServerPeerInfo;
 use rmcp::service::{Peer, RoleClient};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::accept::{self, ACCEPT, Accept, Keeper};
+use super::accept::{self, Accept, Asking, Keeper, hides};
 use super::child::Ground;
 use super::definition::{Definition, ServerName};
 use super::link::{Connection, Link};
-use super::pins::{Drift, LaunchPin, Offered, Pins, digest};
+use super::pins::{Drift, LaunchPin, Offered, Pins};
 use super::tool::ServerTool;
 use super::{News, Server, Servers, names};
 use crate::exchange::Exchange;
@@ -74,7 +71,7 @@ struct One {
     stands: Mutex<Stands>,
     /// The tools of it that are offered, by their names in the catalog.
     offered: Mutex<BTreeMap<String, Told>>,
-    /// One look at a time.
+    /// One look at a time, and what the last one found.
     looking: tokio::sync::Mutex<Option<Arc<Offered>>>,
 }
 
@@ -143,7 +140,7 @@ impl Upstream {
         if unpinned {
             return self.accept(gate, by, server).await;
         }
-        self.accept_as(gate, by, server, of_the_day).await
+        self.accept_as(gate, by, server, accept::of_the_day).await
     }
 
     async fn accept_as(
@@ -156,7 +153,7 @@ impl Upstream {
         for _ in 0..2 {
             let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
             let result = gate.settle(by.call(id(&arguments), server, arguments)?).await;
-            said(&result)?;
+            accept::came_of(&result)?;
         }
         Ok(())
     }
@@ -236,62 +233,6 @@ impl Upstream {
             }
         });
         asking.insert(name, task);
-    }
-}
-
-/// On whose behalf a person is asked to accept a server.
-#[derive(Clone, Debug)]
-pub struct Asking {
-    /// Whose book.
-    pub tenant: TenantId,
-    /// Where.
-    pub cwd: String,
-}
-
-impl Asking {
-    fn call(&self, id: CallId, server: &ServerName, arguments: Value) -> Result<Call, String> {
-        let session = SessionId::new(format!("mcp-{server}")).map_err(|no| no.to_string())?;
-        let agent = AgentId::new("byleave").map_err(|no| no.to_string())?;
-        Ok(Call {
-            id,
-            tenant: self.tenant.clone(),
-            session,
-            agent,
-            tool: ACCEPT.into(),
-            arguments,
-            reason: None,
-            cwd: self.cwd.clone(),
-            mode: Mode::ConfirmAll,
-            dry_run: false,
-        })
-    }
-}
-
-/// The id of a call with these arguments on this day.
-fn of_the_day(arguments: &Value) -> CallId {
-    const DAY_MS: u64 = 24 * 3_600 * 1_000;
-    let day = SystemClock.now() / DAY_MS * DAY_MS;
-    let digest = digest(arguments);
-    let mut random = [0; 10];
-    random.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
-    CallId::new(uuid::Builder::from_unix_timestamp_millis(day, &random).into_uuid())
-}
-
-/// Whether there is a character in it that is not drawn.
-fn hides(value: &Value) -> bool {
-    let hidden = |text: &str| text.chars().any(|c| !is_printable(c) && !matches!(c, '\n' | '\t'));
-    match value {
-        Value::String(text) => hidden(text),
-        Value::Array(items) => items.iter().any(hides),
-        Value::Object(fields) => fields.iter().any(|(name, item)| hidden(name) || hides(item)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-fn said(result: &CallResult) -> Result<(), String> {
-    match &result.ending {
-        Ending::Completed(_) => Ok(()),
-        _ => Err(result.error().unwrap_or_else(|| result.text())),
     }
 }
 
@@ -480,24 +421,5 @@ impl Server for One {
 
     fn definition(&self, tool: &str) -> Option<Arc<rmcp::model::Tool>> {
         self.offered().get(tool).map(|told| Arc::clone(&told.read))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn the_same_question_is_the_same_call_and_what_cannot_be_seen_is_noticed() {
-        let one = json!({ "server": "a", "offers_digest": "1" });
-        let other = json!({ "server": "a", "offers_digest": "2" });
-        assert_ne!(of_the_day(&one), of_the_day(&other));
-        // Unless midnight is between the two looks.
-        assert!((0..3).any(|_| of_the_day(&one) == of_the_day(&one)));
-        assert!(!hides(&json!({ "description": "adds\n\tnumbers: é 数" })));
-        for hidden in ["\u{1b}[8m", "\u{e0072}", "\u{202e}", "\u{200b}"] {
-            assert!(hides(&json!([{ "description": hidden }])) && hides(&json!({ hidden: 1 })), "{hidden:?}");
-        }
     }
 }

@@ -69,10 +69,18 @@ impl Look<'_> {
             match (value, argv) {
                 // A program beside its words is one command.
                 (Value::String(program), Some(argv)) if is(name, COMMANDS) => {
-                    let words = argv.iter().filter_map(Value::as_str);
-                    let words: Vec<String> =
-                        std::iter::once(program.as_str()).chain(words).map(quoted).collect();
+                    let words = argv.iter().map(|word| match word {
+                        Value::String(word) => quoted(word),
+                        other => quoted(&other.to_string()),
+                    });
+                    let words: Vec<String> = std::iter::once(quoted(program)).chain(words).collect();
                     self.judged(Role::Command, &words.join(" "));
+                    if argv
+                        .iter()
+                        .any(|word| matches!(word, Value::Array(_) | Value::Object(_) | Value::Null))
+                    {
+                        self.unknown("a word of the command is no text");
+                    }
                 }
                 _ => self.at(name, value, depth + 1),
             }
@@ -239,6 +247,8 @@ mod tests {
             (json!({"target": "--output=/outside/f"}), "write /outside/f"),
             (json!({"command": "ls $(touch /tmp/gate-marker)"}), "write /tmp/gate-marker"),
             (json!({"command": "touch", "args": ["/tmp/gate-marker"]}), "write /tmp/gate-marker"),
+            (json!({"command": "touch", "args": ["a", 7]}), "write /7"),
+            (json!({"command": "touch", "args": [["/tmp/x"]]}), "unknown: a word of the command is no text"),
             (json!({"code": "import os"}), "unknown: the argument `code` is a program"),
             (json!({"path": "~/.ssh/id_rsa"}), "unknown: "),
             (json!({"uri": "ssh://a.example/x"}), "unknown: "),

@@ -18,6 +18,7 @@ use super::ear;
 use super::link::{Link, is_unauthorized, login_trouble};
 use super::shape;
 use crate::exchange::Caller;
+use crate::protocol::is_modern;
 use crate::relay;
 
 /// How often a server may ask for more before it answers.
@@ -92,10 +93,7 @@ impl ServerTool {
             let CallToolResponse::InputRequired(wanted) = &answered else {
                 return self.checked(&answered);
             };
-            let modern = caller.is_some_and(|caller| {
-                caller.version.as_ref().is_some_and(|version| version.as_str() >= "2026-07-28")
-            });
-            if modern {
+            if caller.is_some_and(|caller| caller.version.as_ref().is_some_and(is_modern)) {
                 return relay::taken_in(&answered).map_err(|error| Trouble::Broke(error.to_string()));
             }
             let Some(caller) = caller else {

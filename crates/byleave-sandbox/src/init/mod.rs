@@ -380,7 +380,7 @@ fn attend(
             report([REPORT_ENDED, survivors, unrouted(), status.cast_unsigned()], micros);
             exit(0);
         }
-        // The launcher never writes: whatever happens on the leash is its end.
+        // By now the launcher writes nothing more: whatever happens on the leash is its end.
         if sys::wait_for_either(children, LEASH).map_err(&fault)? {
             end_all();
             exit(EXIT_FAULT);

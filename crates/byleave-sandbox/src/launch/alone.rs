@@ -3,14 +3,16 @@
 //! What it cannot do is for the ladder to say; this must never be reached by a confinement that needs it and did not waive it.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{
-    Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, identity, looked, ours, spawn_as,
-};
+use super::ends::Ends;
+use super::process::{Process, spawn_as};
+use super::running::{Clock, Running};
+use super::scratch::Scratch;
+use super::{LaunchError, RunAs, ThisHost, carried, identity, looked, ours};
 use crate::confinement::Confinement;
-use crate::plan::{Command, Identity, Plan};
+use crate::plan::{Command, Plan};
 use crate::sys;
 
 /// Starts a command behind Landlock and the filter alone.
@@ -49,53 +51,4 @@ fn processes_of(uid: u32) -> u64 {
         status.lines().find_map(|line| line.strip_prefix("Threads:"))?.trim().parse::<u64>().ok()
     };
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(threads).sum()
-}
-
-/// A temporary directory of one command, which goes with it.
-#[derive(Debug)]
-pub(crate) struct Scratch {
-    pub(crate) path: PathBuf,
-}
-
-impl Scratch {
-    pub(crate) fn new(owner: Identity) -> Result<Self, LaunchError> {
-        Self::within(&std::env::temp_dir(), owner)
-    }
-
-    /// In this directory.
-    pub(crate) fn within(above: &Path, owner: Identity) -> Result<Self, LaunchError> {
-        let making = "making a temporary directory";
-        let mut random = [0u8; 8];
-        getrandom::fill(&mut random).map_err(|error| ours(making)(std::io::Error::other(error)))?;
-        let name = format!("byleave-{:016x}", u64::from_ne_bytes(random));
-        let above = above.canonicalize().map_err(ours(making))?;
-        let path = above.join(name);
-        fs::DirBuilder::new().mode(0o700).create(&path).map_err(ours(making))?;
-        let made = Self { path };
-        let ours_already = fs::metadata(&made.path).map_err(ours(making))?.uid() == owner.uid;
-        if !ours_already {
-            chown(&made.path, Some(owner.uid), Some(owner.gid)).map_err(ours(making))?;
-        }
-        Ok(made)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A command may have locked directories of its own; best effort, it is a temporary directory after all.
-        if fs::remove_dir_all(&self.path).is_err() {
-            open_all(&self.path);
-            fs::remove_dir_all(&self.path).unwrap_or_default();
-        }
-    }
-}
-
-/// Makes every directory one that can be emptied. Follows no link.
-fn open_all(directory: &Path) {
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap_or_default();
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_all(&entry.path());
-        }
-    }
 }

@@ -16,10 +16,10 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use super::{
-    Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, carried, identity, inside, looked, ours,
-    spawn_as,
-};
+use super::ends::Ends;
+use super::process::{Process, spawn_as};
+use super::running::{Clock, Running};
+use super::{LaunchError, RunAs, ThisHost, carried, identity, inside, looked, ours};
 use crate::confinement::Confinement;
 use crate::plan::{Command, Plan};
 use crate::sys;
@@ -202,9 +202,9 @@ impl Words<'_> {
                 // the devices, and was told about further namespaces.
                 Op::Seclude | Op::Seal | Op::Loopback | Op::Link { .. } | Op::Write { .. } => {}
                 // Of a network that is served, which the ladder does not let it make.
-                // Or of a copy, likewise.
-                Op::Layer { .. } | Op::Overlay { .. } | Op::IfThere { .. } => {}
                 Op::File { .. } | Op::Route | Op::Offer { .. } | Op::Await => {}
+                // Of a copy, likewise.
+                Op::Layer { .. } | Op::Overlay { .. } | Op::IfThere { .. } => {}
             }
         }
     }

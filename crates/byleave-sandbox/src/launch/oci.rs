@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{LaunchError, Outcome, Reached, RunAs, Status, Streams, ThisHost, identity, looked, ours};
+use super::streams::Streams;
+use super::{LaunchError, Outcome, Reached, RunAs, Status, ThisHost, identity, looked, ours};
 use crate::confinement::{Confinement, Network};
 use crate::guarantee::{Given, Guarantee};
 use crate::limits::Limit;

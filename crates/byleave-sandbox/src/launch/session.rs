@@ -18,10 +18,13 @@ use std::time::{Duration, SystemTime};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
+use super::ends::{Ends, leash, null};
+use super::process::{Process, spawn};
+use super::running::{Clock, Running};
 use super::uplink::{self, Joined};
 use super::{
-    Clock, Ends, LaunchError, Process, RunAs, Running, ThisHost, Unserved, Uplink, carried, given_as, group,
-    has_groups, identity, inside, leash, looked, null, ours, spawn,
+    LaunchError, RunAs, ThisHost, Unserved, Uplink, carried, given_as, group, has_groups, identity, inside,
+    looked, ours,
 };
 use crate::cgroup::Group;
 use crate::confinement::Confinement;

@@ -6,17 +6,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::landlock::{self, IOCTL_DEV, MAKE_BLOCK, MAKE_CHAR, OF_A_FILE, READ, Rule, WRITE_FILE};
+use super::landlock::{self, ALL_BUT_DEVICES, IOCTL_DEV, READ, Rule, WRITE_FILE};
 use super::mounts::HIDDEN_EVERYWHERE;
-use super::{Host, Kind, Plan, PlanError, path_text, text};
+use super::{Host, Kind, PROCESSES, Plan, PlanError, path_text, text};
 use crate::confinement::{Files, Readable};
 use crate::filter::{self, Arch};
 use crate::preset;
 use crate::wire::Part;
 
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// The kernel's number for the limit on processes, which it counts for each user.
-const PROCESSES: u32 = 6;
 
 impl Plan {
     /// Of this plan, what can be done without namespaces. The command has a temporary directory of its own; the user already runs
@@ -58,15 +56,14 @@ impl Plan {
         files.home_readable.iter().for_each(|path| allowed.around(path));
         let mut rules = Vec::new();
         let mut rule = |path: &Path, access: u64| {
-            let of_its_kind = if host.kind(path) == Some(Kind::Directory) { u64::MAX } else { OF_A_FILE };
-            rules.push(Rule { path: path_text(path)?, access: access & lock.files & of_its_kind });
+            let access = access & lock.files & landlock::of_its_kind(path, host);
+            rules.push(Rule { path: path_text(path)?, access });
             Ok::<_, PlanError>(())
         };
         allowed.readable.iter().try_for_each(|path| rule(path, READ))?;
         DEVICES.iter().try_for_each(|path| rule(Path::new(path), READ | WRITE_FILE | IOCTL_DEV))?;
-        let no_devices = !(MAKE_CHAR | MAKE_BLOCK);
         for path in files.writable.iter().map(PathBuf::as_path).chain([scratch]) {
-            rule(path, no_devices)?;
+            rule(path, ALL_BUT_DEVICES)?;
         }
         lock.rules = rules;
         self.landlock = Some(lock);

@@ -33,15 +33,17 @@ const EXECUTE: u64 = 1;
 pub(super) const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
-pub(super) const MAKE_CHAR: u64 = 1 << 6;
-pub(super) const MAKE_BLOCK: u64 = 1 << 11;
+const MAKE_CHAR: u64 = 1 << 6;
+const MAKE_BLOCK: u64 = 1 << 11;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 pub(super) const IOCTL_DEV: u64 = 1 << 15;
 const FIRST_VERSION: u64 = (1 << 13) - 1;
 pub(super) const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
+/// What may be done with what is writable.
+pub(super) const ALL_BUT_DEVICES: u64 = !(MAKE_CHAR | MAKE_BLOCK);
 /// What can be said of a file that is no directory.
-pub(super) const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 /// The rules for these files: what is readable can be read, what is writable can be written. `None` without Landlock.
 pub(super) fn rules(files: &Files, host: &impl Host) -> Result<Option<Landlock>, PlanError> {
@@ -66,17 +68,20 @@ pub(super) fn rules(files: &Files, host: &impl Host) -> Result<Option<Landlock>,
             }
         }
     }
-    let no_devices = !(MAKE_CHAR | MAKE_BLOCK);
-    rules.push(rule(Path::new("/dev/shm"), no_devices)?);
+    rules.push(rule(Path::new("/dev/shm"), ALL_BUT_DEVICES)?);
     let scratch = ["/tmp", "/var/tmp"].map(Path::new).into_iter().chain(files.home.as_deref());
     for path in scratch.filter(|path| host.kind(path) == Some(Kind::Directory)) {
-        rules.push(rule(path, no_devices)?);
+        rules.push(rule(path, ALL_BUT_DEVICES)?);
     }
     for path in &files.writable {
-        let of_its_kind = if host.kind(path) == Some(Kind::Directory) { u64::MAX } else { OF_A_FILE };
-        rules.push(rule(path, no_devices & of_its_kind)?);
+        rules.push(rule(path, ALL_BUT_DEVICES & of_its_kind(path, host))?);
     }
     Ok(Some(Landlock { rules, ..lock }))
+}
+
+/// What can be said of what is at a path.
+pub(super) fn of_its_kind(path: &Path, host: &impl Host) -> u64 {
+    if host.kind(path) == Some(Kind::Directory) { u64::MAX } else { OF_A_FILE }
 }
 
 /// The lock of this version without any rules: nothing is allowed. `None` without Landlock.

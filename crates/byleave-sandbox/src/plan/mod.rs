@@ -272,7 +272,9 @@ fn filter_here() -> Result<Vec<u8>, TooFar> {
     COMPILED.get_or_init(|| Ok(filter::compile(Arch::HERE)?.bytes())).clone()
 }
 
+/// The kernel's number for the limit on what a process can write to.
 const DATA: u32 = 2;
+/// The kernel's number for the limit on processes, which it counts for each user.
 const PROCESSES: u32 = 6;
 
 /// Limits that the kernel keeps for each process or for each user, by its own numbers.

@@ -16,7 +16,7 @@ use url::form_urlencoded::Serializer;
 
 use super::form::Marked;
 use super::frame::{mark, page};
-use super::question::ago;
+use super::text::ago;
 use super::visitor::Visitor;
 use super::wrong::Wrong;
 use crate::app::App;

@@ -80,7 +80,7 @@ fn away(app: &App) -> String {
 }
 
 fn provider(app: &App) -> Result<&Oidc, Problem> {
-    app.oidc().as_deref().ok_or_else(|| Problem::not_found("way to sign in"))
+    app.oidc().ok_or_else(|| Problem::not_found("way to sign in"))
 }
 
 fn refused(why: &str) -> Problem {

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use super::form::Marked;
 use super::frame::{mark, page};
-use super::question::{ago, of_tenant};
+use super::text::ago;
 use super::visitor::Visitor;
 use super::wrong::Wrong;
 use crate::app::App;
@@ -26,7 +26,7 @@ pub(super) const LISTED_MAX: usize = 200;
 pub(super) async fn show(State(_app): State<App>, visitor: Visitor) -> Result<Html<String>, Wrong> {
     visitor.may(&[Scope::Answer, Scope::Read])?;
     let tenancy = &visitor.caller.tenancy;
-    let items = tenancy.book.questions(of_tenant(&visitor), Page::first(LISTED_MAX)).await?;
+    let items = tenancy.book.questions(tenancy.open_questions(), Page::first(LISTED_MAX)).await?;
     let halted = tenancy.ledger.halted(tenancy.id()).await?;
     let why = halted.as_ref().map(|act| match &act.deed {
         Deed::Halt { why } => format!("{} halted everything: {why}", act.by),

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use super::form::Marked;
 use super::frame::{mark, page};
-use super::question::{ago, visible_lines};
+use super::text::{ago, visible_lines};
 use super::visitor::Visitor;
 use super::wrong::Wrong;
 use crate::app::App;

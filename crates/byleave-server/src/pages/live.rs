@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use byleave::book::{Page, QuestionFilter};
+use byleave::book::Page;
 use byleave::core::id::QuestionId;
 use byleave::ledger::LedgerFault;
 use futures::stream::{self, Stream};
@@ -16,7 +16,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::question::of_tenant;
 use super::visitor::Visitor;
 use super::wrong::Wrong;
 use crate::app::App;
@@ -41,7 +40,6 @@ pub(super) async fn follow(State(app): State<App>, visitor: Visitor) -> Result<R
     let following = Following {
         news: tenancy.looks.any(),
         tenancy,
-        filter: of_tenant(&visitor),
         told: None,
         until: Instant::now() + app.limits().stream,
         end: app.end.clone(),
@@ -52,7 +50,6 @@ pub(super) async fn follow(State(app): State<App>, visitor: Visitor) -> Result<R
 
 struct Following {
     tenancy: Arc<Tenancy>,
-    filter: QuestionFilter,
     news: watch::Receiver<()>,
     /// What was told last.
     told: Option<Vec<QuestionId>>,
@@ -79,7 +76,7 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
 
 impl Following {
     async fn open(&self) -> Result<Vec<QuestionId>, LedgerFault> {
-        let items = self.tenancy.book.questions(self.filter.clone(), Page::first(OPEN_MAX)).await?;
+        let items = self.tenancy.book.questions(self.tenancy.open_questions(), Page::first(OPEN_MAX)).await?;
         Ok(items.into_iter().map(|item| item.question).collect())
     }
 

@@ -3,11 +3,10 @@
 use axum::extract::State;
 use axum::response::Html;
 use byleave::approve::Gravity;
-use byleave::book::QuestionFilter;
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::escape::{Care, visible};
 use byleave::core::id::QuestionId;
-use byleave::core::moment::{span, utc};
+use byleave::core::moment::utc;
 use byleave::core::offer::offers;
 use byleave::core::question::QuestionKind;
 use byleave::core::render::render;
@@ -19,6 +18,7 @@ use serde::Deserialize;
 use super::edit;
 use super::frame::{mark, page};
 use super::sheet::{Heads, beside, lines, time_left};
+use super::text::visible_lines;
 use super::visitor::Visitor;
 use super::wrong::Wrong;
 use crate::answering;
@@ -300,19 +300,4 @@ pub(super) async fn consider(
         }
     };
     Ok(page(&visitor, "Give a leave", "/", &body))
-}
-
-/// Several lines, each with everything in it visible.
-pub(super) fn visible_lines(text: &str) -> String {
-    text.lines().map(|line| visible(line, Care::Text)).collect::<Vec<_>>().join("\n")
-}
-
-/// The open questions of the visitor's tenant, the newest first.
-pub(super) fn of_tenant(visitor: &Visitor) -> QuestionFilter {
-    QuestionFilter { tenant: Some(visitor.caller.tenancy.id().clone()), ..QuestionFilter::default() }
-}
-
-/// How long ago.
-pub(super) fn ago(then: u64, now: u64) -> String {
-    format!("{} ago", span(now.saturating_sub(then)))
 }

@@ -48,7 +48,7 @@ pub(super) async fn show(
     };
     // Counting reads every record: one at a time.
     let busy = |_| Problem::too_many("the book is being counted or checked already", 5);
-    let turn = tenancy.verifying.try_acquire().map_err(busy)?;
+    let turn = tenancy.reading_all.try_acquire().map_err(busy)?;
     let stats = stats::of(&*tenancy.book, wanted, |_| {}).await?;
     drop(turn);
     let body = html! {

@@ -3,7 +3,6 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use byleave::book::QuestionFilter;
 use byleave::core::digest::Digest;
 use byleave::core::id::QuestionId;
 use tokio::time::Instant;
@@ -32,8 +31,7 @@ pub(super) async fn list(
 ) -> Result<Said<QuestionList>, Problem> {
     caller.may(&[Scope::Answer, Scope::Read])?;
     let page = page(query.limit, query.after)?;
-    let filter = QuestionFilter { tenant: Some(caller.tenancy.id().clone()), ..QuestionFilter::default() };
-    let items = caller.tenancy.book.questions(filter, page).await?;
+    let items = caller.tenancy.book.questions(caller.tenancy.open_questions(), page).await?;
     Ok(Said(QuestionList { questions: items.iter().map(OpenQuestion::from).collect() }))
 }
 

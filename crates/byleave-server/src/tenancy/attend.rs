@@ -80,7 +80,7 @@ impl Tenancy {
             }
             // Every call that is settled is a reason to look, and the busier the book, the dearer each look.
             tokio::time::sleep((began.elapsed() * REST).min(LOOK)).await;
-            drop(tokio::time::timeout(LOOK, self.look.notified()).await);
+            drop(tokio::time::timeout(LOOK, self.wake.notified()).await);
         }
     }
 

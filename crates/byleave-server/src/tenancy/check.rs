@@ -32,7 +32,7 @@ pub(crate) enum Unchecked {
 impl Tenancy {
     /// Checks everything that is written.
     pub(crate) async fn check(self: Arc<Self>) -> Result<Verification, Unchecked> {
-        let turn = Arc::clone(&self.verifying).try_acquire_owned().map_err(|_| Unchecked::Busy)?;
+        let turn = Arc::clone(&self.reading_all).try_acquire_owned().map_err(|_| Unchecked::Busy)?;
         // On its own: a client that goes away and comes back does not have it checked twice at once.
         let checked = tokio::spawn(async move {
             let found = self.book.verify().await;

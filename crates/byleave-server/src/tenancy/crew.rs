@@ -82,7 +82,7 @@ impl Tenancy {
                     Err(RecvError::Lagged(_)) => self.looks.stir_all(),
                     Err(RecvError::Closed) => return std::future::pending().await,
                 },
-                () = crew.until_someone_comes() => self.look.notify_one(),
+                () = crew.until_someone_comes() => self.wake.notify_one(),
             }
         }
     }

@@ -233,7 +233,7 @@ impl Drop for Working {
         }
         drop(driven);
         if self.moved {
-            self.tenancy.look.notify_one();
+            self.tenancy.wake.notify_one();
             self.tenancy.looks.stir(self.id);
         }
     }

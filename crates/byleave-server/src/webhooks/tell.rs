@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::book::{Cursor, Page, QuestionFilter, QuestionItem};
+use byleave::book::{Cursor, Page, QuestionItem};
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::id::TenantId;
 use byleave::ledger::LedgerFault;
@@ -108,7 +108,8 @@ impl Teller {
     async fn since(&self, upto: Option<Cursor>) -> Result<Vec<QuestionItem>, LedgerFault> {
         let mut found = Vec::new();
         for limit in [EACH_MAX + 1, COUNTED_MAX] {
-            let items = self.tenancy.book.questions(self.filter(), Page::first(limit)).await?;
+            let items =
+                self.tenancy.book.questions(self.tenancy.open_questions(), Page::first(limit)).await?;
             let is_full = items.len() == limit;
             let now = SystemClock.now();
             let is_new = |item: &QuestionItem| upto.is_none_or(|upto| item.cursor.0 > upto.0);
@@ -118,10 +119,6 @@ impl Teller {
             }
         }
         Ok(found)
-    }
-
-    fn filter(&self) -> QuestionFilter {
-        QuestionFilter { tenant: Some(self.tenancy.id().clone()), ..QuestionFilter::default() }
     }
 
     async fn tell_of(&self, items: &[QuestionItem], upto: &mut Option<Cursor>) {
@@ -171,7 +168,7 @@ impl Teller {
     /// Whether a question still waits; where that cannot be seen, it is taken to.
     async fn is_open(&self, item: &QuestionItem) -> bool {
         let page = Page { limit: 1, after: Some(Cursor(item.cursor.0.saturating_add(1))) };
-        match self.tenancy.book.questions(self.filter(), page).await {
+        match self.tenancy.book.questions(self.tenancy.open_questions(), page).await {
             Ok(found) => {
                 found.first().is_some_and(|found| found.question == item.question)
                     && SystemClock.now() < item.expires_at

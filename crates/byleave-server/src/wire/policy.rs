@@ -1,4 +1,4 @@
-//! Tools, rulings, halts, health.
+//! Tools, rulings, and other rules tried on past calls.
 
 use byleave::core::ruling::{Reason, Verdict};
 use byleave::forms::Form;
@@ -232,28 +232,4 @@ impl Replayed {
                 .collect(),
         }
     }
-}
-
-/// Whether everything is halted
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Halt {
-    pub(crate) halted: bool,
-    pub(crate) why: Option<String>,
-    pub(crate) by: Option<String>,
-}
-
-/// Why everything is halted
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct HaltBody {
-    #[schema(min_length = 1, max_length = 1000)]
-    pub(crate) why: String,
-}
-
-/// How the server is
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Health {
-    /// ok
-    pub(crate) status: String,
-    pub(crate) version: String,
 }

@@ -53,7 +53,7 @@ impl Teller<'_> {
                 self.unknown(format!("`{text}` is run with words that are not known"));
                 if text.contains(char::is_whitespace) {
                     // Most programs give such a text to a shell.
-                    self.inner_text(text.to_owned(), Vec::new());
+                    self.inner_text(text.to_owned());
                 } else {
                     let program = self.scene.program(text).unwrap_or_else(|| text.to_owned());
                     self.add(Effect::Run { program, argv: vec![text.to_owned()] });

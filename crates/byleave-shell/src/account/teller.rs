@@ -45,7 +45,9 @@ impl<'a> Teller<'a> {
     }
 
     pub(super) fn add(&mut self, effect: Effect) {
-        super::add(&mut self.account.effects, effect);
+        if !self.account.effects.contains(&effect) {
+            self.account.effects.push(effect);
+        }
     }
 
     pub(super) fn unknown(&mut self, why: impl Into<String>) {
@@ -238,11 +240,11 @@ impl<'a> Teller<'a> {
             self.unknown(format!("a shell is given {}", why_of(word)));
         }
         let text: Vec<String> = words.iter().map(|word| word.text().unwrap_or_default().to_owned()).collect();
-        self.inner_text(text.join(" "), Vec::new());
+        self.inner_text(text.join(" "));
     }
 
-    pub(super) fn inner_text(&mut self, text: String, arguments: Vec<Word>) {
-        self.account.inner.push(Inner::Text(Script { text, arguments, place: self.place.clone() }));
+    pub(super) fn inner_text(&mut self, text: String) {
+        self.account.inner.push(Inner::Text(Script { text, place: self.place.clone() }));
     }
 
     /// A command that this one runs.

@@ -75,6 +75,24 @@ pub(crate) struct Operand {
     pub(crate) certain: bool,
 }
 
+impl Parsed<'_> {
+    /// Whether one of these options was given, each under any of its names.
+    pub(crate) fn has(&self, names: &[&str]) -> bool {
+        self.word_values(names).next().is_some()
+    }
+
+    /// What these options were given, as far as it is known.
+    pub(crate) fn values(&self, names: &[&str]) -> Vec<&str> {
+        self.word_values(names).filter_map(|value| value?.text()).collect()
+    }
+
+    /// The same, known or not, once for every time that one of them was given; none where it had no value.
+    pub(crate) fn word_values(&self, names: &[&str]) -> impl Iterator<Item = Option<&Word>> {
+        let is_one = move |opt: &Opt| opt.names.iter().any(|own| names.contains(&own.as_str()));
+        self.given.iter().filter(move |(opt, _)| is_one(opt)).map(|(_, value)| value.as_ref())
+    }
+}
+
 impl Options {
     /// Reads the lines of a manual: names, then `=role` or `?role`, then marks.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {

@@ -22,7 +22,7 @@ impl Reader<'_> {
                 self.declare(name, operands, redirected, state)
             }
             "unset" => self.unset(operands, state),
-            "read" => self.names_after_options(name, operands, "adinNptu", redirected, state),
+            "read" => self.names_after_options(name, operands, "adinNptu", state),
             "mapfile" | "readarray" => {
                 if operands
                     .iter()
@@ -35,7 +35,7 @@ impl Reader<'_> {
                         }
                     }
                 }
-                self.names_after_options(name, operands, "dnOsuCc", redirected, state);
+                self.names_after_options(name, operands, "dnOsuCc", state);
                 state.set("MAPFILE", Value::Unknown);
             }
             "getopts" => {
@@ -151,7 +151,6 @@ impl Reader<'_> {
         name: &str,
         operands: &[Operand<'_>],
         with_value: &str,
-        _redirected: bool,
         state: &mut State,
     ) {
         let mut rest = operands.iter();
@@ -177,7 +176,10 @@ impl Reader<'_> {
                         .and_then(plain_name)
                         .or(Some(attached).filter(|name| crate::syntax::is_name(name)));
                     match array {
-                        Some(array) => state.make_odd(&array),
+                        Some(array) => {
+                            state.make_odd(&array);
+                            self.watch(&array);
+                        }
                         None => self.puzzle_here(&format!("`{name}` evaluates the subscript of its operand")),
                     }
                 } else if value.is_some_and(|value| value.field.splits) {

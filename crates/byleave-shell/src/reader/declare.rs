@@ -1,19 +1,12 @@
 //! `export`, `declare`, `local`, `readonly`: assignments that are words.
 
 use super::Reader;
-use super::operand::{Operand, acts_later, written_name};
+use super::operand::{Operand, written_name};
 use super::state::{State, Value};
 use crate::syntax::is_name;
 use crate::syntax::tree::{Part, Raw};
 
 impl Reader<'_> {
-    /// Notes that a variable which the shell acts on is set to something.
-    pub(super) fn watch(&mut self, name: &str) {
-        if acts_later(name) {
-            self.puzzle_here(&format!("`{name}` is changed, which changes what runs"));
-        }
-    }
-
     pub(super) fn declare(
         &mut self,
         builtin: &str,

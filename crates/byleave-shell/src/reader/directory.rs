@@ -2,7 +2,6 @@
 
 use super::Reader;
 use super::operand::Operand;
-use super::simple::lost;
 use super::state::{State, Value, Where};
 use super::walk::Flow;
 
@@ -119,4 +118,9 @@ impl Reader<'_> {
             None => (lost("the directory it goes to is not known"), false),
         }
     }
+}
+
+/// A directory that is not certain any more.
+fn lost(why: &str) -> Where {
+    Where::Unknown(why.to_owned())
 }

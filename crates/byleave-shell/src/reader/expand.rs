@@ -88,15 +88,6 @@ impl Reader<'_> {
         whole(&atoms)
     }
 
-    /// The file that a redirection leads to.
-    pub(super) fn target(&mut self, raw: &Raw, state: &mut State) -> Word {
-        let mut fields = self.fields(raw, state);
-        match (fields.pop(), fields.is_empty()) {
-            (Some(field), true) => field.word,
-            _ => Word::unknown("a redirection leads to no file or to several"),
-        }
-    }
-
     fn atoms(&mut self, raw: &Raw, state: &mut State) -> Vec<Atom> {
         let mut atoms = Vec::new();
         self.atoms_of(&raw.parts, false, state, &mut atoms);

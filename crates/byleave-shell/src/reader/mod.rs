@@ -22,6 +22,7 @@ mod glob;
 mod operand;
 mod parameters;
 mod piped;
+mod redirections;
 mod simple;
 mod state;
 mod sweep;
@@ -143,12 +144,22 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// Notes that a variable is set other than by an assignment, where that changes what runs.
+    /// Notes that a variable is set where only the reader sees it, as in arithmetic, if that changes what runs.
     fn sets(&mut self, name: &str) {
-        if operand::acts_later(name) || matches!(environment::bearing(name), environment::Bearing::Changes(_))
-        {
-            self.puzzle(format!("`{name}` is changed, which changes what runs"), self.here());
+        if acts_later(name) || matches!(environment::bearing(name), environment::Bearing::Changes(_)) {
+            self.puzzle_change(name);
         }
+    }
+
+    /// The same for an assignment, or a word of a builtin: the manuals see those as well, and say what else changes what runs.
+    fn watch(&mut self, name: &str) {
+        if acts_later(name) {
+            self.puzzle_change(name);
+        }
+    }
+
+    fn puzzle_change(&mut self, name: &str) {
+        self.puzzle_here(&format!("`{name}` is changed, which changes what runs"));
     }
 
     /// Notes that the rest of the line may not run from here on.
@@ -178,4 +189,30 @@ impl<'s> Reader<'s> {
             self.commands.push(command);
         }
     }
+}
+
+/// Variables whose value the shell acts on later; a change is never silent.
+fn acts_later(name: &str) -> bool {
+    name.starts_with("BASH_")
+        || matches!(
+            name,
+            "ENV"
+                | "PATH"
+                | "PROMPT_COMMAND"
+                | "PS0"
+                | "PS1"
+                | "PS2"
+                | "PS4"
+                | "SHELLOPTS"
+                | "BASHOPTS"
+                | "GLOBIGNORE"
+                | "POSIXLY_CORRECT"
+                | "EXECIGNORE"
+                | "DIRSTACK"
+                | "FUNCNEST"
+                | "LC_ALL"
+                | "LC_CTYPE"
+                | "LC_COLLATE"
+                | "LANG"
+        )
 }

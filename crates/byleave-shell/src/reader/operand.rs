@@ -10,32 +10,6 @@ pub(super) struct Operand<'a> {
     pub(super) raw: &'a Raw,
 }
 
-/// Variables whose value the shell acts on later; a change is never silent.
-pub(super) fn acts_later(name: &str) -> bool {
-    name.starts_with("BASH_")
-        || matches!(
-            name,
-            "ENV"
-                | "PATH"
-                | "PROMPT_COMMAND"
-                | "PS0"
-                | "PS1"
-                | "PS2"
-                | "PS4"
-                | "SHELLOPTS"
-                | "BASHOPTS"
-                | "GLOBIGNORE"
-                | "POSIXLY_CORRECT"
-                | "EXECIGNORE"
-                | "DIRSTACK"
-                | "FUNCNEST"
-                | "LC_ALL"
-                | "LC_CTYPE"
-                | "LC_COLLATE"
-                | "LANG"
-        )
-}
-
 /// Whether an operand is a name as it stands.
 pub(super) fn plain_name(operand: &Operand<'_>) -> Option<String> {
     operand.field.word.text().filter(|text| is_name(text)).map(str::to_owned)

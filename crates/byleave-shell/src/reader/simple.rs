@@ -2,8 +2,8 @@
 
 use super::Reader;
 use super::expand::{Field, Single};
-use super::operand::{Operand, acts_later, written_name};
-use super::state::{State, Value, Where};
+use super::operand::{Operand, written_name};
+use super::state::{State, Value};
 use super::walk::Flow;
 use crate::reading::Command;
 use crate::syntax::tree::{Assign, Node, Part, Raw};
@@ -86,9 +86,7 @@ impl Reader<'_> {
         if state.is_odd(&assign.name) {
             self.may_drop(state);
         }
-        if acts_later(&assign.name) {
-            self.puzzle_here(&format!("`{}` is changed, which changes what runs", assign.name));
-        }
+        self.watch(&assign.name);
         if let Some(subscript) = &assign.subscript {
             self.arithmetic(subscript, state);
         }
@@ -209,9 +207,4 @@ impl Reader<'_> {
 
 fn element_has_subscript(element: &Raw) -> bool {
     matches!(element.parts.first(), Some(Part::Bare(text)) if text.starts_with('['))
-}
-
-/// A directory that is not certain any more.
-pub(super) fn lost(why: &str) -> Where {
-    Where::Unknown(why.to_owned())
 }

@@ -1,4 +1,4 @@
-//! The parser: position, lists, pipelines, simple commands, redirections, here-documents.
+//! The parser: position, lists, pipelines, simple commands. The rest of the grammar is in the modules beside it.
 
 use std::ops::Range;
 

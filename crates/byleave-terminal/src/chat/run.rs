@@ -14,7 +14,7 @@ use ratatui::layout::Rect;
 use super::{Act, Card, Chat, Entry, Heading, Pick, State};
 use crate::editor;
 use crate::floor;
-use crate::prompt::Manner;
+use crate::manner::Manner;
 use crate::tty::{Came, Place, Tty};
 use crate::words::now;
 

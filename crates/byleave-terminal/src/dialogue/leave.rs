@@ -4,7 +4,7 @@ use byleave::clock::fresh_id;
 use byleave_core::call::Millis;
 use byleave_core::id::LeaveId;
 use byleave_core::leave::Leave;
-use byleave_core::offer::Offer;
+use byleave_core::offer::{Offer, offers};
 use byleave_core::sheet::Sheet;
 
 use crate::keys::Key;
@@ -124,4 +124,9 @@ impl LeaveForm {
         }
         Came::Nothing
     }
+}
+
+/// The leaves that can be given, or why none can.
+pub(crate) fn offered(sheet: &Sheet) -> Result<Vec<Offer>, String> {
+    offers(sheet).map_err(|why| why.to_string())
 }

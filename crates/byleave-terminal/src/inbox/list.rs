@@ -133,7 +133,7 @@ impl List {
         &self.text
     }
 
-    /// Whether some are not shown.
+    /// Whether there is something to widen: a text that they are narrowed by, or marks.
     pub fn is_narrowed(&self) -> bool {
         !self.text.is_empty() || !self.marked.is_empty()
     }

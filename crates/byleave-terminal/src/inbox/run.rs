@@ -15,9 +15,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Act, Inbox, Item};
+use crate::backing::Backing;
+use crate::dialogue::offered;
 use crate::editor;
 use crate::floor;
-use crate::prompt::{Backing, Manner, offered};
+use crate::manner::Manner;
 use crate::tty::{Came, Place, Tty};
 use crate::words::now;
 

@@ -114,20 +114,20 @@ pub(super) static ALL: [Checker; 6] = [
 ];
 
 /// A run of a checker on a project.
-pub(super) struct Job {
+pub(super) struct Check {
     pub(super) checker: &'static Checker,
     pub(super) directory: PathBuf,
     pub(super) script: String,
 }
 
 /// What there is to be run: for each checker the nearest project at or above the directory, or those beneath it.
-pub(super) fn jobs(directory: &Path, workspace: &Path, wanted: &[String], files: &Files) -> Vec<Job> {
-    let mut jobs = Vec::new();
+pub(super) fn checks(directory: &Path, workspace: &Path, wanted: &[String], files: &Files) -> Vec<Check> {
+    let mut checks = Vec::new();
     for checker in ALL.iter().filter(|one| wanted.is_empty() || wanted.iter().any(|name| name == one.name)) {
         let above = directory.ancestors().take_while(|above| above.starts_with(workspace));
         let nearest = above.into_iter().find(|above| checker.is_at(above, files)).map(Path::to_path_buf);
         let projects = nearest.map_or_else(|| beneath(directory, checker, files), |nearest| vec![nearest]);
-        jobs.extend(projects.into_iter().map(|project| Job {
+        checks.extend(projects.into_iter().map(|project| Check {
             checker,
             script: format!(
                 "root={}\ncd {} || exit 126\n{}",
@@ -138,7 +138,7 @@ pub(super) fn jobs(directory: &Path, workspace: &Path, wanted: &[String], files:
             directory: project,
         }));
     }
-    jobs
+    checks
 }
 
 impl Checker {

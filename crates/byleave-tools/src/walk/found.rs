@@ -52,9 +52,7 @@ impl Found<'_> {
         let is_near = self.files.sieve().is_near(&absolute);
         let mut count = 0;
         names(&handle, |name, _| {
-            let is_hidden = (is_near || self.files.sieve().may_mean(name.to_bytes()))
-                && self.files.is_hidden(&format!("{absolute}/{}", name.to_string_lossy()));
-            count += usize::from(!is_hidden);
+            count += usize::from(!is_hidden(self.files, (&absolute, is_near), name));
         })
         .ok()?;
         Some(count)
@@ -76,6 +74,13 @@ pub(super) struct Directory {
     pub(super) level: Arc<Level>,
     pub(super) depth: usize,
     pub(super) is_near: bool,
+}
+
+/// Whether a name in a directory must not be seen. The rules are asked only where the sieve does not spare it, by what it said of
+/// the directory and by the name.
+pub(super) fn is_hidden(files: &Files, (directory, is_near): (&str, bool), name: &CStr) -> bool {
+    (is_near || files.sieve().may_mean(name.to_bytes()))
+        && files.is_hidden(&format!("{directory}/{}", name.to_string_lossy()))
 }
 
 pub(super) fn join(path: &mut Vec<u8>, directory: &[u8], name: &[u8]) {

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// What our own lines begin with.
-const OURS: &[u8] = b"[byleave]";
+use crate::lines::OURS;
 
 /// A path or a link's target for the model to read. On one line, whatever is in it.
 pub(crate) fn shown(path: &[u8]) -> Cow<'_, str> {
-    if path.starts_with(OURS) {
+    if path.starts_with(OURS.as_bytes()) {
         return Cow::Owned(format!("./{}", escaped(path)));
     }
     match str::from_utf8(path) {

@@ -69,7 +69,7 @@ impl Gravity {
     }
 }
 
-/// Whether the rehearsal changed or removed files that no repository has.
+/// Whether the rehearsal removed files that no repository has.
 fn loses_what_only_the_disk_has(sheet: &Sheet) -> bool {
     let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else { return false };
     rehearsal.changes.list.iter().any(|change| {

@@ -2,7 +2,8 @@
 //!
 //! The body sent is an object with `question` (the digest an answer must repeat), `expires_at`, `sheet`, `lines` (the
 //! question as it must be shown) and `complete`. The answer is an object with `question` and `reply`, which has `say`:
-//! `yes` (with `note`), `no` (with `feedback`), `edit` (with `value`, `note`), `leave` (with `leave`) or `abort`.
+//! `yes` (with `note`), `no` (with `feedback`), `edit` (with `value`, `note`), `part` (with `paths`, `note`), `leave` (with
+//! `leave`) or `abort`.
 
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;

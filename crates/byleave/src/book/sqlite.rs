@@ -6,6 +6,7 @@
 //! book.sign     signs segments
 //! anchor.json   what the newest segment was; meant to be kept elsewhere
 //! owners/       one lock per process that may hold claims
+//! open.lock     held while someone opens the book
 //! sealer.lock   held while someone seals
 //! ```
 //!

@@ -3,6 +3,8 @@
 use byleave_core::outcome::Output;
 use serde_json::{Map, Value, json};
 
+use crate::result::{CallResult, Ending};
+
 /// What came of one call, for the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
@@ -52,6 +54,29 @@ impl Report {
     ) -> Self {
         let error = Some(error.into());
         Self { tool: tool.into(), call: call.into(), arguments, error, ..Self::default() }
+    }
+}
+
+impl CallResult {
+    /// The result in the form that turns into each provider's messages (L2).
+    pub fn report(&self) -> Report {
+        let (truncated, execution_time_ms, data) = match &self.ending {
+            Ending::Completed(output) | Ending::Failed(output) => {
+                (output.truncated, output.execution_time_ms, output.data.clone())
+            }
+            _ => (false, 0, None),
+        };
+        Report {
+            tool: self.tool.clone(),
+            call: self.call.to_string(),
+            arguments: self.arguments.clone(),
+            success: self.success(),
+            output: self.text(),
+            truncated,
+            execution_time_ms,
+            error: self.error(),
+            data,
+        }
     }
 }
 

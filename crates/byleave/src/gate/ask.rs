@@ -38,7 +38,7 @@ pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step
     let id = QuestionId::new(fresh_id());
     let question = Question { id, kind: asking.kind, binding: asking.binding, expires_at };
     if let Some(heading) = desk.record.heading()
-        && !parts.bustle.may_ask(&heading.session, now, parts.settings.questions_per_minute)
+        && !parts.bustle.may_ask(&heading.tenant, &heading.session, now, parts.settings.questions_per_minute)
     {
         return Err(Refusal::new(
             Code::TooManyQuestions,
@@ -49,7 +49,7 @@ pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step
         ));
     }
     let sheet = sheet(parts, desk, &question).await.map_err(unreadable)?;
-    if let Some(why) = parts.bustle.declined().get(&exactly(&sheet)) {
+    if let Some(why) = parts.bustle.declined().get(&exactly(desk, &sheet)) {
         let why = format!("{why}; in this session nobody is asked about the same call again");
         return Err(Refusal::new(Code::Declined, why));
     }
@@ -68,11 +68,14 @@ pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step
     Ok(question)
 }
 
-/// What a no is about: the same call in the same session, with the same effects on the same files.
-fn exactly(sheet: &Sheet) -> Digest {
+/// What a no is about: the same call in the same session, with the same effects on the same files. The name of a session says
+/// nothing without its tenant.
+fn exactly(desk: &Desk, sheet: &Sheet) -> Digest {
+    let tenant = desk.record.heading().map_or("", |heading| heading.tenant.as_str());
     let plan = serde_json::to_vec(&sheet.plan).unwrap_or_default();
     let arguments = canonical(&sheet.arguments);
-    let parts: [&[u8]; 7] = [
+    let parts: [&[u8]; 8] = [
+        tenant.as_bytes(),
         sheet.session.as_str().as_bytes(),
         sheet.agent.as_str().as_bytes(),
         sheet.cwd.as_bytes(),
@@ -96,7 +99,7 @@ pub(crate) async fn declined(
     let why = said_no(reply, by).filter(|_| question.kind == QuestionKind::Approval)?;
     // A call that can no longer be shown is refused before it could be asked about again.
     let sheet = sheet(parts, desk, question).await.ok()?;
-    Some((exactly(&sheet), why))
+    Some((exactly(desk, &sheet), why))
 }
 
 /// Remembers the no that a call ended with: it may have been given through another gate, and the same call comes here again.
@@ -242,7 +245,7 @@ pub(crate) async fn put(parts: &Parts, desk: &mut Desk, question: &Question) -> 
     let left = Duration::from_millis(question.expires_at.saturating_sub(parts.now()));
     let limit = left.min(parts.settings.approver_timeout);
     let by = By { name: approver.name().to_owned(), grade: approver.grade() };
-    let exactly = exactly(&sheet);
+    let exactly = exactly(desk, &sheet);
     let reply = put_to(approver, sheet, limit).await;
     if let (Ok(reply), QuestionKind::Approval) = (&reply, question.kind)
         && let Some(why) = said_no(reply, &by.name)

@@ -14,7 +14,7 @@ use crate::gate::desk::Desk;
 use crate::gate::footing::{just_seen, pinned, unreadable};
 use crate::gate::judge::rule;
 use crate::gate::parts::{Parts, fresh_attempt};
-use crate::gate::rehearse::{self, Seen};
+use crate::gate::rehearse::{self, Granted};
 
 /// Claims an attempt under a grant, if the tool, the arguments, the world and the policy are still what was granted; or says that
 /// the copy that was granted is gone.
@@ -67,7 +67,7 @@ fn is_commit(desk: &Desk) -> bool {
 
 /// What was seen on the copy, or the part of it that a person chose, is judged once more before it counts.
 async fn observed_again(parts: &Parts, desk: &mut Desk, grant: &Grant, entry: &CatalogEntry) -> Step<()> {
-    let Some(Seen { rehearsal, only }) = rehearse::seen(parts, desk).await? else { return Ok(()) };
+    let Some(Granted { rehearsal, only }) = rehearse::granted(parts, desk).await? else { return Ok(()) };
     let then = desk.record.draft().and_then(|draft| draft.rehearsal()).and_then(|head| head.ruling.clone());
     let mut chosen = (*rehearsal).clone();
     if let Some(paths) = only {
@@ -88,10 +88,7 @@ fn ruled(desk: &Desk) -> Step<Ruling> {
 
 fn stricter(grant: &Grant, now: &Ruling) -> Refusal {
     if let GrantedBy::Leave(_) = grant.by() {
-        return Refusal::new(
-            Code::LeaveSpent,
-            "the leave that covered this call has no use left, or was revoked",
-        );
+        return leave_spent();
     }
     let why = now.decisive().map(|reason| reason.why.clone()).unwrap_or_default();
     Refusal::new(Code::PolicyStricter, format!("the policy has become stricter since: {why}"))
@@ -116,4 +113,9 @@ async fn not_halted(parts: &Parts, desk: &Desk) -> Step<()> {
 /// The refusal while everything is halted.
 pub(crate) fn halted(why: &str) -> Refusal {
     Refusal::new(Code::Halted, format!("everything is halted ({why}); lift it with `byleave halt --lift`"))
+}
+
+/// The refusal where the leave that a call rests on counts no longer.
+pub(crate) fn leave_spent() -> Refusal {
+    Refusal::new(Code::LeaveSpent, "the leave that covered this call has no use left, or was revoked")
 }

@@ -12,10 +12,11 @@ use byleave_core::walk::{Next, Task, WALK, durable_before, next};
 
 use crate::event::Event;
 use crate::gate::ask;
-use crate::gate::begin::halted;
+use crate::gate::begin::{halted, leave_spent};
+use crate::gate::bustle::Driving;
 use crate::gate::desk::Desk;
 use crate::gate::footing::Performed;
-use crate::gate::parts::{Driving, Parts};
+use crate::gate::parts::Parts;
 use crate::gate::perform::perform;
 use crate::gate::schedule::Spot;
 use crate::gate::{rehearse, report};
@@ -250,7 +251,7 @@ async fn hindered(parts: &Parts, desk: &mut Desk, hindrance: Hindrance) -> Resul
                 desk.rewind_to_received();
                 return Ok(());
             }
-            Refusal::new(Code::LeaveSpent, "the leave that covered this call has no use left, or was revoked")
+            leave_spent()
         }
         Hindrance::SessionBusy { call, attempt } => {
             match parts.ledger.interrupt(call, attempt, parts.now()).await {

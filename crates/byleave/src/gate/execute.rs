@@ -15,7 +15,7 @@ use crate::gate::footing::{Performed, pinned, unreadable};
 use crate::gate::given::given;
 use crate::gate::leash::{Ended, at_work};
 use crate::gate::parts::Parts;
-use crate::gate::rehearse::{self, Seen};
+use crate::gate::rehearse::{self, Granted};
 use crate::guard::{Caged, Panic, message, payload};
 use crate::ledger::{Interruption, LedgerFault};
 use crate::tool::{Run, Tool};
@@ -72,18 +72,18 @@ async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
         Ok(arguments) => arguments,
         Err(fault) => return unable(unreadable(fault).to_string()),
     };
-    let rehearsal = match rehearse::seen(parts, desk).await {
-        Ok(rehearsal) => rehearsal,
+    let granted = match rehearse::granted(parts, desk).await {
+        Ok(granted) => granted,
         Err(refusal) => return unable(refusal.to_string()),
     };
-    let given = match given(parts, desk, rehearsal.as_ref().map(|seen| &*seen.rehearsal)).await {
+    let given = match given(parts, desk, granted.as_ref().map(|granted| &*granted.rehearsal)).await {
         Ok(given) => given,
         Err(refusal) => return unable(refusal.to_string()),
     };
     let tool = entry.tool().clone();
-    if let Some(seen) = rehearsal.filter(|seen| seen.rehearsal.stands()) {
+    if let Some(granted) = granted.filter(|granted| granted.rehearsal.stands()) {
         let again = desk.record.attempts() > 1;
-        let ended = commit(tool, seen, given.run(CancellationToken::new())).await;
+        let ended = commit(tool, granted, given.run(CancellationToken::new())).await;
         return if again { after_another(ended) } else { ended };
     }
     let timeout = Duration::from_millis(desk.terms().map_or(0, |terms| terms.limits.timeout_ms));
@@ -102,10 +102,10 @@ async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
 }
 
 /// Commits what was rehearsed. Without a limit and not to be called off: it is all or nothing, and it is short.
-async fn commit(tool: Arc<dyn Tool>, seen: Seen, run: Run) -> (EndStatus, Output) {
+async fn commit(tool: Arc<dyn Tool>, granted: Granted, run: Run) -> (EndStatus, Output) {
     let work = async move {
         match tool.rehearser() {
-            Some(rehearser) => rehearser.commit((*seen.rehearsal).clone(), seen.only, run).await,
+            Some(rehearser) => rehearser.commit((*granted.rehearsal).clone(), granted.only, run).await,
             None => Output::failure("the tool can no longer commit what it rehearsed"),
         }
     };

@@ -1,7 +1,6 @@
 //! Explaining: what a call would do and what the policy says of it, found out by the same steps and written nowhere.
 
 use byleave_core::call::Call;
-use byleave_core::digest::RecordKey;
 use byleave_core::effect::Plan;
 use byleave_core::outcome::Outcome;
 use byleave_core::refusal::{Code, Refusal, Step};
@@ -11,6 +10,7 @@ use byleave_core::walk::{Next, Task, next};
 use super::Gate;
 use crate::gate::desk::Desk;
 use crate::gate::footing::{Performed, unreadable};
+use crate::gate::parts::fresh_key;
 use crate::gate::perform::perform;
 
 /// What a call would do, and what the policy in force says of it.
@@ -34,9 +34,8 @@ impl Gate {
         let broken = |why: String| Refusal::new(Code::JudgeFailed, why);
         let lineage = self.parts.ledger.lineage(&call.tenant, &call.session).await;
         let lineage = lineage.map_err(|fault| broken(fault.to_string()))?;
-        let mut key = [0_u8; 32];
-        getrandom::fill(&mut key).map_err(|error| broken(error.to_string()))?;
-        let desk = Desk::open(&call, lineage, RecordKey::from_bytes(key), self.parts.now());
+        let key = fresh_key().map_err(|error| broken(error.to_string()))?;
+        let desk = Desk::open(&call, lineage, key, self.parts.now());
         let mut desk = desk.map_err(|misplaced| broken(misplaced.to_string()))?;
         loop {
             let draft = desk.record.draft();

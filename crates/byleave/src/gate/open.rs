@@ -2,7 +2,7 @@
 //!
 //! An opening is an act in the book. It is never made from what a call carries, and never changed afterwards.
 
-use byleave_core::act::{Act, Deed};
+use byleave_core::act::Deed;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::{SessionId, TenantId};
 use byleave_core::manifest::{Class, Manifest};
@@ -82,11 +82,7 @@ impl Gate {
         self.may_be_used(&opening, &above)?;
 
         let id = act_of(tenant, &opening.session);
-        let deed = Deed::Open(opening.clone());
-        let act = Act { id, at: self.parts.now(), tenant: tenant.clone(), by: by.to_owned(), deed };
-        let acted = self.parts.ledger.act(act).await;
-        self.parts.bustle.stir();
-        match acted {
+        match self.act(id, tenant, by, Deed::Open(opening.clone())).await {
             Ok(()) => Ok(()),
             // Someone else may have been quicker, with the same in mind.
             Err(fault) => match self.is_open(tenant, &opening).await? {

@@ -73,7 +73,7 @@ async fn on_a_copy(parts: &Parts, desk: &mut Desk, entry: &CatalogEntry) -> Resu
 }
 
 /// A rehearsal that was granted.
-pub(crate) struct Seen {
+pub(crate) struct Granted {
     /// What was seen.
     pub(crate) rehearsal: Arc<Rehearsal>,
     /// The part of it that a person chose.
@@ -81,7 +81,7 @@ pub(crate) struct Seen {
 }
 
 /// The rehearsal of the draft that counts, and the part of it that was granted.
-pub(crate) async fn seen(parts: &Parts, desk: &mut Desk) -> Step<Option<Seen>> {
+pub(crate) async fn granted(parts: &Parts, desk: &mut Desk) -> Step<Option<Granted>> {
     let Some(draft) = desk.record.draft() else { return Ok(None) };
     let Some(held) = draft.rehearsal().map(|head| head.rehearsal) else { return Ok(None) };
     let asked = draft.asked().and_then(|step| step.as_ref().ok()).map(|question| question.id);
@@ -100,15 +100,16 @@ pub(crate) async fn seen(parts: &Parts, desk: &mut Desk) -> Step<Option<Seen>> {
             Some((*paths).clone())
         }
     };
-    Ok(Some(Seen { rehearsal, only }))
+    Ok(Some(Granted { rehearsal, only }))
 }
 
 /// The fact that the copy is gone, if it is: then everything about the draft is found out again, and asked again.
 pub(crate) async fn lost(parts: &Parts, desk: &mut Desk) -> Step<Option<Fact>> {
-    let Some(seen) = seen(parts, desk).await?.filter(|seen| seen.rehearsal.stands()) else { return Ok(None) };
+    let granted = granted(parts, desk).await?;
+    let Some(granted) = granted.filter(|granted| granted.rehearsal.stands()) else { return Ok(None) };
     let entry = pinned(parts, desk)?;
     let kept = match entry.tool().rehearser() {
-        Some(rehearser) => rehearser.is_kept(desk.call(), &seen.rehearsal).await,
+        Some(rehearser) => rehearser.is_kept(desk.call(), &granted.rehearsal).await,
         None => false,
     };
     let head = desk.record.draft().and_then(|draft| draft.rehearsal());

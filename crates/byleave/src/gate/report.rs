@@ -9,7 +9,6 @@ use byleave_core::record::Record;
 use byleave_core::review::Said;
 use serde_json::Value;
 
-use crate::forms::Report;
 use crate::gate::cut;
 use crate::gate::desk::Desk;
 use crate::gate::footing::unreadable;
@@ -96,27 +95,4 @@ fn changes(record: &Record) -> Vec<Change> {
         }
     }
     changes
-}
-
-impl CallResult {
-    /// The result in the form that turns into each provider's messages (L2).
-    pub fn report(&self) -> Report {
-        let (truncated, execution_time_ms, data) = match &self.ending {
-            Ending::Completed(output) | Ending::Failed(output) => {
-                (output.truncated, output.execution_time_ms, output.data.clone())
-            }
-            _ => (false, 0, None),
-        };
-        Report {
-            tool: self.tool.clone(),
-            call: self.call.to_string(),
-            arguments: self.arguments.clone(),
-            success: self.success(),
-            output: self.text(),
-            truncated,
-            execution_time_ms,
-            error: self.error(),
-            data,
-        }
-    }
 }

@@ -7,11 +7,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use byleave_core::id::{AttemptId, OwnerId};
 
 use crate::ledger::LedgerFault;
+use crate::lock::locked;
 
 /// The marks of one owner.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ impl Starts {
 
     /// Marks an attempt. On the disk when it returns.
     pub fn mark(&self, attempt: AttemptId) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = locked(&self.file);
         file.write_all(attempt.as_bytes())?;
         file.sync_data()
     }
@@ -47,7 +48,7 @@ impl Starts {
 
     /// Takes the file away, if there is nothing in it.
     pub fn tidy(&self) {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = locked(&self.file);
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0)
             && let Err(error) = std::fs::remove_file(&self.path)
         {

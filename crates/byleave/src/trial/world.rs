@@ -8,12 +8,10 @@ use std::path::{Path, PathBuf};
 
 use byleave_shell::scene::Scene;
 
+use crate::scene::{names_in, script_at};
+
 /// How many links are followed before it is taken for a circle, as the kernel does.
 const LINKS_MAX: usize = 40;
-/// A directory with more names than this is not listed: what a glob would find there cannot be told.
-const NAMES_MAX: usize = 10_000;
-/// A script longer than this is not read.
-const SCRIPT_BYTES_MAX: u64 = 64 * 1024;
 /// Where programs are, whatever machine this is.
 const SYSTEM: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
@@ -105,11 +103,7 @@ impl Scene for World {
     }
 
     fn list(&self, directory: &str) -> Option<Vec<String>> {
-        let entries = fs::read_dir(self.real(&self.follow(directory)?)).ok()?.take(NAMES_MAX + 1);
-        let names = entries.map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.collect::<Option<_>>()?;
-        names.sort();
-        (names.len() <= NAMES_MAX).then_some(names)
+        names_in(&self.real(&self.follow(directory)?))
     }
 
     fn is_directory(&self, path: &str) -> bool {
@@ -117,9 +111,6 @@ impl Scene for World {
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        let path = self.real(&self.follow(path)?);
-        let found = fs::metadata(&path).ok()?;
-        (found.is_file() && found.len() <= SCRIPT_BYTES_MAX).then_some(())?;
-        fs::read_to_string(path).ok()
+        script_at(&self.real(&self.follow(path)?))
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use byleave::approve::{Reply, callback};
 use byleave::core::call::{Call, Mode};
 use byleave::core::effect::Effect;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
@@ -11,6 +12,7 @@ use byleave::core::ruling::Verdict;
 use byleave::gate::Gate;
 use byleave::ledger::Ledger as _;
 use byleave::result::Ending;
+use byleave::settings::Settings;
 use byleave::typed::Typed;
 use serde_json::{Value, json};
 
@@ -95,4 +97,28 @@ async fn an_explanation_is_the_ruling_that_the_call_would_get_and_leaves_no_trac
     let refused = |tool: &str, arguments: Value| gate.explain(call(tool, arguments, Mode::Yolo));
     assert_eq!(refused("ecko", json!({})).await.unwrap_err().code.as_str(), "tool-unknown");
     assert_eq!(refused("echo", json!({"text": 1})).await.unwrap_err().code.as_str(), "arguments-invalid");
+}
+
+// req: A1, R5
+#[tokio::test]
+async fn sessions_of_the_same_name_in_two_tenants_share_neither_a_no_nor_a_count() {
+    // With one question a minute the second of a tenant is one too many; with more, its no is remembered. Neither is the other's.
+    for (questions_per_minute, again) in [(1, "too-many-questions"), (9, "declined")] {
+        let asked = Arc::new(AtomicU32::new(0));
+        let counter = asked.clone();
+        let no = callback("ada", move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            Reply::No { feedback: None }
+        });
+        let echo = Typed::new("echo", "says it back", |say: Say, _run| async move { Output::text(say.text) });
+        let settings = Settings { questions_per_minute, ..Settings::default() };
+        let gate = Gate::builder().tool(echo).approver(Arc::new(no)).settings(settings).build().unwrap();
+        for (tenant, times, code) in [("one", 1, "declined"), ("other", 2, "declined"), ("one", 2, again)] {
+            let mut call = call("echo", json!({"text": "hi"}), Mode::ConfirmSensitive);
+            call.tenant = TenantId::new(tenant).unwrap();
+            let refused = gate.settle(call).await;
+            assert_eq!(refused.ending.refusal().unwrap().code.as_str(), code, "{tenant}: {refused:?}");
+            assert_eq!(asked.load(Ordering::SeqCst), times, "{tenant}");
+        }
+    }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::command::webhook;
 use crate::config::Notify;
 use crate::house::House;
-use crate::options::{Options, settled};
+use crate::options::{Options, real_path};
 use crate::rules::Rules;
 use crate::show::counted;
 
@@ -73,7 +73,7 @@ fn settings(options: &Options) -> Finding {
 }
 
 fn rules(options: &Options) -> Finding {
-    let Ok(Some(state)) = settled(&options.state) else {
+    let Ok(Some(state)) = real_path(&options.state) else {
         return Finding::ill("rules", "the state directory cannot be found", "name one with `--state`");
     };
     match (Rules { options, workspace: &options.cwd, state: &state }).load() {

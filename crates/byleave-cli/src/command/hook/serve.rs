@@ -35,7 +35,7 @@ const LISTENS: Duration = Duration::from_secs(5);
 const JUDGES_MAX: usize = 64;
 
 /// What all connections share.
-struct Desk {
+struct Shared {
     house: House,
     options: Options,
     program: PathBuf,
@@ -62,7 +62,7 @@ pub(super) async fn run(typed: &args::Serve, options: &Options, screen: &mut Scr
     let listener =
         UnixListener::bind(&path).with_context(|| format!("cannot listen at `{}`", path.display()))?;
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-    let desk = Arc::new(Desk {
+    let shared = Arc::new(Shared {
         house,
         options: options.clone(),
         program,
@@ -73,7 +73,7 @@ pub(super) async fn run(typed: &args::Serve, options: &Options, screen: &mut Scr
     });
     screen.say(&prose(&format!("judging for hooks at `{}`; Ctrl-C ends it", path.display())));
     let idle = typed.idle_s.map_or(Duration::MAX, Duration::from_secs);
-    let ended = serve(&desk, &listener, idle).await;
+    let ended = serve(&shared, &listener, idle).await;
     // Ours as long as we hold the lock.
     drop(fs::remove_file(&path));
     match ended? {
@@ -89,18 +89,18 @@ pub(super) async fn run(typed: &args::Serve, options: &Options, screen: &mut Scr
 }
 
 /// Serves until it is told to end, is idle for too long, or must not go on.
-async fn serve(desk: &Arc<Desk>, listener: &UnixListener, idle: Duration) -> Result<Option<String>> {
+async fn serve(shared: &Arc<Shared>, listener: &UnixListener, idle: Duration) -> Result<Option<String>> {
     loop {
-        let over = desk.stirred.notified();
-        if let Some(why) = desk.over.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        let over = shared.stirred.notified();
+        if let Some(why) = shared.over.lock().unwrap_or_else(PoisonError::into_inner).clone() {
             return Ok(Some(why));
         }
         tokio::select! {
             accepted = listener.accept() => {
                 let (stream, _) = accepted.context("cannot take a hook's question")?;
-                let desk = Arc::clone(desk);
+                let shared = Arc::clone(shared);
                 // Whatever becomes of one hook is nothing to the others; one that gets no answer denies.
-                tokio::spawn(async move { desk.attend(stream).await });
+                tokio::spawn(async move { shared.attend(stream).await });
             }
             () = over => {}
             _ = ctrl_c() => return Ok(None),
@@ -122,7 +122,7 @@ fn alone(options: &Options) -> Result<File> {
     Ok(lock)
 }
 
-impl Desk {
+impl Shared {
     async fn attend(&self, mut stream: UnixStream) -> Result<()> {
         let ours = rustix::process::geteuid().as_raw();
         if stream.peer_cred()?.uid() != ours {

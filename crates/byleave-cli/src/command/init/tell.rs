@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::back::Back;
 use super::plan::{Plan, Shown};
 use crate::edit::masked;
-use crate::screen::{Colour, Screen, Tone, many_lines, one_line, prose};
+use crate::screen::{Screen, Tone, one_line, prose};
 
 /// How files change, as a diff.
 pub(super) fn diffs(texts: &[Shown<'_>], screen: &mut Screen) {
@@ -14,15 +14,7 @@ pub(super) fn diffs(texts: &[Shown<'_>], screen: &mut Screen) {
         return;
     }
     for shown in texts {
-        for line in many_lines(&diff(shown)) {
-            let colour = match line.chars().next() {
-                Some('+') => Colour::Made,
-                Some('-') => Colour::Gone,
-                Some('@') => Colour::Moved,
-                _ => Colour::Plain,
-            };
-            screen.coloured(colour, "", &line);
-        }
+        screen.diff(&diff(shown));
     }
 }
 

@@ -14,7 +14,7 @@ use byleave::replay::{Replayable, Unjudged};
 use futures::StreamExt as _;
 
 use crate::house::House;
-use crate::options::{Options, settled};
+use crate::options::{Options, real_path};
 use crate::rules::Rules;
 use crate::time::now;
 use crate::tools;
@@ -63,7 +63,7 @@ impl<'a> Policies<'a> {
     }
 
     fn load(&self, cwd: &str) -> Result<Policy> {
-        let state = settled(&self.options.state)?.unwrap_or_default();
+        let state = real_path(&self.options.state)?.unwrap_or_default();
         let rules = Rules { options: self.options, workspace: cwd, state: &state };
         let mut files = rules.files();
         if let Some(own) = self.own {

@@ -143,14 +143,6 @@ pub(crate) fn differences(screen: &mut Screen, changes: &Changes, cwd: &Path) {
         let path = relative(&change.path, cwd);
         let Some(diff) = &change.diff else { continue };
         screen.title(&format!("{} {path}", change.what()));
-        for line in many_lines(diff) {
-            let colour = match line.chars().next() {
-                Some('+') => Colour::Made,
-                Some('-') => Colour::Gone,
-                Some('@') => Colour::Moved,
-                _ => Colour::Plain,
-            };
-            screen.coloured(colour, "", &line);
-        }
+        screen.diff(diff);
     }
 }

@@ -5,6 +5,7 @@
 use super::super::teller::{Teller, base};
 use super::files::unpacked;
 use crate::manual::{Parsed, Role};
+use crate::reading::Place;
 use crate::word::Word;
 
 /// Modules of Python that run code from their words or their input, or bring other code.
@@ -43,16 +44,7 @@ pub(in super::super) fn also(teller: &mut Teller<'_>, name: &str, parsed: &Parse
     }
 }
 
-fn has(parsed: &Parsed<'_>, name: &str) -> bool {
-    parsed.given.iter().any(|(opt, _)| opt.names.iter().any(|own| own == name))
-}
-
-/// The values of an option, as far as they are known.
-fn values<'p>(parsed: &'p Parsed<'_>, name: &str) -> Vec<&'p str> {
-    let given = parsed.given.iter().filter(|(opt, _)| opt.names.iter().any(|own| own == name));
-    given.filter_map(|(_, value)| value.as_ref()?.text()).collect()
-}
-
+/// The operands, as far as they are known.
 fn operands<'p>(parsed: &'p Parsed<'_>) -> Vec<&'p str> {
     parsed.operands.iter().filter_map(|operand| operand.word.text()).collect()
 }
@@ -60,8 +52,8 @@ fn operands<'p>(parsed: &'p Parsed<'_>) -> Vec<&'p str> {
 /// What is copied into a directory keeps its name there.
 fn copy(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
     let mut sources = operands(parsed);
-    let whole = has(parsed, "--no-target-directory");
-    let into = values(parsed, "--target-directory").last().copied();
+    let whole = parsed.has(&["--no-target-directory"]);
+    let into = parsed.values(&["--target-directory"]).last().copied();
     let target = match into {
         Some(target) => target,
         // A link to a single operand is made in the current directory.
@@ -72,19 +64,19 @@ fn copy(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
         let bare = source.trim_end_matches('/');
         let name = base(bare);
         if whole || matches!(name, "." | ".." | "") {
-            within(teller, source, target);
+            contents(teller, source, target);
             continue;
         }
-        teller.within(target, name);
-        if has(parsed, "--parents") {
-            teller.within(target, bare.trim_start_matches('/'));
+        teller.written_beneath(target, name);
+        if parsed.has(&["--parents"]) {
+            teller.written_beneath(target, bare.trim_start_matches('/'));
         }
     }
 }
 
 /// What is in a directory that is copied onto another.
-fn within(teller: &mut Teller<'_>, source: &str, target: &str) {
-    let crate::reading::Place::At(place) = teller.place.clone() else { return };
+fn contents(teller: &mut Teller<'_>, source: &str, target: &str) {
+    let Place::At(place) = teller.place.clone() else { return };
     let Some(directory) = teller.scene.resolve(&place, source) else { return };
     if !teller.scene.is_directory(&directory) {
         return;
@@ -92,7 +84,7 @@ fn within(teller: &mut Teller<'_>, source: &str, target: &str) {
     match teller.scene.list(&directory) {
         Some(names) => {
             for name in names {
-                teller.within(target, &name);
+                teller.written_beneath(target, &name);
             }
         }
         None => teller.unknown(format!("it cannot be told what is in `{source}`")),
@@ -101,13 +93,13 @@ fn within(teller: &mut Teller<'_>, source: &str, target: &str) {
 
 impl Teller<'_> {
     /// A file of this name is written beneath a directory, where that is one.
-    fn within(&mut self, directory: &str, name: &str) {
+    fn written_beneath(&mut self, directory: &str, name: &str) {
         let is_directory = match &self.place {
-            crate::reading::Place::At(place) => {
+            Place::At(place) => {
                 let resolved = self.scene.resolve(place, directory);
                 resolved.is_none_or(|path| self.scene.is_directory(&path) || self.scene.list(&path).is_none())
             }
-            crate::reading::Place::Unknown(_) => true,
+            Place::Unknown(_) => true,
         };
         if is_directory || directory.ends_with('/') {
             self.path(Role::Write, &format!("{}/{name}", directory.trim_end_matches('/')));
@@ -127,8 +119,8 @@ fn downloaded(teller: &mut Teller<'_>, url: &str, folder: &str) {
 }
 
 fn curl(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
-    let folder = values(parsed, "--output-dir").last().copied();
-    for file in values(parsed, "--output") {
+    let folder = parsed.values(&["--output-dir"]).last().copied();
+    for file in parsed.values(&["--output"]) {
         if file.contains('#') {
             teller.unknown(format!("`{file}`: `#` stands for a part of the address"));
         }
@@ -136,22 +128,20 @@ fn curl(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
             teller.path(Role::Write, &format!("{folder}/{file}"));
         }
     }
-    if has(parsed, "--remote-name") {
-        let urls = operands(parsed).into_iter().chain(values(parsed, "--url"));
+    if parsed.has(&["--remote-name"]) {
+        let urls = operands(parsed).into_iter().chain(parsed.values(&["--url"]));
         for url in urls {
             downloaded(teller, url, folder.unwrap_or("."));
         }
     }
-    if values(parsed, "--write-out").iter().any(|text| text.contains("%output")) {
+    if parsed.values(&["--write-out"]).iter().any(|text| text.contains("%output")) {
         teller.unknown("`curl --write-out`: the text names files that are written");
     }
-    if let Some(home) = teller.scene.home().filter(|_| has(parsed, "--netrc")).map(str::to_owned) {
+    if let Some(home) = teller.scene.home().filter(|_| parsed.has(&["--netrc"])).map(str::to_owned) {
         teller.path(Role::Read, &format!("{home}/.netrc"));
     }
-    for (opt, value) in &parsed.given {
-        if let (true, Some(value)) = (opt.names.iter().any(|own| own == "--upload-file"), value) {
-            uploaded(teller, value);
-        }
+    for value in parsed.word_values(&["--upload-file"]).flatten() {
+        uploaded(teller, value);
     }
 }
 
@@ -170,7 +160,7 @@ fn uploaded(teller: &mut Teller<'_>, value: &Word) {
 }
 
 fn wget(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
-    let folder = values(parsed, "--directory-prefix").last().copied().unwrap_or(".");
+    let folder = parsed.values(&["--directory-prefix"]).last().copied().unwrap_or(".");
     for url in operands(parsed) {
         downloaded(teller, url, folder);
     }
@@ -178,10 +168,10 @@ fn wget(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
 
 /// The operands behind the archive are what is unpacked.
 fn unzip(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
-    if has(parsed, "-l") {
+    if parsed.has(&["-l"]) {
         return;
     }
-    let folder = values(parsed, "-d").last().map(|folder| Word::literal(*folder));
+    let folder = parsed.values(&["-d"]).last().map(|folder| Word::literal(*folder));
     if let Some(folder) = &folder {
         teller.change_directory(folder);
     }
@@ -192,7 +182,7 @@ fn unzip(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
 
 /// What is unpacked loses the end of its name, and what is packed gets one.
 fn pack(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
-    if has(parsed, "--stdout") {
+    if parsed.has(&["--stdout"]) {
         return;
     }
     for file in operands(parsed) {
@@ -221,15 +211,15 @@ fn pack(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
 
 /// Without a file, an interpreter runs what it is given as input.
 fn interpreter(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
-    if has(parsed, "-m") {
+    if parsed.has(&["-m"]) {
         modules(teller, parsed);
-    } else if parsed.operands.is_empty() && !has(parsed, "--version") {
+    } else if parsed.operands.is_empty() && !parsed.has(&["--version"]) {
         teller.unknown(format!("`{}` runs code from its input", teller.facts.program));
     }
 }
 
 fn modules(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
-    for module in values(parsed, "-m") {
+    for module in parsed.values(&["-m"]) {
         if MODULES.contains(&module.split('.').next().unwrap_or(module)) {
             teller.unknown(format!("module `{module}` runs code that is not read here"));
         }
@@ -286,12 +276,12 @@ fn clone(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
 
 /// `-o go-template-file=FILE`.
 fn kubectl(teller: &mut Teller<'_>, parsed: &Parsed<'_>) {
-    if values(parsed, "--output").iter().any(|value| value.ends_with("-file")) {
-        for file in values(parsed, "--template") {
+    if parsed.values(&["--output"]).iter().any(|value| value.ends_with("-file")) {
+        for file in parsed.values(&["--template"]) {
             teller.path(Role::Read, file);
         }
     }
-    for value in values(parsed, "--output") {
+    for value in parsed.values(&["--output"]) {
         if let Some((_, file)) = value.split_once('=').filter(|(kind, _)| kind.ends_with("-file")) {
             teller.path(Role::Read, file);
         }

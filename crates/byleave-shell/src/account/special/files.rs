@@ -53,37 +53,29 @@ pub(super) fn tar(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wor
         && let Some(text) = first.text().filter(|text| !text.starts_with('-') && !text.is_empty())
     {
         // The old form takes the values of all its letters from the words that follow, in order.
-        let takes = text.chars().filter(|letter| {
+        let (valued, plain): (String, String) = text.chars().partition(|letter| {
             matches!(letter, 'f' | 'C' | 'b' | 'T' | 'X' | 'I' | 'g' | 'K' | 'N' | 'V' | 'H' | 'F' | 'L')
         });
-        if takes.count() > 1 {
+        if valued.len() > 1 {
             teller.unknown("`tar`: several letters of the old form take a value");
         }
-        let (plain, valued): (String, String) = text.chars().partition(|letter| {
-            !matches!(letter, 'f' | 'C' | 'b' | 'T' | 'X' | 'I' | 'g' | 'K' | 'N' | 'V' | 'H' | 'F' | 'L')
-        });
         *first = Word::literal(format!("-{plain}{valued}"));
     }
     let parsed = manual.take_apart(&words, false);
     teller.options(&parsed.given, &parsed.strange);
-    let has = |names: &[&str]| {
-        parsed.given.iter().any(|(opt, _)| opt.names.iter().any(|own| names.contains(&own.as_str())))
-    };
-    let extracts = has(&["--extract"]);
-    let lists = has(&["--list", "--compare"]);
-    let makes = has(&["--create", "--append", "--update", "--catenate", "--delete"]);
-    for (opt, value) in &parsed.given {
-        if let (true, Some(file)) = (opt.names.iter().any(|name| name == "--file"), value) {
-            if file.text().is_some_and(|text| text.contains(':') && !text.starts_with(['/', '.'])) {
-                teller.role(Role::RemoteWrite, file);
-            }
-            // Where a program's archive lies does not move with `-C`.
-            let place = std::mem::replace(&mut teller.place, teller.command.place.clone());
-            teller.role(if makes { Role::Write } else { Role::Read }, file);
-            teller.place = place;
+    let extracts = parsed.has(&["--extract"]);
+    let lists = parsed.has(&["--list", "--compare"]);
+    let makes = parsed.has(&["--create", "--append", "--update", "--catenate", "--delete"]);
+    for file in parsed.word_values(&["--file"]).flatten() {
+        if file.text().is_some_and(|text| text.contains(':') && !text.starts_with(['/', '.'])) {
+            teller.role(Role::RemoteWrite, file);
         }
+        // Where a program's archive lies does not move with `-C`.
+        let place = std::mem::replace(&mut teller.place, teller.command.place.clone());
+        teller.role(if makes { Role::Write } else { Role::Read }, file);
+        teller.place = place;
     }
-    if extracts && !has(&["--to-stdout"]) {
+    if extracts && !parsed.has(&["--to-stdout"]) {
         teller.path(Role::Write, ".");
     }
     for operand in &parsed.operands {
@@ -91,14 +83,15 @@ pub(super) fn tar(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wor
             teller.unknown(format!("{}, so it could be options or several words", why_of(&operand.word)));
         } else if makes {
             teller.role(Role::Read, &operand.word);
-            if has(&["--remove-files"]) {
+            if parsed.has(&["--remove-files"]) {
                 teller.role(Role::Delete, &operand.word);
             }
-        } else if let Some(member) = operand.word.text().filter(|_| extracts && !has(&["--to-stdout"])) {
-            unpacked(teller, member, has(&["--strip-components"]));
+        } else if let Some(member) = operand.word.text().filter(|_| extracts && !parsed.has(&["--to-stdout"]))
+        {
+            unpacked(teller, member, parsed.has(&["--strip-components"]));
         }
     }
-    if !(extracts || lists || makes || has(&["--version"])) {
+    if !(extracts || lists || makes || parsed.has(&["--version"])) {
         teller.unknown("`tar` without a task that the manual knows");
     }
 }

@@ -113,27 +113,18 @@ pub(super) fn xargs(teller: &mut Teller<'_>, manual: &'static Manual, words: &[W
     if !parsed.strange.is_empty() {
         teller.possible_words(words);
     }
-    let named = |names: &[&str]| {
-        parsed
-            .given
-            .iter()
-            .filter(|(opt, _)| opt.names.iter().any(|name| names.contains(&name.as_str())))
-            .count()
-    };
-    let replaces = named(&["--replace", "-I"]);
+    let marks: Vec<Option<&Word>> = parsed.word_values(&["--replace", "-I"]).collect();
     // How the input becomes words is told only where nothing changes it: what ends a word, how many go into one command, where
     // they come from.
-    let is_plain = named(&XARGS_SHAPES) == 0 && replaces <= 1 && parsed.strange.is_empty();
-    let mark =
-        parsed.given.iter().find(|(opt, _)| opt.names.iter().any(|name| name == "--replace" || name == "-I"));
-    let mark = mark.map(|(_, value)| value.as_ref().and_then(Word::text).unwrap_or("{}").to_owned());
+    let is_plain = !parsed.has(&XARGS_SHAPES) && marks.len() <= 1 && parsed.strange.is_empty();
+    let mark = marks.first().map(|value| value.and_then(Word::text).unwrap_or("{}").to_owned());
     let mut inner: Vec<Word> = parsed.operands.iter().map(|operand| operand.word.clone()).collect();
     if inner.is_empty() {
         inner.push(Word::literal("echo"));
     }
     let input = teller.command.input.as_ref().and_then(Word::text).map(str::to_owned);
     let from_input = |one| Word::Unknown(Riddle { why: "what xargs reads".into(), pieces: Vec::new(), one });
-    if !is_plain && (input.is_some() || replaces > 0) {
+    if !is_plain && (input.is_some() || mark.is_some()) {
         teller.unknown("`xargs` makes words of its input in a way that is not told here");
     }
     if let Some(text) = input.as_ref().filter(|_| !is_plain) {

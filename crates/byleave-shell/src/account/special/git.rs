@@ -17,13 +17,8 @@ pub(super) fn git_config(teller: &mut Teller<'_>, manual: &'static Manual, words
     }
     let parsed = manual.take_apart(&words, false);
     teller.options(&parsed.given, &parsed.strange);
-    let has = |names: &[&str]| {
-        parsed.given.iter().any(|(opt, _)| opt.names.iter().any(|own| names.contains(&own.as_str())))
-    };
-    let reads = reads_by_verb
-        || parsed.given.iter().any(|(opt, _)| opt.names.iter().any(|name| name == "--get"))
-        || (parsed.operands.len() < 2 && !writes_by_verb);
-    let changes = has(&["--unset"]) && {
+    let reads = reads_by_verb || parsed.has(&["--get"]) || (parsed.operands.len() < 2 && !writes_by_verb);
+    let changes = parsed.has(&["--unset"]) && {
         let named = words.iter().filter_map(Word::text);
         let mut named = named.filter(|text| text.starts_with("--"));
         named.any(|text| {
@@ -35,14 +30,14 @@ pub(super) fn git_config(teller: &mut Teller<'_>, manual: &'static Manual, words
     if reads && !changes {
         return;
     }
-    if has(&["--system"]) {
+    if parsed.has(&["--system"]) {
         let home = teller.scene.home().map(str::to_owned);
         teller.path(Role::Write, "/etc/gitconfig");
         if let Some(home) = home {
             teller.path(Role::Write, &format!("{home}/.gitconfig"));
         }
     }
-    if !has(&["--system", "--file"]) {
+    if !parsed.has(&["--system", "--file"]) {
         teller.path(Role::Write, &repository(teller));
     }
 }

@@ -9,12 +9,8 @@ pub(super) fn ssh(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wor
     let parsed = manual.take_apart(words, false);
     teller.options(&parsed.given, &parsed.strange);
     let Some((host, command)) = parsed.operands.split_first() else { return };
-    let port = parsed
-        .given
-        .iter()
-        .find(|(opt, _)| opt.names.iter().any(|name| name == "-p"))
-        .and_then(|(_, value)| value.as_ref()?.text()?.parse().ok())
-        .unwrap_or(22);
+    let port = parsed.word_values(&["-p"]).next().flatten();
+    let port = port.and_then(|port| port.text()?.parse().ok()).unwrap_or(22);
     let name = host.word.text().map(|text| text.strip_prefix("ssh://").unwrap_or(text));
     match name.and_then(|name| crate::host::of_host(name, port)) {
         Some(target) => teller.target(target),
@@ -29,7 +25,7 @@ pub(super) fn ssh(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wor
     if !words.is_empty() {
         let text: Vec<String> = words.iter().map(|word| word.to_string()).collect();
         // Run elsewhere, but a deny of the program is meant there too.
-        teller.inner_text(text.join(" "), Vec::new());
+        teller.inner_text(text.join(" "));
     }
 }
 

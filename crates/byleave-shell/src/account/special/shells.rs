@@ -47,7 +47,7 @@ pub(super) fn shell(teller: &mut Teller<'_>, words: &[Word]) {
     match rest.split_first() {
         Some((text, arguments)) if text_follows => {
             match text.text() {
-                Some(text) => teller.inner_text(text.to_owned(), arguments.to_vec()),
+                Some(text) => teller.inner_text(text.to_owned()),
                 None => {
                     teller.unknown(format!("a shell is given {}", why_of(text)));
                     teller.possible_words(arguments);
@@ -65,7 +65,7 @@ pub(super) fn shell(teller: &mut Teller<'_>, words: &[Word]) {
         Some(_) if !rest.is_empty() => source(teller, rest),
         _ if prints => {}
         _ => match teller.command.input.clone() {
-            Some(Word::Literal(text)) => teller.inner_text(text, Vec::new()),
+            Some(Word::Literal(text)) => teller.inner_text(text),
             _ => teller.unknown("a shell reads commands from its input"),
         },
     }
@@ -79,9 +79,9 @@ pub(super) fn source_by_path(teller: &mut Teller<'_>, words: &[Word]) {
     source(teller, words);
 }
 
-/// A script with its arguments.
+/// A script: the first of the words. The others are its arguments.
 fn source(teller: &mut Teller<'_>, words: &[Word]) {
-    let Some((file, arguments)) = words.split_first() else { return };
+    let Some(file) = words.first() else { return };
     let Some(name) = file.text() else {
         return teller.unknown(format!("the script is {}", why_of(file)));
     };
@@ -89,7 +89,7 @@ fn source(teller: &mut Teller<'_>, words: &[Word]) {
     let path = teller.facts.targets.last().cloned().unwrap_or_default();
     teller.account.rests_on.push(path.clone());
     match teller.scene.text(&path) {
-        Some(text) => teller.inner_text(text, std::iter::once(file).chain(arguments).cloned().collect()),
+        Some(text) => teller.inner_text(text),
         None => teller.unknown(format!("what the script `{name}` does is not known")),
     }
 }
@@ -99,11 +99,8 @@ pub(super) fn env(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wor
     let parsed = manual.take_apart(words, false);
     teller.options(&parsed.given, &parsed.strange);
     let mut operands: Vec<Word> = Vec::new();
-    for (opt, value) in &parsed.given {
-        if !opt.names.iter().any(|name| name == "--split-string") {
-            continue;
-        }
-        match value.as_ref().and_then(Word::text).and_then(script::split) {
+    for value in parsed.word_values(&["--split-string"]) {
+        match value.and_then(Word::text).and_then(script::split) {
             Some(words) => {
                 // More options may be in it.
                 operands.push(Word::literal("env"));
@@ -148,7 +145,7 @@ pub(super) fn possible(teller: &mut Teller<'_>, words: &[Word]) {
     let mut begun = 0;
     for (at, text) in words.iter().enumerate().filter_map(|(at, word)| Some((at, word.text()?))) {
         if text.contains(char::is_whitespace) {
-            teller.inner_text(text.to_owned(), Vec::new());
+            teller.inner_text(text.to_owned());
         } else if begun < 4 && !text.starts_with('-') && !text.is_empty() {
             begun += 1;
             teller.inner_words(words.get(at..).unwrap_or_default().to_vec());

@@ -12,7 +12,7 @@ use lru::LruCache;
 use rusqlite::{Connection, params};
 
 use super::acts::Force;
-use super::row::{LineRow, id_at, lines_of, rows_of};
+use super::row::{LineRow, id_at, lines_of, record_of, rows_of};
 use crate::book::tally::{self, Gift, gift};
 use crate::book::{LeaveItem, LeaveState};
 use crate::ledger::floor;
@@ -155,7 +155,7 @@ impl Leaves {
             if items.iter().any(|item| item.leave.id == leave.id && item.leave.tool == leave.tool) {
                 continue;
             }
-            let record = read(connection, call)?;
+            let record = record_of(connection, call)?;
             let Some(Gift { at, answered, .. }) = gift(&record, tenant, leave.id) else { continue };
             let uses = self.uses(connection, &leave, leave.uses_max.or(Some(u32::MAX)))?;
             let state = if force.is_revoked(tenant, leave.id) {
@@ -211,7 +211,7 @@ impl Leaves {
             return Ok(true);
         }
         // A record that was damaged later has still used what it used, so the sound lines before count.
-        let record = read(connection, call)?;
+        let record = record_of(connection, call)?;
         let used = tally::was_used(&record, leave, attempt);
         if used {
             locked(&self.used).put((leave, attempt), ());
@@ -230,9 +230,4 @@ fn fingerprint(rows: &[LineRow]) -> Digest {
         parts.push(&row.body);
     }
     Digest::of_parts("byleave.rows", &parts)
-}
-
-/// The record of a call as this connection sees it.
-pub(super) fn read(connection: &Connection, call: CallId) -> Result<Record, rusqlite::Error> {
-    Ok(Record::read(call, &lines_of(&rows_of(connection, call)?)))
 }

@@ -5,7 +5,7 @@ use byleave_core::effect::{Effect, Plan};
 use byleave_core::entry::{Entry, Fact};
 use byleave_core::id::{AttemptId, CallId, OwnerId};
 use byleave_core::question::{Question, QuestionKind};
-use byleave_core::record::{Attempt, Record};
+use byleave_core::record::Record;
 use byleave_core::walk::{Next, next};
 use rusqlite::{Connection, params};
 
@@ -15,6 +15,7 @@ use super::schema::{PROJECTION_TABLES, PROJECTIONS, RECORD};
 use crate::book::CallState;
 use crate::book::marks::{Marks, Note, kind_number, listing_of, state_number};
 use crate::book::vault::{self, Vault};
+use crate::ledger::floor;
 use crate::ledger::{Listing, Waits};
 
 /// What one append changes in the projections.
@@ -289,7 +290,6 @@ fn planned_effects(
 
 /// The open attempt of a record whose tool may not run beside others.
 fn seat_of(record: &Record) -> Option<(AttemptId, OwnerId)> {
-    let Some(Attempt::Open(claim)) = record.attempt() else { return None };
     let Some(Ok(terms)) = record.resolved() else { return None };
-    (!terms.concurrency_safe && record.settled().is_none()).then_some((claim.attempt, claim.owner))
+    floor::open_attempt(record).filter(|_| !terms.concurrency_safe)
 }

@@ -3,6 +3,7 @@
 use byleave_core::chain::Line;
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
+use byleave_core::record::Record;
 use rusqlite::{Connection, Row};
 use uuid::Uuid;
 
@@ -59,6 +60,11 @@ pub(super) fn lines_of(rows: &[LineRow]) -> Vec<Line> {
         unframe(row.framed(), &mut lines);
     }
     lines
+}
+
+/// The record of a call as this connection sees it.
+pub(super) fn record_of(connection: &Connection, call: CallId) -> Result<Record, rusqlite::Error> {
+    Ok(Record::read(call, &lines_of(&rows_of(connection, call)?)))
 }
 
 /// An id from its sixteen bytes.

@@ -1,7 +1,8 @@
 //! The tables of a book in SQLite, and how a connection to it is set up.
 //!
-//! `line` and `segment` are the book. Everything else is a projection that `rebuild` makes again from the lines. A call
-//! that settles with its first commit touches three trees: the lines, their index, and the list of calls.
+//! `line` and `segment` are the book; `meta` says which keys it was made with. Everything else is a projection that `rebuild`
+//! makes again from the lines. A call that settles with its first commit touches three trees: the lines, their index, and the
+//! list of calls.
 
 use std::path::Path;
 use std::time::Duration;

@@ -6,14 +6,13 @@
 use byleave_core::act::{Act, Deed};
 use byleave_core::digest::Digest;
 use byleave_core::id::{AttemptId, CallId, TenantId};
-use byleave_core::record::Attempt;
 use byleave_core::session::Opening;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::acts::{self, Acts, Force};
-use super::leaves::{self, Leaves};
+use super::leaves::Leaves;
 use super::projections::{self, Change};
-use super::row::{id_at, signed};
+use super::row::{id_at, record_of, signed};
 use super::schema::{ACT, RECORD};
 use crate::book::vault::{self, Vault, WRAPPED_BYTES};
 use crate::ledger::floor::{self, Standing};
@@ -234,9 +233,8 @@ fn taken_seat(
         .collect::<Result<_, _>>()?;
     for (call, attempt) in seats {
         // A seat that no record speaks of would block the session for good.
-        let record = leaves::read(connection, call)?;
-        let open = matches!(record.attempt(), Some(Attempt::Open(claim)) if claim.attempt == attempt);
-        if open && record.settled().is_none() {
+        let open = floor::open_attempt(&record_of(connection, call)?);
+        if open.is_some_and(|(open, _)| open == attempt) {
             return Ok(Some((call, attempt)));
         }
         let sql = "DELETE FROM seat WHERE tenant = ?1 AND session = ?2 AND call = ?3";
@@ -289,7 +287,7 @@ impl NewAct {
 ///
 /// Only that of a record of the same tenant: nobody forgets for others.
 fn destroy_key(connection: &Connection, call: CallId, tenant: &TenantId) -> Result<(), rusqlite::Error> {
-    if leaves::read(connection, call)?.heading().is_some_and(|heading| heading.tenant != *tenant) {
+    if record_of(connection, call)?.heading().is_some_and(|heading| heading.tenant != *tenant) {
         return Ok(());
     }
     let sql = format!("SELECT pos FROM line WHERE call = ?1 AND seq = 0 AND kind = {RECORD}");

@@ -11,7 +11,8 @@ use byleave::tool::{Rehearse, Run, Tool as _, Unrehearsed};
 use byleave_sandbox::confinement::Confinement;
 use serde_json::Value;
 
-use crate::bash::Bash;
+use super::Bash;
+use crate::apart::{apart, rehearsed_apart};
 use crate::commit::{discard, drop_copy, finish, is_kept};
 use crate::observed;
 use crate::run::{self, Ran};
@@ -21,10 +22,7 @@ use crate::workplace::{Ready, Unready, Way};
 impl Rehearse for Bash {
     fn rehearse(&self, arguments: Value, run: Run) -> Pending<'_, Result<Rehearsal, Unrehearsed>> {
         let bash = self.clone();
-        Box::pin(async move {
-            let done = tokio::task::spawn_blocking(move || bash.on_a_copy(arguments, &run)).await;
-            done.unwrap_or_else(|error| Err(Unrehearsed::Not(format!("it broke: {error}"))))
-        })
+        Box::pin(rehearsed_apart(move || bash.on_a_copy(arguments, &run)))
     }
 
     fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> Pending<'a, bool> {
@@ -33,7 +31,7 @@ impl Rehearse for Bash {
 
     fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: Run) -> Pending<'_, Output> {
         let workplace = Arc::clone(&self.workplace);
-        Box::pin(run::apart(move || finish(&workplace, seen, only.as_deref(), &run)))
+        Box::pin(apart(move || finish(&workplace, seen, only.as_deref(), &run)))
     }
 
     fn discard(&self, call: CallId) -> Pending<'_, ()> {
@@ -51,7 +49,7 @@ impl Bash {
             return Err(Unrehearsed::Not(why.into()));
         }
         self.may_be_rehearsed(run).map_err(Unrehearsed::Not)?;
-        let mut confinement = workplace.confinement(run, true).map_err(Unrehearsed::Not)?;
+        let mut confinement = workplace.confinement(run, Way::Closed).map_err(Unrehearsed::Not)?;
         confinement.limits.wall = arguments.timeout();
         let ready =
             workplace.copied(run, &mut confinement, Way::Closed).map_err(|unready| match unready {

@@ -13,7 +13,7 @@ pub fn ticket_of<'a>(line: &'a str, program: &str, state: &str) -> Option<&'a st
 }
 
 /// A word as a shell reads it: itself, whatever is in it.
-pub(crate) fn quoted(word: &str) -> String {
+fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
         return word.to_owned();

@@ -1,0 +1,14 @@
+//! Texts as several pages write them.
+
+use byleave::core::escape::{Care, visible};
+use byleave::core::moment::span;
+
+/// Several lines, each with everything in it visible.
+pub(super) fn visible_lines(text: &str) -> String {
+    text.lines().map(|line| visible(line, Care::Text)).collect::<Vec<_>>().join("\n")
+}
+
+/// How long ago.
+pub(super) fn ago(then: u64, now: u64) -> String {
+    format!("{} ago", span(now.saturating_sub(then)))
+}
