@@ -155,3 +155,22 @@ impl Target {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use byleave_hook::Dialect;
+
+    use super::*;
+
+    // req: M2
+    #[test]
+    fn who_can_be_set_up_has_a_hook_of_the_same_name() {
+        assert_eq!(Agent::value_variants(), Agent::ALL, "one is not in `ALL`");
+        assert_eq!(Agent::ALL.map(Agent::name).as_slice(), Dialect::ALL.map(Dialect::name).as_slice());
+        for agent in Agent::ALL {
+            // As it is typed, and as it is kept.
+            assert_eq!(agent.to_possible_value().unwrap().get_name(), agent.name());
+            assert_eq!(serde_json::to_value(agent).unwrap(), agent.name());
+        }
+    }
+}

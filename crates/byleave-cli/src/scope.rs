@@ -1,6 +1,7 @@
 //! Scopes of leaves as people write them: a kind of effect, a colon, and a pattern.
 
 use byleave::core::pattern::{Matcher, Pattern};
+use byleave::core::policy::judged_by_effects;
 use serde_json::json;
 
 use crate::complaint::Complaint;
@@ -31,6 +32,14 @@ pub(crate) fn read(typed: &str) -> Result<Pattern, Complaint> {
     {
         let hint = "begin it with `/`, or with `**/` for any directory";
         return Err(wrong("effects have absolute paths, so it would fit nothing").hint(hint));
+    }
+    if let Pattern::Invoke(tool) = &pattern
+        && judged_by_effects(tool).is_some()
+    {
+        let hint = "say what is done, with run, read, write, delete or reach";
+        return Err(
+            wrong("a call of this tool is judged by what it does, so it would fit nothing").hint(hint)
+        );
     }
     Matcher::new(pattern.clone()).map_err(|bad| wrong(&bad.to_string()))?;
     Ok(pattern)

@@ -27,7 +27,7 @@ pub use builtin::{BUILTIN, builtin};
 pub use checked::{ReadFile, read};
 pub use compile::Policy;
 pub use example::{Examples, NotRead, Unchecked};
-pub use file::{FileFault, Flaw, RuleFile};
+pub use file::{FileFault, Flaw, RuleFile, judged_by_effects};
 pub use judge::{Considered, is_stricter};
 pub use places::Places;
 pub use request::Request;

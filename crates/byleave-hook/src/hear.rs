@@ -31,6 +31,8 @@ pub struct Heard {
     pub cwd: Option<String>,
     /// The tool.
     pub tool: String,
+    /// The MCP server that the tool is of, where the agent says so beside the tool's name.
+    pub server: Option<String>,
     /// What the tool is given.
     pub input: Value,
     /// The agent's own name for this use, where it has one.
@@ -101,6 +103,7 @@ fn usual(said: &Object, event: &'static str, cwd: &str) -> Result<Heard, Unheard
         session: text(said, "session_id").unwrap_or_default(),
         cwd: text(said, cwd),
         tool: text(said, "tool_name").ok_or(Unheard::Missing("tool_name"))?,
+        server: said.get("mcp_context").and_then(Value::as_object).and_then(|of| text(of, "server_name")),
         input: input(said, "tool_input")?,
         use_id: text(said, "tool_use_id"),
         response: response.cloned(),
@@ -118,6 +121,7 @@ fn copilot(said: &Object) -> Result<Heard, Unheard> {
         session: text(said, "sessionId").unwrap_or_default(),
         cwd: text(said, "cwd"),
         tool: text(said, "toolName").ok_or(Unheard::Missing("toolName"))?,
+        server: None,
         input: input(said, "toolArgs")?,
         use_id: text(said, "toolCallId"),
         response,
@@ -153,6 +157,7 @@ fn cursor(said: &Object) -> Result<Heard, Unheard> {
         session: text(said, "conversation_id").unwrap_or_default(),
         cwd: text(said, "cwd").or_else(|| root.map(str::to_owned)),
         tool: tool.ok_or(Unheard::Missing("tool_name"))?,
+        server: None,
         input,
         use_id: text(said, "tool_use_id"),
         response: response.iter().find_map(|key| said.get(*key)).cloned(),

@@ -155,17 +155,17 @@ const OTHER: &[&str] = &["WebSearch", "web_search", "google_web_search"];
 
 /// Whether a tool is one of our own gateway's: those are judged there.
 ///
-/// Only by how the agent itself puts a server's name before a tool's: the rest of a name is the choice of the server. Cursor tells
-/// no server's name, so there none is known for ours.
-pub fn is_ours(dialect: Dialect, tool: &str) -> bool {
-    let ours: &[&str] = match dialect {
-        Dialect::ClaudeCode | Dialect::Codex => &["mcp__byleave__"],
-        Dialect::Gemini => &["mcp_byleave_"],
-        Dialect::Cursor => &[],
-        Dialect::Goose => &["byleave__"],
-        Dialect::Copilot => &["byleave/", "mcp_byleave_"],
-    };
-    ours.iter().any(|ours| tool.starts_with(ours))
+/// Only by how the agent itself puts a server's name before a tool's, where it can be told from the tool's, or by the server that it
+/// names beside it: the rest of a name is the choice of the server. Cursor and VS Code say neither, so there nothing is ours.
+pub fn is_ours(dialect: Dialect, tool: &str, server: Option<&str>) -> bool {
+    match dialect {
+        Dialect::ClaudeCode | Dialect::Codex => tool.starts_with("mcp__byleave__"),
+        // Its names are `mcp_SERVER_TOOL`, and were the tool's alone.
+        Dialect::Gemini => server == Some("byleave"),
+        Dialect::Cursor => false,
+        Dialect::Goose => tool.starts_with("byleave__"),
+        Dialect::Copilot => tool.starts_with("byleave/"),
+    }
 }
 
 /// What a tool would do with this input.
@@ -337,9 +337,10 @@ mod tests {
 
     #[test]
     fn only_the_agent_says_that_a_tool_is_ours() {
-        assert!(
-            is_ours(Dialect::ClaudeCode, "mcp__byleave__bash") && is_ours(Dialect::Goose, "byleave__bash")
-        );
+        let named = |dialect, tool| is_ours(dialect, tool, None);
+        assert!(named(Dialect::ClaudeCode, "mcp__byleave__bash") && named(Dialect::Goose, "byleave__bash"));
+        assert!(is_ours(Dialect::Gemini, "mcp_byleave_bash", Some("byleave")));
+        assert!(!is_ours(Dialect::Gemini, "mcp_byleave_x_bash", Some("byleave_x")));
         // What servers of others may call their tools.
         for dialect in Dialect::ALL {
             for tool in [
@@ -350,11 +351,11 @@ mod tests {
                 "MCP:byleave",
                 "MCP:byleave__x",
             ] {
-                assert!(!is_ours(dialect, tool), "{tool} of {}", dialect.name());
+                assert!(!named(dialect, tool), "{tool} of {}", dialect.name());
             }
         }
-        for tool in ["byleave__x", "mcp__byleave__x", "byleave/x", "MCP:mcp__byleave__x"] {
-            assert!(!is_ours(Dialect::Cursor, tool) && !is_ours(Dialect::Gemini, tool), "{tool}");
+        for tool in ["byleave__x", "mcp__byleave__x", "mcp_byleave_x", "byleave/x", "MCP:mcp__byleave__x"] {
+            assert!(!named(Dialect::Cursor, tool) && !named(Dialect::Gemini, tool), "{tool}");
         }
     }
 }

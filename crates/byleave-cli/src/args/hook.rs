@@ -59,3 +59,23 @@ impl Hook {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches as _};
+
+    use super::*;
+
+    // req: M2
+    #[test]
+    fn every_dialect_is_judged_under_its_own_name() {
+        let command = Hook::augment_subcommands(Command::new("hook"));
+        for dialect in Dialect::ALL {
+            let typed = command.clone().try_get_matches_from(["hook", dialect.name()]).unwrap();
+            let hook = Hook::from_arg_matches(&typed).unwrap();
+            assert_eq!(hook.dialect().map(|(dialect, _)| dialect), Some(dialect));
+        }
+        // And `serve`. One more is a dialect that is not in `ALL`.
+        assert_eq!(command.get_subcommands().count(), Dialect::ALL.len() + 1);
+    }
+}

@@ -47,6 +47,11 @@ enum Judged {
 fn main() {
     // Nothing of a panic may reach the agent but the deny.
     panic::set_hook(Box::new(|_| {}));
+    // What `byleave doctor` asks.
+    if env::args_os().skip(1).eq(["--version"]) {
+        let is_said = write_all(io::stdout(), &format!("byleave-hook {PROGRAM}\n"));
+        std::process::exit(if is_said { 0 } else { 2 });
+    }
     let typed = match typed() {
         Ok(typed) => typed,
         Err(why) => {

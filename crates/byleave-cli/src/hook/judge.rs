@@ -93,7 +93,7 @@ impl Judge {
 
     async fn before(&self, dialect: Dialect, heard: &Heard, deadline: Instant) -> Result<Answer> {
         // The gateway judges them when they get there.
-        if is_ours(dialect, &heard.tool) {
+        if is_ours(dialect, &heard.tool, heard.server.as_deref()) {
             return Ok(passed(None));
         }
         if let Some(line) = heard.command()
@@ -217,7 +217,7 @@ impl Judge {
             Some(call) => self.tickets.find(call)?,
             None => self.tickets.out(&self.key(dialect, heard))?,
         };
-        if is_ours(dialect, &heard.tool) {
+        if is_ours(dialect, &heard.tool, heard.server.as_deref()) {
             return Ok(passed(None));
         }
         let mut call = self.named(dialect, heard, CallId::new(fresh_id()), ran::NAME)?;

@@ -179,6 +179,33 @@ fn every_agent_is_set_up_once_and_everything_comes_back_byte_for_byte() {
     }
 }
 
+/// The pages that say which agents there are.
+const PAGES: [&str; 5] = [
+    "README.md",
+    "docs/guide/agents.md",
+    "docs/guide/hooks.md",
+    "docs/book/what.md",
+    "docs/book/start-agents.md",
+];
+
+// req: M1
+#[test]
+fn no_agent_is_left_out_here_or_on_a_page() {
+    let there = Home::new().json(&["init", "--json"]);
+    let there: Vec<&str> =
+        there.as_array().unwrap().iter().map(|one| one["agent"].as_str().unwrap()).collect();
+    assert_eq!(there, AGENTS.map(|(agent, _)| agent));
+    for page in PAGES {
+        let text =
+            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).unwrap();
+        for agent in &there {
+            // `claude-code` or Claude Code.
+            let name = regex::Regex::new(&format!(r"(?i)\b{}\b", agent.replace('-', r"[-\s]"))).unwrap();
+            assert!(name.is_match(&text), "{page} does not name {agent}");
+        }
+    }
+}
+
 // req: M1
 #[test]
 fn what_was_changed_since_stays_when_it_is_taken_back() {

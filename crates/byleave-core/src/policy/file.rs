@@ -15,6 +15,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use self::expand::{Expand, Expanded};
+pub use key::judged_by_effects;
+
 use super::places::Places;
 use super::rule::{Example, Layer, Rule};
 use super::when::When;

@@ -75,10 +75,9 @@ impl Look<'_> {
                     });
                     let words: Vec<String> = std::iter::once(quoted(program)).chain(words).collect();
                     self.judged(Role::Command, &words.join(" "));
-                    if argv
-                        .iter()
-                        .any(|word| matches!(word, Value::Array(_) | Value::Object(_) | Value::Null))
-                    {
+                    // A number that is not whole, or a yes, is spelled otherwise in every language.
+                    let is_plain = |word: &Value| word.is_string() || word.is_i64() || word.is_u64();
+                    if !argv.iter().all(is_plain) {
                         self.unknown("a word of the command is no text");
                     }
                 }
@@ -249,6 +248,7 @@ mod tests {
             (json!({"command": "touch", "args": ["/tmp/gate-marker"]}), "write /tmp/gate-marker"),
             (json!({"command": "touch", "args": ["a", 7]}), "write /7"),
             (json!({"command": "touch", "args": [["/tmp/x"]]}), "unknown: a word of the command is no text"),
+            (json!({"command": "kill", "args": ["-9", 1.0]}), "unknown: a word of the command is no text"),
             (json!({"code": "import os"}), "unknown: the argument `code` is a program"),
             (json!({"path": "~/.ssh/id_rsa"}), "unknown: "),
             (json!({"uri": "ssh://a.example/x"}), "unknown: "),

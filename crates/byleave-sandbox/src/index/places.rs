@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Names that make something run when a person or a program comes by, wherever they are; with them all that the rules that come
-/// with us let nobody write.
+/// Names that make something run when a person or a program comes by, wherever they are; with them what the rules that come
+/// with us let nobody write, as far as one name says it.
 const NAMES: [&str; 37] = [
     ".git",
     ".envrc",
@@ -134,5 +134,23 @@ impl Repository {
     /// Whether git would take it for one.
     pub(super) const fn is_one(&self) -> bool {
         self.has_head && (self.has_commondir || self.has_objects && self.has_refs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rules that come with us, which this crate does not know.
+    const RULES: &str = include_str!("../../../byleave-core/src/policy/builtin.toml");
+
+    #[test]
+    fn directories_of_agents_are_those_of_the_rules() {
+        let (_, rule) = RULES.split_once("id = \"later-agents\"").unwrap();
+        let (_, names) = rule.split_once("\"**/.{").unwrap();
+        let (names, _) = names.split_once('}').unwrap();
+        for name in names.split(',') {
+            assert!(Within::Anything.look_at(&format!(".{name}"), true).0, "`.{name}` is not in `NAMES`");
+        }
     }
 }

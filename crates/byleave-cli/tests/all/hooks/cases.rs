@@ -108,6 +108,11 @@ macro_rules! the_whole_way {
                 the_whole_way(Dialect::$dialect);
             }
         )*
+
+        #[test]
+        fn every_dialect_goes_the_whole_way() {
+            assert_eq!([$(Dialect::$dialect),*].as_slice(), Dialect::ALL.as_slice());
+        }
     };
 }
 
@@ -264,4 +269,13 @@ fn what_is_allowed_only_with_a_guarantee_is_not_passed_on_without() {
     let told = stand.asks(Dialect::ClaudeCode, &asks, 10_000);
     assert!(is_denied(Dialect::ClaudeCode, &told), "{told:?}");
     assert!(String::from_utf8_lossy(&told.stderr).contains("network-confined"), "{told:?}");
+}
+
+// req: M1
+#[test]
+fn the_hook_says_its_version_to_the_doctor() {
+    let stand = Stand::new();
+    let told = stand.desk.world.command(&stand.hook).arg("--version").output().unwrap();
+    let wanted = format!("byleave-hook {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!((told.status.code(), String::from_utf8_lossy(&told.stdout).as_ref()), (Some(0), &*wanted));
 }

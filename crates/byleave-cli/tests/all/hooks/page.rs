@@ -20,7 +20,7 @@ lets pass. A hook that is itself killed cannot say anything: what happens then i
 /// One thing that failed, and in which dialects that was a deny.
 pub(super) struct Failed {
     pub(super) what: &'static str,
-    pub(super) denied: [bool; 6],
+    pub(super) denied: [bool; Dialect::ALL.len()],
 }
 
 /// Writes the section where that is wanted, and fails where the page says something else.
@@ -31,7 +31,7 @@ pub(super) fn check(all: &[Failed]) {
 fn section(all: &[Failed]) -> String {
     let mut text = String::from(PREFACE);
     let names = Dialect::ALL.map(Dialect::name).join(" | ");
-    writeln!(text, "| what fails | {names} |\n|---|:-:|:-:|:-:|:-:|:-:|:-:|").unwrap();
+    writeln!(text, "| what fails | {names} |\n|---|{}", ":-:|".repeat(Dialect::ALL.len())).unwrap();
     for Failed { what, denied } in all {
         let cells = denied.map(|is| if is { "×" } else { "**–**" }).join(" | ");
         writeln!(text, "| {what} | {cells} |").unwrap();

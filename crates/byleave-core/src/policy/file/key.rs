@@ -105,34 +105,23 @@ fn wrong_path(glob: &str) -> Option<(String, String)> {
     None
 }
 
-/// Tools that are judged by what a call of them does, and never as a whole: nothing that they do bears their name.
-const JUDGED_BY_EFFECTS: [&str; 14] = [
-    "apply_patch",
-    "bash",
-    "delete_file",
-    "diagnostics",
-    "edit",
-    "glob",
-    "grep",
-    "list_dir",
-    "list_files",
-    "multi_edit",
-    "read_file",
-    "undo",
-    "web_fetch",
-    "write_file",
-];
+/// The class of a built-in tool that is judged by what a call of it does, and never as a whole: nothing that it does bears its name.
+/// Such names are taken, whatever tools there are.
+pub fn judged_by_effects(tool: &str) -> Option<&'static str> {
+    Some(match tool.to_ascii_lowercase().as_str() {
+        "bash" => "bash",
+        "web_fetch" => "webfetch",
+        "apply_patch" | "delete_file" | "edit" | "multi_edit" | "undo" | "write_file" => "file",
+        "diagnostics" | "glob" | "grep" | "list_dir" | "list_files" | "read_file" => "readonly",
+        _ => return None,
+    })
+}
 
 fn wrong_tool(glob: &str) -> Option<(String, String)> {
-    if JUDGED_BY_EFFECTS.contains(&glob) {
-        let what =
-            format!("`{glob}` can never match: a call of it is judged by what it does, not by its name");
-        let class = match glob {
-            "bash" => "bash",
-            "web_fetch" => "webfetch",
-            "apply_patch" | "delete_file" | "edit" | "multi_edit" | "undo" | "write_file" => "file",
-            _ => "readonly",
-        };
+    if let Some(class) = judged_by_effects(glob) {
+        let what = format!(
+            "`{glob}` can never match: it is a built-in tool, and a call of it is judged by what it does, not by its name"
+        );
         let todo = format!(
             "say what it must not do, with `run`, `read`, `write`, `delete` or `reach`; or leave this out, and write \
              `when = {{ class = \"{class}\" }}`, which is about all tools of its kind"
