@@ -1,7 +1,7 @@
 //! The kernel, called directly: what both the launcher's child and the first process inside need before there is a libc.
 //!
-//! Written for x86_64 and aarch64; only the former has been run. Nothing here allocates, locks or unwinds: it runs in a child
-//! that shares the memory of a threaded program, and in a process that has no heap. It must never depend on `std`.
+//! Written for x86_64 and aarch64; the latter was run on an emulated machine only. Nothing here allocates, locks or unwinds: it
+//! runs in a child that shares the memory of a threaded program, and in a process that has no heap. It must never depend on `std`.
 
 use core::ffi::CStr;
 

@@ -1,4 +1,5 @@
-//! aarch64: the instruction, the numbers, and the flags that differ between architectures. Compiled, not run here.
+//! aarch64: the instruction, the numbers, and the flags that differ between architectures. Run on an
+//! emulated machine only (`packaging/emulate`).
 
 use core::arch::asm;
 
