@@ -70,25 +70,32 @@ def rows(head, column, body):
         yield label.replace("`", ""), value, bound(row[bar]) if bar is not None and bar < len(row) else None
 
 
+def frame(tall):
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{tall}" viewBox="0 0 {WIDE} {tall}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDE}" height="{tall}" fill="#ffffff"/>',
+    ]
+
+
+def beside(label, y):
+    label = label if len(label) < 66 else label[:64] + "…"
+    return f'<text x="{LABEL - 8}" y="{y + 12}" text-anchor="end" fill="#222222">{escape(label)}</text>'
+
+
 def chart(column, drawn):
     values = [value for _, value, _ in drawn] + [asked[1] for *_, asked in drawn if asked] + [1.0]
     low, high = math.log10(min(values) / 1.3), math.log10(max(values) * 1.3)
     place = lambda value: LABEL + (math.log10(value) - low) / (high - low) * (WIDE - LABEL - 60)
     tall = TOP + ROW * len(drawn) + 12
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{tall}" viewBox="0 0 {WIDE} {tall}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDE}" height="{tall}" fill="#ffffff"/>',
-        f'<text x="{LABEL}" y="16" fill="#555555">{escape(column)}, logarithmic; a mark is what was asked for</text>',
-    ]
+    out = [*frame(tall), f'<text x="{LABEL}" y="16" fill="#555555">{escape(column)}, logarithmic; a mark is what was asked for</text>']
     one = place(1.0)
     out.append(f'<line x1="{one:.1f}" y1="{TOP - 8}" x2="{one:.1f}" y2="{tall - 8}" stroke="#bbbbbb" stroke-dasharray="3 3"/>')
     for nth, (label, value, asked) in enumerate(drawn):
         y = TOP + ROW * nth
         holds = asked is None or (value <= asked[1] if asked[0] == "≤" else value >= asked[1])
         colour = "#888888" if asked is None else "#2e7d32" if holds else "#c62828"
-        label = label if len(label) < 66 else label[:64] + "…"
         start, end = sorted((one, place(value)))
-        out.append(f'<text x="{LABEL - 8}" y="{y + 12}" text-anchor="end" fill="#222222">{escape(label)}</text>')
+        out.append(beside(label, y))
         out.append(f'<rect x="{start:.1f}" y="{y + 2}" width="{max(end - start, 1.5):.1f}" height="12" fill="{colour}"/>')
         x = place(asked[1]) if asked else one
         if asked:
@@ -112,16 +119,12 @@ def whole_and_parts(text, head, whole, parts):
             yield row[0].replace("`", ""), int(row[head.index(whole)]), [int(row[column]) for column in columns]
 
 
-def score_chart(whole, parts, drawn):
+def score_chart(parts, drawn):
     shades = SHADES[len(parts) - 1]
     most = max(count for _, count, _ in drawn)
     place = lambda count: count / most * (WIDE - LABEL - 90)
     tall = TOP + ROW * len(drawn) + 12
-    legend = "; ".join(parts.values())
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{tall}" viewBox="0 0 {WIDE} {tall}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDE}" height="{tall}" fill="#ffffff"/>',
-    ]
+    out = frame(tall)
     x = LABEL if len(parts) == 1 else LABEL - 110
     for shade, name in zip(shades, parts.values()):
         out.append(f'<rect x="{x}" y="7" width="10" height="10" fill="{shade}"/><text x="{x + 15}" y="16" fill="#555555">{escape(name)}</text>')
@@ -129,14 +132,26 @@ def score_chart(whole, parts, drawn):
     out.append(f'<rect x="{x}" y="7" width="10" height="10" fill="#dddddd"/><text x="{x + 15}" y="16" fill="#555555">all</text>')
     for nth, (label, count, held) in enumerate(drawn):
         y = TOP + ROW * nth
-        label = label if len(label) < 66 else label[:64] + "…"
-        out.append(f'<text x="{LABEL - 8}" y="{y + 12}" text-anchor="end" fill="#222222">{escape(label)}</text>')
+        out.append(beside(label, y))
         out.append(f'<rect x="{LABEL}" y="{y + 2}" width="{place(count):.1f}" height="12" fill="#dddddd"/>')
         for shade, part in zip(shades, held):
             out.append(f'<rect x="{LABEL}" y="{y + 2}" width="{place(part):.1f}" height="12" fill="{shade}"/>')
         said = " → ".join(str(part) for part in held)
         out.append(f'<text x="{LABEL + place(count) + 5:.1f}" y="{y + 12}" fill="#222222">{said} of {count}</text>')
-    return "\n".join(out) + "\n</svg>\n", legend
+    return "\n".join(out) + "\n</svg>\n"
+
+
+def stood(how, page, name, svg, picture, wrong):
+    """The page with the chart of a part behind it, drawn where that is wanted; else what is not so is added to what is wrong."""
+    path, shown = HERE / f"{name}.svg", f"<!-- /{name} -->\n\n{picture}\n"
+    if how == "write":
+        path.write_text(svg)
+        return page if shown in page else page.replace(f"<!-- /{name} -->\n", shown, 1)
+    if not path.exists() or path.read_text() != svg:
+        wrong.append(f"docs/charts/{name}.svg is not what the table of `{name}` says")
+    if shown not in page:
+        wrong.append(f"the chart of `{name}` does not stand behind its table")
+    return page
 
 
 def scores(how):
@@ -148,17 +163,8 @@ def scores(how):
         if not drawn:
             wrong.append(f"docs/security/scores.md has no table of `{name}` to draw")
             continue
-        (svg, legend), path = score_chart(whole, parts, drawn), HERE / f"{name}.svg"
-        shown = f"<!-- /{name} -->\n\n![{legend}: the table above, drawn](../charts/{name}.svg)\n"
-        if how == "write":
-            path.write_text(svg)
-            if shown not in page:
-                page = page.replace(f"<!-- /{name} -->\n", shown, 1)
-        else:
-            if not path.exists() or path.read_text() != svg:
-                wrong.append(f"docs/charts/{name}.svg is not what the table of `{name}` says")
-            if shown not in page:
-                wrong.append(f"the chart of `{name}` does not stand behind its table")
+        legend = "; ".join(parts.values())
+        page = stood(how, page, name, score_chart(parts, drawn), f"![{legend}: the table above, drawn](../charts/{name}.svg)", wrong)
     if how == "write":
         SCORES.write_text(page)
     return wrong
@@ -177,17 +183,7 @@ def main(how):
         drawn = list(rows(*parsed)) if parsed else []
         if not drawn:
             continue
-        svg, path = chart(parsed[1], drawn), HERE / f"{name}.svg"
-        shown = f"<!-- /{name} -->\n\n![{parsed[1]}: the table above, drawn](charts/{name}.svg)\n"
-        if how == "write":
-            path.write_text(svg)
-            if shown not in page:
-                page = page.replace(f"<!-- /{name} -->\n", shown, 1)
-        else:
-            if not path.exists() or path.read_text() != svg:
-                wrong.append(f"docs/charts/{name}.svg is not what the table `{name}` says")
-            if shown not in page:
-                wrong.append(f"the chart of `{name}` does not stand behind its table")
+        page = stood(how, page, name, chart(parsed[1], drawn), f"![{parsed[1]}: the table above, drawn](charts/{name}.svg)", wrong)
     if how == "write":
         PAGE.write_text(page)
     for line in wrong:
