@@ -13,13 +13,15 @@ use byleave::core::digest::{Digest, Held};
 use byleave::core::effect::Plan;
 use byleave::core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave::core::leave::Leave;
+use byleave::core::question::Answer;
 use byleave::core::session::Opening;
+use byleave::ledger::conformance::script::{Script, Setting};
 use byleave::ledger::{
     AppendFault, Arrival, Batch, Comer, ContentFault, Interruption, Ledger, LedgerFault, Loaded,
 };
 use byleave::pending::Pending;
 use byleave_fleet::{Books, FleetUnsealer, Options, RestateLedger};
-use byleave_postgres::{Holding, Options as BookOptions, PgBook, SealedBook};
+use byleave_postgres::{Holding, Options as BookOptions, PgBook, SealedBook, Taking};
 
 use tokio::sync::OnceCell;
 
@@ -96,6 +98,20 @@ impl Ground {
     /// Whether the engine has given a call up to the book.
     pub(crate) async fn is_cleared(&self, call: CallId) -> bool {
         engine::load(&self.ingress, &self.name, call).await == "\"in_book\""
+    }
+
+    /// A call that waits for an answer, and of which the book has another end than the engine will have.
+    pub(crate) async fn contradicted(&self, ledger: &RestateLedger) -> Script {
+        let mut script = Script::waiting(Setting::asking()).unwrap();
+        ledger.append(script.batch()).await.unwrap();
+        self.until_held(script.call(), script.record.len(), script.record.head()).await;
+        self.until_quiet().await;
+        let mut fork = script.clone();
+        fork.answer(Answer::No { feedback: None }).unwrap();
+        let vault = byleave::book::vault::Vault::new(engine::MASTER.into());
+        let forged = Taking::seal(&fork.batch(), &vault, Some(&fork.key.clone())).unwrap();
+        self.sealed().await.take(forged).await.unwrap();
+        script
     }
 
     /// Until the book has acknowledged everything, and everyone knows.

@@ -6,10 +6,9 @@ use byleave::core::question::Answer;
 use byleave::ledger::conformance::script::{NOW, Script, Setting, act, loaded};
 use byleave::ledger::{AppendFault, ContentFault, Ledger as _};
 use byleave_fleet::{Options, RestateLedger};
-use byleave_postgres::Taking;
 
 use super::bench::{Ground, until};
-use crate::engine::{MASTER, state};
+use crate::engine::state;
 
 /// Plays a call that a person is asked about to its end; returns its last batch too.
 async fn asked(ledger: &RestateLedger) -> (Script, byleave::ledger::Batch) {
@@ -122,15 +121,7 @@ async fn what_the_book_refuses_is_named_and_never_cleared() {
     let dir = tempfile::tempdir().unwrap();
     let ground = Ground::shared(dir.path());
     let ledger = ground.ledger();
-    let mut script = Script::waiting(Setting::asking()).unwrap();
-    ledger.append(script.batch()).await.unwrap();
-    ground.until_held(script.call(), script.record.len(), script.record.head()).await;
-    ground.until_quiet().await;
-    let mut fork = script.clone();
-    fork.answer(Answer::No { feedback: None }).unwrap();
-    let vault = byleave::book::vault::Vault::new(MASTER.into());
-    let forged = Taking::seal(&fork.batch(), &vault, Some(&fork.key.clone())).unwrap();
-    ground.sealed().await.take(forged).await.unwrap();
+    let mut script = ground.contradicted(&ledger).await;
 
     script.answer(Answer::Yes { note: None }).unwrap();
     script.begin(ledger.owner()).unwrap();

@@ -10,10 +10,9 @@ use byleave::core::question::Answer;
 use byleave::ledger::Ledger as _;
 use byleave::ledger::conformance::script::{NOW, Script, Setting, act};
 use byleave_fleet::Books;
-use byleave_postgres::Taking;
 
 use super::bench::{Ground, until, url};
-use crate::engine::{MASTER, admin};
+use crate::engine::admin;
 
 /// As if the book had been put back from a copy that was made before anything was in it.
 fn put_back(ground: &Ground) {
@@ -146,15 +145,7 @@ async fn what_was_refused_is_named_until_it_is_taken() {
     let dir = tempfile::tempdir().unwrap();
     let ground = Ground::shared(dir.path());
     let ledger = ground.ledger();
-    let mut script = Script::waiting(Setting::asking()).unwrap();
-    ledger.append(script.batch()).await.unwrap();
-    ground.until_held(script.call(), script.record.len(), script.record.head()).await;
-    ground.until_quiet().await;
-    let mut fork = script.clone();
-    fork.answer(Answer::No { feedback: None }).unwrap();
-    let vault = byleave::book::vault::Vault::new(MASTER.into());
-    let forged = Taking::seal(&fork.batch(), &vault, Some(&fork.key.clone())).unwrap();
-    ground.sealed().await.take(forged).await.unwrap();
+    let mut script = ground.contradicted(&ledger).await;
     script.answer(Answer::Yes { note: None }).unwrap();
     ledger.append(script.batch()).await.unwrap();
     until("it is refused", async || !ledger.book_lag(NOW).await.unwrap().refused.is_empty()).await;
