@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use byleave::core::id::CallId;
 use byleave::event::Event;
-use byleave::result::CallResult;
+use byleave::result::{CallResult, Ending};
 use byleave_agent::agent::{Happening, Watcher, Went};
 use byleave_agent::conversation::{Came, Conversation};
 use byleave_agent::model::Heard;
@@ -111,10 +111,16 @@ fn in_short(arguments: &Map<String, Value>) -> String {
 }
 
 fn ended(result: &CallResult) -> State {
-    let (word, ms) = (result.ending.word(), result.report().execution_time_ms);
-    let why = result.error().map(|why| format!(": {why}")).unwrap_or_default();
-    let words = if ms == 0 { format!("{word}{why}") } else { format!("{word} in {}{why}", precise(ms)) };
+    let words = ending_text(&result.ending, result.report().execution_time_ms, result.error().as_deref());
     State::Ended { words, is_good: result.success() }
+}
+
+/// Returns the ending of a call in words. A call that ran has a time, however short it was.
+fn ending_text(ending: &Ending, ms: u64, why: Option<&str>) -> String {
+    let has_run = matches!(ending, Ending::Completed(_) | Ending::Failed(_)) || ms > 0;
+    let time = if has_run { format!(" in {}", precise(ms)) } else { String::new() };
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{}{time}{why}", ending.word())
 }
 
 /// What the model's work came to, where that needs saying.
@@ -132,4 +138,27 @@ pub(super) fn came(went: &Went) -> Option<String> {
         Went::Failed(why) => format!("{why}; /again tries anew"),
         Went::CalledOff => "called off; say how to go on".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use byleave::core::outcome::Output;
+    use byleave::core::refusal::{Code, Refusal};
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_ran_has_a_time_even_when_it_took_less_than_a_millisecond() {
+        let output = Output::text("done");
+        let refusal = Refusal::new(Code::Declined, "no");
+        let cases = [
+            (Ending::Completed(output.clone()), 0, None, "completed in 0.0 s"),
+            (Ending::Completed(output.clone()), 1_250, None, "completed in 1.2 s"),
+            (Ending::Failed(output), 0, Some("exit status 1"), "failed in 0.0 s: exit status 1"),
+            (Ending::Refused(refusal), 0, Some("declined"), "refused: declined"),
+        ];
+        for (ending, ms, why, words) in cases {
+            assert_eq!(ending_text(&ending, ms, why), words);
+        }
+    }
 }
