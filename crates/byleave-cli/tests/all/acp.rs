@@ -54,7 +54,7 @@ fn what_an_agent_asks_leave_for_waits_in_the_inbox() {
 
     asking(&world, &json!({ "payload": "another" }));
     let (mut proxy, _stays) = editor(&world, &["acp", "--", "sh", "-c", AGENT]);
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(120);
     while world.json(&["inbox", "--json"]).as_array().is_none_or(Vec::is_empty) {
         assert!(Instant::now() < until, "no question came");
     }

@@ -82,10 +82,10 @@ fn a_model_mends_a_failing_test_in_a_chat() {
 // req: L7
 #[test]
 fn work_is_called_off_and_gone_on_with() {
-    let slow = Some(("bash", json!({"command": "sleep 30"})));
+    let slow = Some(("bash", json!({"command": "sleep 600"})));
     let project = Project::new(vec![("I wait.", slow), ("Done.", None)]);
     let mut sitting = project.sitting(&["chat", "Wait.", "--mode", "yolo"]);
-    sitting.await_shown("sleep 30");
+    sitting.await_shown("sleep 600");
     sitting.await_shown("a tool works");
     // Said meanwhile, and said when the model is done.
     sitting.press("And tell me.\r");
@@ -104,15 +104,16 @@ fn work_is_called_off_and_gone_on_with() {
 // req: L7
 #[test]
 fn who_must_leave_leaves_at_once_and_what_was_open_goes_on() {
-    let slow = Some(("bash", json!({"command": "sleep 120"})));
+    let slow = Some(("bash", json!({"command": "sleep 600"})));
     let project = Project::new(vec![("I wait.", slow), ("Done.", None)]);
     let mut sitting = project.sitting(&["chat", "Wait.", "--mode", "yolo"]);
-    sitting.await_shown("sleep 120");
+    sitting.await_shown("sleep 600");
     sitting.await_shown("a tool works");
-    let began = Instant::now();
+    // The tool has begun: what has not would begin when the chat goes on.
+    sitting.await_shown("running for");
+    // It ends, although the tool would work on for longer than a test may take.
     sitting.signal(rustix::process::Signal::TERM);
     assert_eq!(sitting.end().0, Some(130));
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     let session = project.json(&["history", "--json"])[0]["session"].as_str().unwrap().to_owned();
     let mut sitting = project.sitting(&["chat", "--resume", &session]);
     sitting.await_shown("Done.");
@@ -161,12 +162,12 @@ fn attend(sitting: &mut Sitting, until: &str, time: Duration) -> bool {
 // req: E1, L7
 #[test]
 fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
-    let kills: u64 = std::env::var("BYLEAVE_KILLS").map_or(10, |many| many.parse().unwrap());
+    let kills: u64 = std::env::var("BYLEAVE_KILLS").map_or(2, |many| many.parse().unwrap());
     let project = Project::with(FakeModel::deciding(careful));
     let place = project.desk.world.workspace();
     let (source, log) = (place.join("src/lib.rs"), place.join("log.txt"));
     let (mut dice, mut asked, mut late) = (Dice(0x51_7c_c1_b7), 0, 0);
-    let minute = Duration::from_secs(60);
+    let long = Duration::from_secs(120);
     let done = "Done.";
     // How long it takes unhindered, the answer included; the first also compiles.
     let mut takes = Duration::ZERO;
@@ -175,7 +176,7 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
         std::fs::remove_file(&log).unwrap_or_default();
         let began = Instant::now();
         let mut sitting = project.sitting(&["chat", "Mend it."]);
-        assert!(attend(&mut sitting, done, minute), "{}", sitting.screen());
+        assert!(attend(&mut sitting, done, long), "{}", sitting.screen());
         takes = began.elapsed();
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "mended\n");
         sitting.await_shown("tokens");
@@ -204,7 +205,7 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
             project.sitting(&["chat", "Mend it."])
         };
         known = list.len() + usize::from(!is_begun);
-        assert!(attend(&mut sitting, done, minute), "{kill}: {}", sitting.screen());
+        assert!(attend(&mut sitting, done, long), "{kill}: {}", sitting.screen());
         sitting.await_shown("tokens");
         sitting.press("\u{4}");
         assert_eq!(sitting.end().0, Some(0), "{kill}");

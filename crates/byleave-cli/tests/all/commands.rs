@@ -15,7 +15,8 @@ use crate::world::World;
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 /// As `byleave --help` lists them, and 125 for what could not be confined.
 const DOCUMENTED: [i32; 8] = [0, 1, 2, 3, 4, 5, 125, 130];
-const PATIENCE_S: &str = "30";
+/// Longer than any of them takes: whatever needs longer hangs.
+const PATIENCE_S: &str = "120";
 
 /// How a command is started, with which exit codes it may end, by its words.
 ///
@@ -156,6 +157,9 @@ const PLACES: &[(&str, &str)] = &[
     ("all three closed, input, error and output closed", r#"exec "$@" <&- >&- 2>&-"#),
 ];
 
+/// The row that waits before it ends, so that its places are tried side by side. Not all rows: some write to the same files.
+const WAITS: &str = "hook serve";
+
 /// Whether standard output is that of another program.
 fn is_theirs(row: &str) -> bool {
     ["sandbox exec", "acp"].contains(&row)
@@ -251,15 +255,72 @@ fn every_command_has_a_row() {
     assert_eq!(rows, commands(&World::new()), "a command without a row, or a row without a command");
 }
 
-// req: R7
-#[test]
-fn every_command_ends_wherever_it_is_started_from() {
+/// Makes a test of each part of the rows: so many starts take long, and tests run side by side.
+macro_rules! in_parts {
+    ($check:ident, $parts:literal: $($name:ident = $part:literal,)*) => {
+        $(
+            // req: R7
+            #[test]
+            fn $name() {
+                $check(part_of_rows($part, $parts));
+            }
+        )*
+
+        // No part is left out.
+        const _: () = {
+            let (parts, mut at): ([usize; $parts], usize) = ([$($part),*], 0);
+            while at < parts.len() {
+                assert!(parts[at] == at);
+                at += 1;
+            }
+        };
+    };
+}
+
+/// A row with its number.
+type Row = (usize, &'static (&'static str, &'static [&'static str], &'static [i32]));
+
+fn part_of_rows(part: usize, parts: usize) -> impl Iterator<Item = Row> {
+    ROWS.iter().enumerate().filter(move |(number, _)| number % parts == part)
+}
+
+in_parts! {
+    ends_wherever_it_is_started_from, 15:
+    every_command_ends_wherever_it_is_started_from_0 = 0,
+    every_command_ends_wherever_it_is_started_from_1 = 1,
+    every_command_ends_wherever_it_is_started_from_2 = 2,
+    every_command_ends_wherever_it_is_started_from_3 = 3,
+    every_command_ends_wherever_it_is_started_from_4 = 4,
+    every_command_ends_wherever_it_is_started_from_5 = 5,
+    every_command_ends_wherever_it_is_started_from_6 = 6,
+    every_command_ends_wherever_it_is_started_from_7 = 7,
+    every_command_ends_wherever_it_is_started_from_8 = 8,
+    every_command_ends_wherever_it_is_started_from_9 = 9,
+    every_command_ends_wherever_it_is_started_from_10 = 10,
+    every_command_ends_wherever_it_is_started_from_11 = 11,
+    every_command_ends_wherever_it_is_started_from_12 = 12,
+    every_command_ends_wherever_it_is_started_from_13 = 13,
+    every_command_ends_wherever_it_is_started_from_14 = 14,
+}
+
+fn ends_wherever_it_is_started_from(rows: impl Iterator<Item = Row>) {
     let shelf = Shelf::new();
     let mut wrong = Vec::new();
-    for (number, row) in ROWS.iter().enumerate() {
+    for (number, row) in rows {
+        let start =
+            |at: usize, script: &str| run(shelf.start(number * PLACES.len() + at, script, &shelf.words(row)));
+        let places = PLACES.iter().enumerate();
+        let told: Vec<Output> = if row.0 == WAITS {
+            std::thread::scope(|scope| {
+                let running: Vec<_> =
+                    places.map(|(at, (_, script))| scope.spawn(move || start(at, script))).collect();
+                running.into_iter().map(|one| one.join().unwrap()).collect()
+            })
+        } else {
+            places.map(|(at, (_, script))| start(at, script)).collect()
+        };
         let mut prints = false;
-        for (at, (place, script)) in PLACES.iter().enumerate() {
-            let told = run(shelf.start(number * PLACES.len() + at, script, &shelf.words(row)));
+        for ((place, _), told) in PLACES.iter().zip(told) {
             let code = told.status.code().unwrap();
             prints |= !told.stdout.is_empty();
             if place.contains("output closed") && prints && !is_theirs(row.0) {
@@ -279,8 +340,15 @@ fn every_command_ends_wherever_it_is_started_from() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-#[test]
-fn with_json_standard_output_is_json_and_nothing_else() {
+in_parts! {
+    prints_json_and_nothing_else, 4:
+    with_json_standard_output_is_json_and_nothing_else_0 = 0,
+    with_json_standard_output_is_json_and_nothing_else_1 = 1,
+    with_json_standard_output_is_json_and_nothing_else_2 = 2,
+    with_json_standard_output_is_json_and_nothing_else_3 = 3,
+}
+
+fn prints_json_and_nothing_else(rows: impl Iterator<Item = Row>) {
     let shelf = Shelf::new();
     let mut wrong = Vec::new();
     let check = |what: String, told: &Output, wrong: &mut Vec<String>| -> Value {
@@ -290,7 +358,7 @@ fn with_json_standard_output_is_json_and_nothing_else() {
             Value::Null
         })
     };
-    for (number, row) in ROWS.iter().enumerate() {
+    for (number, row) in rows {
         let mut words = shelf.words(row);
         words.insert(0, "--json".into());
         let told = run(shelf.start(3 * number, r#"exec "$@" </dev/null"#, &words));
@@ -329,13 +397,16 @@ fn with_json_standard_output_is_json_and_nothing_else() {
             }
         }
     }
-    // One value a line.
-    let told = shelf.world.quietly(&["explain", "--batch", "--json"], "{\"id\":1}\nnonsense\n");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_batch_prints_one_json_value_a_line() {
+    let told = World::new().quietly(&["explain", "--batch", "--json"], "{\"id\":1}\nnonsense\n");
     let lines = String::from_utf8(told.stdout).unwrap();
     assert!(
         lines.lines().count() == 2 && lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok())
     );
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// What is missing in an error: its code, or what to do.
@@ -346,10 +417,16 @@ fn unhelpful(command: &str, value: &Value) -> Option<String> {
     (error["exit"] != 2 || what.is_empty() || !says).then(|| format!("{command}: does not help: {value}"))
 }
 
-#[test]
-fn what_cannot_be_written_is_said() {
+in_parts! {
+    says_what_cannot_be_written, 3:
+    what_cannot_be_written_is_said_0 = 0,
+    what_cannot_be_written_is_said_1 = 1,
+    what_cannot_be_written_is_said_2 = 2,
+}
+
+fn says_what_cannot_be_written(rows: impl Iterator<Item = Row>) {
     let shelf = Shelf::new();
-    for (number, row) in ROWS.iter().enumerate() {
+    for (number, row) in rows {
         let words = shelf.words(row);
         let heard = run(shelf.start(2 * number, r#"exec "$@" </dev/null"#, &words));
         if heard.stdout.is_empty() || is_theirs(row.0) {
@@ -360,6 +437,11 @@ fn what_cannot_be_written_is_said() {
         assert_eq!(told.status.code(), Some(2), "{}: {said}", row.0);
         assert_eq!(said.matches("cannot write the results: No space left").count(), 1, "{}: {said}", row.0);
     }
+}
+
+#[test]
+fn help_and_version_that_cannot_be_written_are_said() {
+    let shelf = Shelf::new();
     for words in [&["--version"][..], &["--help"], &["call", "--help"]] {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let told =

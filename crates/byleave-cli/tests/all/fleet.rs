@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::serve::{Served, request, token};
+use crate::serve::{Served, token};
 use crate::worker::{Hired, settled, token_file};
 use crate::world::World;
 
@@ -119,16 +119,16 @@ impl Drop for Fleet {
     }
 }
 
-/// The first of twelve in a row.
+/// The first of twelve in a row, below those that the system gives to whoever asks for any: nobody else gets one of them before they
+/// are used.
 fn free_ports() -> u16 {
-    for _ in 0..100 {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if first < u16::MAX - 12 && (first..first + 12).all(is_free) {
-            return first;
-        }
-    }
-    panic!("there are no twelve free ports in a row")
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    // Another place to begin in every process.
+    let begin = u16::try_from(std::process::id() % 150).unwrap();
+    (0..150)
+        .map(|step| 30_100 + (begin + step) % 150 * 16)
+        .find(|first| (*first..first + 12).all(is_free))
+        .expect("twelve free ports in a row")
 }
 
 // req: E4, R5
@@ -142,7 +142,7 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
     let body = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "first"}});
     let (_, standing) = served.ask(&bot, "POST", "/v1/calls?wait=0", &body);
     let answer = |served: &Served| {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(120);
         let question = loop {
             let open = served.ask(&ann, "GET", "/v1/questions", &Value::Null).1;
             match &open["questions"][0]["question"] {
@@ -167,8 +167,7 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(second.status.code() == Some(2) && said.contains("runs there already"), "{said}");
     // What is asked under one gateway is answered under the next.
-    let (_, standing) = request(&served.address, &bot, "k2", "POST", "/v1/calls?wait=10", &body).unwrap();
-    assert_eq!(standing["state"], "waiting", "{standing}");
+    let standing = served.asked_about(&bot, "k2", &body);
     let address = served.address.clone();
     served.stop();
     let served = Served::start_at(&world, &address, &words, &[]);
@@ -184,6 +183,7 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
 
 // req: E1
 #[test]
+#[ignore = "waits for a lease of ten seconds: scripts/prove fleet-chaos"]
 fn a_gateway_that_stands_still_for_too_long_is_followed_by_another_and_ends() {
     let (fleet, world) = (Fleet::start(1), World::new());
     let words = ["--fleet", &*fleet.file()];

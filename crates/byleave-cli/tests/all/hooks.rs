@@ -4,18 +4,20 @@ mod cases;
 mod failures;
 mod page;
 
-use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use byleave_hook::Dialect;
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, put};
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The time of an agent that waits for its answer, however slow the machine is.
+const PATIENT_MS: u64 = 90_000;
 /// What cannot be had without a cgroup of one's own.
 const WAIVE: (&str, &str) = ("BYLEAVE_WAIVE", "memory-limited");
 
@@ -29,7 +31,10 @@ impl Stand {
     fn new() -> Self {
         let desk = Desk::new();
         let hook = desk.program.with_file_name("byleave-hook");
-        std::fs::copy(env!("CARGO_BIN_EXE_byleave-hook"), &hook).unwrap();
+        put(Path::new(env!("CARGO_BIN_EXE_byleave-hook")), &hook);
+        // A gate ends when its program changes, and a link that another test makes or removes changes the file.
+        std::fs::remove_file(&desk.program).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_byleave"), &desk.program).unwrap();
         Self { desk, hook }
     }
 
@@ -45,13 +50,17 @@ impl Stand {
         ended(start(self.hook(dialect, patience_ms), said.to_string().as_bytes()))
     }
 
-    /// The same as an agent does that is told to make the call again: where a machine is too busy to judge it in time.
-    fn asks_until_judged(&self, dialect: Dialect, said: &Value, patience_ms: u64) -> Output {
-        let end = Instant::now() + Duration::from_secs(60);
+    /// The same by an agent that makes the call again, with more time, as long as the time is not enough to judge it.
+    fn asks_until_judged(&self, dialect: Dialect, said: &Value) -> Output {
+        let mut patience_ms = 2_000;
         loop {
             let told = self.asks(dialect, said, patience_ms);
-            let late = String::from_utf8_lossy(&told.stderr).contains("could not be judged in time");
-            if !late || Instant::now() > end {
+            let why = String::from_utf8_lossy(&told.stderr);
+            let is_late = ["could not be judged in time", "no answer came in time"]
+                .iter()
+                .any(|late| why.contains(late));
+            patience_ms *= 2;
+            if !is_late || patience_ms > PATIENT_MS {
                 return told;
             }
         }
@@ -72,10 +81,15 @@ impl Stand {
     fn serve(&self) -> Served {
         let mut command = self.desk.command(&["hook", "serve"]);
         command.env(WAIVE.0, WAIVE.1).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let served = Served(command.spawn().unwrap());
-        let socket = self.desk.world.state().join("hook.sock");
-        until("the gate listens", || socket.exists().then_some(()));
-        served
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        // The socket of one that was killed is still there, so only its own words say that it listens.
+        let mut line = String::new();
+        while !line.contains("judging for hooks at") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "the gate does not listen");
+        }
+        Served { child, _said: said }
     }
 
     /// The open question, once there is one.
@@ -97,7 +111,7 @@ impl Stand {
 
     /// Runs a line as the agent's shell would.
     fn shell(&self, line: &str) -> Output {
-        let mut command = self.desk.world.command(std::path::Path::new("/bin/sh"));
+        let mut command = self.desk.world.command(Path::new("/bin/sh"));
         command.args(["-c", line]).env(WAIVE.0, WAIVE.1);
         ended(start(self.desk.by_another(command), b""))
     }
@@ -108,19 +122,23 @@ impl Stand {
 }
 
 /// A gate that is ended with the test.
-struct Served(Child);
+struct Served {
+    child: Child,
+    /// Kept open, for what it says later.
+    _said: BufReader<ChildStderr>,
+}
 
 impl Served {
     fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 

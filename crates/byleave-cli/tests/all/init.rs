@@ -8,6 +8,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::desk::put;
 use crate::world::World;
 
 /// Every agent, with the files that it has before.
@@ -51,9 +52,7 @@ impl Home {
         fs::create_dir(&bin).unwrap();
         let program = bin.join("byleave");
         let built = Path::new(env!("CARGO_BIN_EXE_byleave"));
-        if fs::hard_link(built, &program).is_err() {
-            fs::copy(built, &program).unwrap();
-        }
+        put(built, &program);
         let home = Self { world, program };
         home.hook(&format!("byleave-hook {}", env!("CARGO_PKG_VERSION")));
         home

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 /// Long enough for anything that happens at all.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 
 /// The program as an MCP server, with a client at its pipe.
 pub(crate) struct Served {
@@ -99,7 +99,7 @@ impl Served {
         self.child.wait().unwrap().code()
     }
 
-    fn killed(mut self) {
+    pub(crate) fn killed(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -165,7 +165,9 @@ fn the_newest_protocol_needs_no_beginning() {
 fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
     let world = World::new();
     let line = json!({"path": "notes.txt", "line": "first"});
-    let mut served = Served::begun(&world, &["--deadline", "1"], "2025-11-25");
+    // Soon for what waits for a person; for what need not wait, longer than a slow machine takes.
+    let (soon, late) = (["--deadline", "2"], ["--deadline", "120"]);
+    let mut served = Served::begun(&world, &soon, "2025-11-25");
     let waits = served.call("append_line", &line);
     assert_eq!(waits["isError"], false);
     let question = waits["_meta"]["byleave/pending"]["question"].as_str().unwrap().to_owned();
@@ -176,20 +178,24 @@ fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
     let answered = world.quietly(&["inbox", "answer", &question, "yes"], "");
     assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
     assert_eq!(world.file("notes.txt"), "first\n");
-    let mut served = Served::begun(&world, &["--deadline", "1"], "2025-11-25");
+    let mut served = Served::begun(&world, &late, "2025-11-25");
     let picked_up = served.call("append_line", &line);
     assert!(text(&picked_up).contains("appended 6 bytes"), "{picked_up}");
     assert_eq!(world.file("notes.txt"), "first\n");
+    assert_eq!(served.ends(), Some(0));
+    let mut served = Served::begun(&world, &soon, "2025-11-25");
     let again = served.call("append_line", &line);
     assert!(again["_meta"]["byleave/pending"].is_object(), "{again}");
     // Killed while it holds a call: the lock goes with it, and the next finds the call.
     let held = again["_meta"]["byleave/pending"]["call"].clone();
     served.killed();
-    let mut served = Served::begun(&world, &["--deadline", "1"], "2025-11-25");
+    let mut served = Served::begun(&world, &soon, "2025-11-25");
     let same = served.call("append_line", &line);
     assert_eq!(same["_meta"]["byleave/pending"]["call"], held);
     let no = world.quietly(&["inbox", "answer", &world.question(), "no", "--feedback", "once is enough"], "");
     assert_eq!(no.status.code(), Some(3), "{}", String::from_utf8_lossy(&no.stderr));
+    assert_eq!(served.ends(), Some(0));
+    let mut served = Served::begun(&world, &late, "2025-11-25");
     let refused = served.call("append_line", &line);
     assert_eq!(refused["isError"], true);
     assert!(text(&refused).contains("once is enough"), "{refused}");

@@ -13,7 +13,7 @@ use crate::world::World;
 
 pub(crate) const AGENTS: usize = 6;
 /// Longer than anything takes that happens at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the server is, and what clients have heard of it.
 #[derive(Default)]
@@ -25,6 +25,8 @@ pub(crate) struct Scene {
     quiet: AtomicBool,
     /// Answers that were acknowledged, by question, with their calls.
     answers: Mutex<BTreeMap<String, String>>,
+    /// Calls that came to their end.
+    ended: AtomicUsize,
     /// Requests that came to nothing: broken off, or made while nobody listened.
     broken: AtomicUsize,
 }
@@ -137,6 +139,15 @@ impl Scene {
         Told { outcomes, answers: answers.len(), broken: self.broken.load(Ordering::Relaxed), took }
     }
 
+    /// Waits until more calls than this have ended, and more answers than this were accepted: otherwise nothing would be shown.
+    pub(crate) fn await_calls(&self, calls: usize, answers: usize) {
+        let end = Instant::now() + PATIENCE;
+        while self.ended.load(Ordering::Relaxed) <= calls || self.answers.lock().unwrap().len() <= answers {
+            assert!(Instant::now() < end, "too few calls end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Asks whatever server there is until one answers, with the same key each time.
     pub(crate) fn ask(&self, token: &str, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let end = Instant::now() + PATIENCE;
@@ -196,6 +207,7 @@ impl Scene {
             // Some wait for the end, some are content to be told that it was taken in.
             let wait = if number % 8 < 4 { 0 } else { 30 };
             made.push(self.make(bot, key, body, wait));
+            self.ended.fetch_add(1, Ordering::Relaxed);
         }
         made
     }

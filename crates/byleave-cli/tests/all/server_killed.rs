@@ -15,7 +15,7 @@ const LIFE_MS: u64 = 250;
 // req: E1
 #[test]
 fn a_server_killed_at_any_moment_loses_nothing_and_runs_nothing_twice() {
-    let kills: usize = std::env::var("BYLEAVE_KILLS").map_or(20, |many| many.parse().unwrap());
+    let kills: usize = std::env::var("BYLEAVE_KILLS").map_or(12, |many| many.parse().unwrap());
     let world = World::new();
     let people = People::new(&world);
     let start = || Served::start(&world, &["--mode", "yolo", "--requests-per-second", "100000"]);
@@ -29,6 +29,7 @@ fn a_server_killed_at_any_moment_loses_nothing_and_runs_nothing_twice() {
             served = start();
             scene.moves_to(&served.address);
         }
+        scene.await_calls(kills, kills / 4);
     });
     served.stop();
     let verified = world.quietly(&["book", "verify"], "");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use regex::Regex;
 
-use crate::window::Window;
+use crate::window::{PATIENCE, Window};
 use crate::world::World;
 
 /// The program at a terminal, and what is on its screen.
@@ -69,7 +69,7 @@ impl Sitting {
             if self.child.try_wait().unwrap().is_some() {
                 return false;
             }
-            assert!(began.elapsed() < Duration::from_secs(60), "neither asks nor ends:\n{}", self.seen);
+            assert!(began.elapsed() < PATIENCE, "neither asks nor ends:\n{}", self.seen);
         }
     }
 
@@ -104,8 +104,15 @@ impl Sitting {
 
     /// The exit code, and everything that was on the screen.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let code = self.child.wait().unwrap().code();
-        while self.look(Duration::from_secs(1)) {}
-        (code, self.window.seen)
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            self.look(Duration::from_millis(20));
+            assert!(began.elapsed() < PATIENCE, "it does not end:\n{}", self.screen());
+        };
+        self.look_to_the_end();
+        (status.code(), self.window.seen)
     }
 }

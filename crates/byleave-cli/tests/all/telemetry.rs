@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -102,8 +101,7 @@ fn one_trace_from_receipt_to_settlement_also_across_a_person_and_a_restart() {
     let (collector, sent) = collector();
     let served = start(&world, &collector);
     let note = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "a-secret-line"}});
-    let standing = served.ask(&bot, "POST", "/v1/calls?wait=1", &note).1;
-    assert_eq!(standing["state"], "waiting", "{standing}");
+    let standing = served.asked_about(&bot, "k", &note);
     served.stop();
     assert!(spans(&sent).is_empty(), "nothing is settled yet");
 
@@ -232,24 +230,34 @@ fn nothing_that_a_model_or_a_file_says_is_told() {
 // req: A2
 #[test]
 fn a_collector_that_is_gone_or_says_nothing_holds_no_call_up() {
-    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    const CALLS: usize = 20;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mute = listener.local_addr().unwrap();
+    // Holds every connection, and says nothing.
+    let held: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let holds = Arc::clone(&held);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            holds.lock().unwrap().push(stream.unwrap());
+        }
+    });
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for collector in [mute.local_addr().unwrap(), gone] {
+    for collector in [mute, gone] {
         let world = World::new();
         let bot = token(&world, &["bot"]);
         let served = start(&world, &format!("http://{collector}"));
         let echo = json!({"tool": "echo", "arguments": {"text": "hi"}});
-        let began = Instant::now();
-        for key in 0..20 {
+        for key in 0..CALLS {
             let key = key.to_string();
             let made = request(&served.address, &bot, &key, "POST", "/v1/calls?wait=30", &echo).unwrap().1;
             assert_eq!(made["result"]["outcome"], "completed", "{made}");
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-        let began = Instant::now();
+        // A call that waited for the mute one would have had at least one connection to it come to nothing.
+        assert!(held.lock().unwrap().len() < CALLS, "as many connections as calls");
+        // It ends, although nothing of what is left can be told.
         served.stop();
-        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     }
+    assert!(!held.lock().unwrap().is_empty(), "nothing was told to the mute one");
 }
 
 // req: A2
@@ -258,13 +266,13 @@ fn the_dashboard_is_over_metrics_that_there_are() {
     let world = World::new();
     let admin = token(&world, &["ann", "--person", "--scope", "submit,read,administer"]);
     let served = Served::start(&world, &[]);
-    for (key, call) in [
-        ("a", json!({"tool": "echo", "arguments": {"text": "hi"}})),
-        ("b", json!({"tool": "nothing"})),
-        ("c", json!({"tool": "append_line", "arguments": {"path": "x", "line": "y"}})),
-    ] {
-        request(&served.address, &admin, key, "POST", "/v1/calls?wait=1", &call).unwrap();
+    for (key, call) in
+        [("a", json!({"tool": "echo", "arguments": {"text": "hi"}})), ("b", json!({"tool": "nothing"}))]
+    {
+        request(&served.address, &admin, key, "POST", "/v1/calls?wait=60", &call).unwrap();
     }
+    let note = json!({"tool": "append_line", "arguments": {"path": "x", "line": "y"}});
+    served.asked_about(&admin, "c", &note);
     let bearer = format!("Bearer {admin}");
     let headers = [("authorization", bearer.as_str())];
     let offered = said(&served.address, &headers, "GET", "/v1/metrics", &Value::Null).unwrap().1;

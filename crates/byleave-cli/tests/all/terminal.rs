@@ -143,16 +143,37 @@ fn wide_and_right_to_left_text_stays_in_its_place() {
 
 // req: R5
 #[test]
-fn what_was_typed_ahead_and_what_is_pasted_is_no_answer() {
+fn what_was_typed_ahead_is_no_answer() {
     let world = World::new();
     let mut sitting = asks(&world);
     sitting.press("y\ry\ry\r");
+    declined(&world, sitting);
+}
+
+// req: R5
+#[test]
+fn what_is_pasted_is_no_answer() {
+    let world = World::new();
+    let mut sitting = asks(&world);
     sitting.await_ready();
     sitting.press("\u{1b}[200~y\r\u{1b}[201~");
     sitting.await_shown("what is pasted is no answer");
+    declined(&world, sitting);
+}
+
+// req: R5
+#[test]
+fn a_sentence_is_no_answer() {
+    let world = World::new();
+    let mut sitting = asks(&world);
     sitting.await_ready();
     sitting.press("yes, but\r");
-    sitting.await_shown("somebody is typing");
+    sitting.await_drawn("somebody is typing");
+    declined(&world, sitting);
+}
+
+/// Says no to a question that is still open, and nothing was done.
+fn declined(world: &World, mut sitting: Sitting) {
     sitting.choose("n", "no");
     sitting.await_shown("instead?");
     sitting.press("\r");
@@ -233,10 +254,10 @@ fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
 fn a_question_that_grows_too_old_leaves_the_screen() {
     let world = World::new();
     let args = r#"{"path":"notes.txt","line":"first"}"#;
-    let short = [("BYLEAVE_QUESTION_EXPIRY", "3s")];
+    // Time enough for a slow machine to draw it.
+    let short = [("BYLEAVE_QUESTION_EXPIRY", "6s")];
     let mut sitting = Sitting::with(&world, &["call", "append_line", "--args", args], &short);
-    sitting.await_ready();
-    sitting.await_shown("s left");
+    sitting.await_drawn("s left");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(3), "{seen}");
     assert!(seen.contains("not answered"), "{seen}");

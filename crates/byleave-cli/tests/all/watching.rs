@@ -248,7 +248,7 @@ fn what_a_command_prints_is_seen_while_it_runs_and_left_nowhere() {
     assert!(waived(&["call", "echo", "--args", r#"{"text":"hi"}"#]).output().unwrap().status.success());
     let mut watching = Watching::start(waived(&["watch", "--tool", "bash"]));
     // Prints something that would act on a terminal, and then does not end by itself.
-    let arguments = serde_json::json!({ "command": r"printf 'one\033[2J\n'; sleep 25" }).to_string();
+    let arguments = serde_json::json!({ "command": r"printf 'one\033[2J\n'; sleep 600" }).to_string();
     let words = ["call", "bash", "--mode", "yolo", "--args", &arguments];
     let call = waived(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     watching.until("  runs");

@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything here takes, however slow the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// What the program draws at the end of each drawing.
+const DRAWN: &[u8] = b"\x1b[?2026l";
 /// What a prompt says while it waits for the keyboard to be quiet, or for the question to be looked at.
 const WAITS: &str = "⏳";
 
@@ -20,6 +23,8 @@ const WAITS: &str = "⏳";
 pub(crate) struct Window {
     keyboard: File,
     drawn: Receiver<Vec<u8>>,
+    /// What was drawn and was not looked at yet.
+    fresh: Vec<u8>,
     /// Everything that was ever drawn.
     pub(crate) seen: String,
     pub(crate) raw: Vec<u8>,
@@ -56,7 +61,16 @@ impl Window {
         });
         let screen = vt100::Parser::new(size(rows), size(columns), 10_000);
         (
-            Self { keyboard, drawn, seen: String::new(), raw: Vec::new(), pending: Vec::new(), screen, path },
+            Self {
+                keyboard,
+                drawn,
+                fresh: Vec::new(),
+                seen: String::new(),
+                raw: Vec::new(),
+                pending: Vec::new(),
+                screen,
+                path,
+            },
             end,
         )
     }
@@ -98,6 +112,15 @@ impl Window {
         self.await_screen(&format!("`{text}` on the screen"), |screen| screen.contains(text));
     }
 
+    /// Waits until this is on the screen, be it for one drawing: looks at one after the other.
+    pub(crate) fn await_drawn(&mut self, text: &str) {
+        let began = Instant::now();
+        while !(self.is_whole() && self.screen().contains(text)) {
+            self.look_at_next(Duration::from_secs(2));
+            assert!(began.elapsed() < PATIENCE, "never `{text}` on the screen:\n{}", self.screen());
+        }
+    }
+
     /// Waits until a key can answer: the question was looked at for long enough.
     pub(crate) fn await_ready(&mut self) {
         self.await_screen("ready for an answer", |screen| {
@@ -115,12 +138,32 @@ impl Window {
 
     /// Takes in what was drawn; returns whether there was something.
     pub(crate) fn look(&mut self, wait: Duration) -> bool {
-        let Ok(drawn) = self.drawn.recv_timeout(wait) else { return false };
-        self.take_in(&drawn);
+        let mut fresh = std::mem::take(&mut self.fresh);
+        if fresh.is_empty() {
+            let Ok(drawn) = self.drawn.recv_timeout(wait) else { return false };
+            fresh = drawn;
+        }
+        self.take_in(&fresh);
         while let Ok(drawn) = self.drawn.try_recv() {
             self.take_in(&drawn);
         }
         true
+    }
+
+    /// Takes in what was drawn, to the end of a drawing at most.
+    fn look_at_next(&mut self, wait: Duration) {
+        if self.fresh.is_empty() {
+            self.fresh = self.drawn.recv_timeout(wait).unwrap_or_default();
+        }
+        let end = self.fresh.windows(DRAWN.len()).position(|window| window == DRAWN);
+        let end = end.map_or(self.fresh.len(), |at| at + DRAWN.len());
+        let drawing: Vec<u8> = self.fresh.drain(..end).collect();
+        self.take_in(&drawing);
+    }
+
+    /// Takes in everything that is drawn until nobody has the other end any more, or nothing has come for long.
+    pub(crate) fn look_to_the_end(&mut self) {
+        while self.look(Duration::from_secs(10)) {}
     }
 
     fn take_in(&mut self, drawn: &[u8]) {
@@ -157,8 +200,11 @@ impl Window {
 
     /// Makes the window so large.
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
-        // What was drawn for the old size is taken in first.
-        while self.look(Duration::from_millis(50)) {}
+        // What was drawn for the old size is taken in first, to the end of a drawing.
+        let began = Instant::now();
+        while self.look(Duration::from_millis(50)) || !self.is_whole() {
+            assert!(began.elapsed() < PATIENCE, "it never stops drawing:\n{}", self.screen());
+        }
         tcsetwinsize(&self.keyboard, winsize(columns, rows)).unwrap();
         self.screen.set_size(size(rows), size(columns));
     }

@@ -21,13 +21,13 @@ const SCRIPT: &str = "for i in $(seq 1 60); do echo changed >> src/f$i; done; fo
 // req: E6
 #[test]
 fn whenever_it_is_killed_it_is_wholly_done_or_wholly_not() {
-    check(&Place::new(), number("BYLEAVE_CRASHES", 20));
+    check(&Place::new(), number("BYLEAVE_CRASHES", 12));
 }
 
 // req: E6
 #[test]
 fn also_with_the_store_on_another_filesystem() {
-    check(&Place::apart(), number("BYLEAVE_CRASHES", 20) / 2);
+    check(&Place::apart(), number("BYLEAVE_CRASHES", 12) / 2);
 }
 
 fn check(place: &Place, rounds: usize) {
@@ -38,7 +38,12 @@ fn check(place: &Place, rounds: usize) {
     let mut interrupted = 0;
     // How long it takes unharmed, from its own word on; learnt as it goes.
     let mut usual = Duration::from_millis(40);
-    for round in 0..rounds {
+    // A slow machine kills late: then there are more rounds until enough were killed in time.
+    let enough = |round, killed, interrupted| {
+        round >= rounds && killed * 3 > rounds && (rounds < 12 || interrupted > 0) || round >= rounds * 10
+    };
+    let mut round = 0;
+    while !enough(round, killed, interrupted) {
         let copy = place.on_copy(SCRIPT);
         copy.changes().unwrap();
         let id = copy.id();
@@ -92,10 +97,11 @@ fn check(place: &Place, rounds: usize) {
                 .unwrap_or_else(|fault| panic!("round {round}: {fault}"));
             assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "round {round}");
         }
+        round += 1;
     }
-    assert!(killed * 3 > rounds, "only {killed} of {rounds} were killed in time");
-    assert!(rounds < 20 || interrupted > 0, "none of {rounds} was killed in the middle");
-    eprintln!("{rounds} rounds, {killed} killed, {interrupted} in the middle of their steps");
+    assert!(killed * 3 > rounds, "only {killed} of {round} were killed in time");
+    assert!(rounds < 12 || interrupted > 0, "none of {round} was killed in the middle");
+    eprintln!("{round} rounds, {killed} killed, {interrupted} in the middle of their steps");
 }
 
 fn moment(dice: &mut Dice, usual: Duration) -> Duration {
@@ -121,10 +127,7 @@ fn run(place: &Place, job: &str, kill_after: Option<Duration>) -> bool {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("begins")), "{job}");
     if let Some(after) = kill_after {
-        let start = Instant::now();
-        while start.elapsed() < after {
-            std::hint::spin_loop();
-        }
+        std::thread::sleep(after);
         child.kill().unwrap();
     }
     let status = child.wait().unwrap();

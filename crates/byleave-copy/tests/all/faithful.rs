@@ -6,7 +6,7 @@ use crate::place::{Dice, Place, Tree, directly, number, tree};
 
 const FILES: &str = "mkdir -p d/e d/f g/h empty; for n in a b d/x d/e/y d/f/z g/p g/h/q; do echo \"content of $n\" > $n; done; \
     ln -s a la; ln -s d ld; ln -s nowhere lost; chmod 600 g/p; chmod 755 a; chmod 711 g/h; \
-    head -c 300000 /dev/zero | tr '\\0' x > big; find . -type f -exec touch -d @1000000000 {} +; sync";
+    head -c 300000 /dev/zero | tr '\\0' x > big; find . -type f -exec touch -d @1000000000 {} +; find . -type f -exec sync {} +";
 
 /// Files with several names, which is what copies cannot do: in a part of the runs only.
 const LINKS: &str = "ln b hard; ln d/x g/hard";
@@ -118,10 +118,20 @@ fn check(seed: u64, method: Method) -> bool {
 // req: E5
 #[test]
 fn what_is_committed_is_what_a_direct_run_does() {
-    let count = number("BYLEAVE_FAITHFUL", 40);
-    let told = (0..count).filter(|seed| check(*seed as u64, Method::Overlay)).count();
+    every_second_seed(0);
+}
+
+// req: E5
+#[test]
+fn what_is_committed_is_what_a_direct_run_does_for_other_seeds() {
+    every_second_seed(1);
+}
+
+fn every_second_seed(first: usize) {
+    let seeds: Vec<usize> = (first..number("BYLEAVE_FAITHFUL", 40)).step_by(2).collect();
+    let told = seeds.iter().filter(|seed| check(**seed as u64, Method::Overlay)).count();
     // Limits are the exception: a test in which all is told shows nothing.
-    assert!(told * 2 < count, "{told} of {count} met a limit");
+    assert!(told * 2 < seeds.len(), "{told} of {} met a limit", seeds.len());
 }
 
 // req: E5

@@ -120,12 +120,13 @@ fn undo_says_what_became_of_a_call_and_follows_undos_of_undos() {
 
 /// A workspace like those that people have.
 fn workspace(files: usize) -> String {
+    let binary = files * 5000;
     format!(
         "git init -q . && git config user.email a@b && git config user.name n; git config gc.auto 0; mkdir -p build empty/inner big; \
          i=0; while [ $i -lt {files} ]; do d=src/m$((i % 40))/p$((i % 7)); [ -d $d ] || mkdir -p $d; echo \"file $i\" > $d/f$i.txt; i=$((i + 1)); done; \
          printf 'build/\\n*.o\\n' > .gitignore; git add -A; git commit -qm all; \
          for i in $(seq 1 60); do echo o > build/x$i.o; echo u > src/m$((i % 40))/untracked$i; ln -s ../m0 src/m$((i % 40))/l$i; done; \
-         chmod 600 src/m1/untracked1; chmod 750 src/m2; chmod 4755 src/m3/untracked3; head -c 50000000 /dev/urandom > big/binary; cp -r src/m0 tree"
+         chmod 600 src/m1/untracked1; chmod 750 src/m2; chmod 4755 src/m3/untracked3; head -c {binary} /dev/urandom > big/binary; cp -r src/m0 tree"
     )
 }
 
@@ -153,7 +154,7 @@ fn call(dice: &mut Dice, number: usize) -> String {
 // req: E6
 #[test]
 fn a_workspace_comes_back_byte_for_byte_and_goes_again() {
-    let (files, calls) = (number("BYLEAVE_UNDO_FILES", 2000), number("BYLEAVE_UNDO_CALLS", 30));
+    let (files, calls) = (number("BYLEAVE_UNDO_FILES", 1000), number("BYLEAVE_UNDO_CALLS", 20));
     let place = Place::new();
     place.directly(&workspace(files));
     let mut dice = Dice(number("BYLEAVE_SEED", 7) as u64 | 1);

@@ -272,8 +272,14 @@ fn policy(rules: &[Rule]) -> Policy {
     Policy::new(rules.to_vec()).unwrap()
 }
 
+/// How many cases of each property are tried: most of the time goes into making the rules ready.
+fn cases() -> u32 {
+    let is_long = std::env::var("BYLEAVE_PROOF").is_ok_and(|form| form == "long");
+    if is_long { 4_000 } else { 120 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     // req: P7, P8
     #[test]

@@ -20,7 +20,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Root is refused by the sandbox.
 const UID: u32 = 61_003;
 /// What must never come out of a server that was not given it.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use self::fake::{Fake, SECRET, browse, fetch, in_query};
 use crate::fixture::Stage;
 
-const WAIT: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_secs(120);
 
 fn definition(url: &str) -> Definition {
     let launch = Launch::Http { url: url.into(), headers: BTreeMap::new() };

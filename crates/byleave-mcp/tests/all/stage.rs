@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast};
 
 /// Long enough for anything that happens at all.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(120);
 
 /// The versions of the protocol that are spoken.
 pub(crate) const VERSIONS: [ProtocolVersion; 3] =

@@ -26,22 +26,40 @@ async fn a_tool_of_a_server_is_called_like_any_other() {
     );
 }
 
+/// How long a call may take that ends by itself: only what hangs takes as long.
+const ENDS_MS: u64 = 120_000;
+
 // req: M2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_misbehaves_costs_an_error() {
-    for (mode, argument, wanted) in [
-        ("killed", "", "ended in the middle"),
-        ("error", "", "refused it"),
-        ("endless", "", "16 MiB"),
-        ("huge", "20000000", "16 MiB"),
-        // Cut off, or stopped when its time was over: which of the two depends on how quick the machine is.
-        ("notes", "", ""),
-        ("breaks-schema", "", "not what the tool says"),
-        ("wrong-shape", "", ""),
-        ("stuck", "", "timed out"),
-    ] {
+    costs_an_error(&[
+        ("killed", "", ENDS_MS, "ended in the middle"),
+        ("error", "", ENDS_MS, "refused it"),
+        ("breaks-schema", "", ENDS_MS, "not what the tool says"),
+        ("wrong-shape", "", ENDS_MS, ""),
+        ("stuck", "", 1_000, "timed out"),
+    ])
+    .await;
+}
+
+// req: M2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_answers_without_end_costs_an_error() {
+    costs_an_error(&[("endless", "", ENDS_MS, "16 MiB"), ("huge", "20000000", ENDS_MS, "16 MiB")]).await;
+}
+
+// req: M2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_floods_with_notifications_costs_an_error() {
+    // Cut off, or stopped when its time was over: which of the two depends on how quick the machine is.
+    costs_an_error(&[("notes", "", 1_500, "")]).await;
+}
+
+/// Calls a server in each of these modes: mode, its argument, how many milliseconds a call may take, words of the error.
+async fn costs_an_error(modes: &[(&str, &str, u64, &str)]) {
+    for &(mode, argument, timeout_ms, wanted) in modes {
         let mut definition = hostile(mode, argument);
-        definition.timeout_ms = Some(5_000);
+        definition.timeout_ms = Some(timeout_ms);
         let stage = Stage::accepted(definition).await;
         let tool = stage.offered().pop().unwrap();
         let result = stage.settle(&tool, json!({})).await;
@@ -167,12 +185,21 @@ async fn what_cannot_be_a_tool_is_not_taken() {
             assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{name:?}");
         }
     }
-    for (mode, wanted) in [("many", "more than 1000 tools"), ("deep-schema", "did not say what it offers")] {
-        let stage = Stage::new(hostile(mode, ""));
-        let accepted = stage.upstream.accept_unasked(&stage.server).await;
-        assert!(accepted.unwrap_err().contains(wanted), "{mode}");
-        assert!(stage.offered().is_empty());
-    }
+    is_not_accepted("many", "more than 1000 tools").await;
+}
+
+// It takes as long as a server may take to say what it offers: 15 s.
+// req: M1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_schemas_have_no_bottom_is_not_taken() {
+    is_not_accepted("deep-schema", "did not say what it offers").await;
+}
+
+async fn is_not_accepted(mode: &str, wanted: &str) {
+    let stage = Stage::new(hostile(mode, ""));
+    let accepted = stage.upstream.accept_unasked(&stage.server).await;
+    assert!(accepted.unwrap_err().contains(wanted), "{mode}");
+    assert!(stage.offered().is_empty());
 }
 
 // req: M1

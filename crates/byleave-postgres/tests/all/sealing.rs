@@ -117,7 +117,7 @@ async fn what_is_new_is_sealed_by_itself() {
     for taking in asked(Setting::default()).1 {
         book.take(taking).await.unwrap();
     }
-    tokio::time::timeout(Duration::from_secs(20), async {
+    tokio::time::timeout(Duration::from_secs(120), async {
         while book.lag().await.unwrap().unsealed > 0 {
             tokio::task::yield_now().await;
         }

@@ -15,6 +15,7 @@ use byleave_sandbox::limits::Limit;
 use byleave_sandbox::plan::{Identity, PlanError};
 use byleave_sandbox::probe;
 
+use crate::forms::unprivileged_on_own_disk;
 use crate::launch::{bash, confinement, text};
 use crate::user::{UID, passes, unprivileged};
 
@@ -297,7 +298,7 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
 // req: E5
 #[test]
 fn a_copy_does_not_fill_the_disk() {
-    if !unprivileged("copied::a_copy_does_not_fill_the_disk") {
+    if !unprivileged_on_own_disk("copied::a_copy_does_not_fill_the_disk") {
         return;
     }
     let world = World::new();
@@ -328,7 +329,7 @@ fn a_copy_does_not_fill_the_disk() {
                 continue;
             }
             let mut confined = world.confined(copied);
-            (confined.limits.copy, confined.limits.wall) = (8 << 20, Duration::from_secs(20));
+            (confined.limits.copy, confined.limits.wall) = (8 << 20, Duration::from_secs(300));
             let outcome = run(&confined, script);
             assert_eq!(
                 (outcome.ended_by, &outcome.reached[..]),
@@ -343,10 +344,9 @@ fn a_copy_does_not_fill_the_disk() {
     let refused = launch::run(&confined, &bash("true")).unwrap_err();
     assert!(matches!(refused, LaunchError::NoRoom { .. }), "{refused}");
     let told = rustix::fs::statvfs(world.at("store")).unwrap();
-    // Others write to that disk as well, though not so much at a time.
-    confined.limits.reserve = (told.f_bavail * told.f_frsize).saturating_sub(1 << 30);
-    confined.limits.wall = Duration::from_secs(20);
-    let outcome = run(&confined, "for i in 1 2 3; do fallocate -l 500M $i; done; sleep 1000");
+    confined.limits.reserve = (told.f_bavail * told.f_frsize).saturating_sub(64 << 20);
+    confined.limits.wall = Duration::from_secs(300);
+    let outcome = run(&confined, "for i in 1 2 3; do fallocate -l 50M $i; done; sleep 1000");
     assert_eq!(outcome.ended_by, Some(Limit::Reserve), "{outcome:?}");
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use byleave_core::effect::{Effect, Plan};
@@ -24,6 +24,7 @@ use byleave_sandbox::launch::{self, LaunchError, Outcome, RunAs, Session, Status
 use byleave_sandbox::limits::Limit;
 use byleave_sandbox::plan::{Command, Identity};
 
+use crate::forms::long;
 use crate::launch::{bash, text};
 use crate::user::{UID, unprivileged};
 
@@ -32,6 +33,8 @@ const SECRET: &str = "hunter2";
 /// A home with a workspace in it.
 struct World {
     folder: tempfile::TempDir,
+    /// Read once: that takes longer than a command does.
+    policy: OnceLock<Arc<Policy>>,
 }
 
 impl World {
@@ -40,7 +43,7 @@ impl World {
     }
 
     fn with(folder: tempfile::TempDir) -> Self {
-        let world = Self { folder };
+        let world = Self { folder, policy: OnceLock::new() };
         world.file("home/w/.git/HEAD", "ref: refs/heads/main\n");
         world.file("home/w/.git/config", "");
         world.file("home/w/src/main.rs", "");
@@ -61,10 +64,12 @@ impl World {
         fs::write(file, text).unwrap();
     }
 
-    fn policy(&self) -> Arc<Policy> {
-        let (workspace, home) = (self.work(), self.at("home"));
-        let places = Places { workspace: workspace.to_str(), home: home.to_str(), ..Places::default() };
-        Arc::new(Policy::builtin(&places).unwrap())
+    fn policy(&self) -> &Arc<Policy> {
+        self.policy.get_or_init(|| {
+            let (workspace, home) = (self.work(), self.at("home"));
+            let places = Places { workspace: workspace.to_str(), home: home.to_str(), ..Places::default() };
+            Arc::new(Policy::builtin(&places).unwrap())
+        })
     }
 
     /// What somebody granted is that a program may run; everything else is up to the rules that come with us.
@@ -84,9 +89,9 @@ impl World {
         };
         let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
         let plan = Plan { effects: vec![run], ..Plan::default() };
-        let mut confinement = granted::confinement(&plan, &self.policy(), &place).unwrap();
+        let mut confinement = granted::confinement(&plan, self.policy(), &place).unwrap();
         confinement.waived.insert(Guarantee::MemoryLimited);
-        (confinement.limits.wall, confinement.limits.tmp) = (Duration::from_secs(60), 64 << 20);
+        (confinement.limits.wall, confinement.limits.tmp) = (Duration::from_secs(120), 64 << 20);
         confinement
     }
 
@@ -94,19 +99,20 @@ impl World {
         Session::open(self.confinement(), RunAs::Caller, parked).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn ways(&self) -> Vec<Way<'_>> {
-        let in_session = |name, session: Session| {
-            let run = move |script: &str| session.start(&bash(script))?.finish();
-            Way { name, run: Box::new(run) }
+    /// One of the ways to run commands: begun only now, since each costs as much as some commands.
+    fn way(&self, name: &'static str) -> Way<'_> {
+        let run: Run<'_> = match name {
+            "one-shot" => Box::new(|script| launch::run(&self.confinement(), &bash(script))),
+            _ => {
+                let session = self.session(if name == "pool" { 2 } else { 0 });
+                Box::new(move |script| session.start(&bash(script))?.finish())
+            }
         };
-        let one_shot = |script: &str| launch::run(&self.confinement(), &bash(script));
-        vec![
-            Way { name: "one-shot", run: Box::new(one_shot) },
-            in_session("session", self.session(0)),
-            in_session("pool", self.session(2)),
-        ]
+        Way { name, run }
     }
 }
+
+const WAYS: [&str; 3] = ["one-shot", "session", "pool"];
 
 /// What the mode of a call lets it do.
 #[derive(Clone, Copy, Debug)]
@@ -144,11 +150,11 @@ fn a_secret_is_not_read_by_renaming_what_it_lies_in() {
     if !unprivileged("escapes_red::a_secret_is_not_read_by_renaming_what_it_lies_in") {
         return;
     }
-    for at in 0..3 {
+    for way in WAYS {
         let world = World::new();
         world.file("home/w/.docker/config.json", SECRET);
         world.file("home/w/a/deep/.env", SECRET);
-        let way = &world.ways()[at];
+        let way = world.way(way);
         way.told("mv .docker d; mv a b; mv a/deep c; mkdir .docker a a/deep; touch .docker/config.json a/deep/.env");
         let told = way.told("cat $(find . -type f 2>/dev/null) 2>&1");
         assert!(!told.contains(SECRET), "{}: {told}", way.name);
@@ -162,9 +168,9 @@ fn a_second_name_that_was_made_beforehand_does_not_show_a_secret() {
         return;
     }
     let links = ["ln .env notes", "mkdir d; mv .env d/notes; ln -s d/notes .env"];
-    for (at, link) in [0, 1, 2].into_iter().flat_map(|at| links.map(|link| (at, link))) {
+    for (way, link) in WAYS.into_iter().flat_map(|way| links.map(|link| (way, link))) {
         let world = World::new();
-        let way = &world.ways()[at];
+        let way = world.way(way);
         assert_eq!(way.told(&format!("touch .env && {link}")), "");
         // A person fills it in.
         fs::write(world.work().join(".env"), SECRET).unwrap();
@@ -181,13 +187,14 @@ fn a_secret_that_is_removed_and_made_anew_is_hidden_though_it_has_the_same_numbe
     ) {
         return;
     }
-    for at in 0..3 {
+    for way in WAYS {
         let world = World::new();
         let env = world.work().join(".env");
         fs::write(&env, SECRET).unwrap();
-        let way = &world.ways()[at];
+        let way = world.way(way);
         let mut reused = 0;
-        for _ in 0..20 {
+        let rounds = if long() { 20 } else { 8 };
+        for _ in 0..rounds {
             assert!(!way.told("cat .env 2>&1; touch .env").contains(SECRET), "{}", way.name);
             let before = fs::metadata(&env).unwrap().ino();
             // As git does when it checks another branch out.
@@ -197,7 +204,7 @@ fn a_secret_that_is_removed_and_made_anew_is_hidden_though_it_has_the_same_numbe
             let told = way.told("cat .env 2>&1");
             assert!(!told.contains(SECRET), "{} after {reused}: {told}", way.name);
         }
-        println!("{}: {reused} of 20 had the number of the one before", way.name);
+        println!("{}: {reused} of {rounds} had the number of the one before", way.name);
     }
 }
 
@@ -217,12 +224,16 @@ while not os.path.exists("over"): libc.renameat2(-100, b"a", -100, b"b", 2)
 "#;
     let swapping = launch::start(&world.confinement(), &bash(&python(swap)), RunAs::Caller).unwrap();
     until(&world.work().join("swapping"));
-    for _ in 0..100 {
+    let rounds = if long() { 100 } else { 25 };
+    let mut ran = 0;
+    for _ in 0..rounds {
         // That it cannot be started is as good.
         if let Ok(outcome) = launch::run(&world.confinement(), &bash("cat a/.env b/.env")) {
             assert!(!text(&outcome.stdout).contains(SECRET), "{outcome:?}");
+            ran += 1;
         }
     }
+    println!("{ran} of {rounds} ran");
     fs::write(world.work().join("over"), "").unwrap();
     swapping.finish().unwrap();
 }
@@ -231,8 +242,8 @@ while not os.path.exists("over"): libc.renameat2(-100, b"a", -100, b"b", 2)
 fn until(path: &Path) {
     let began = Instant::now();
     while !path.exists() {
-        assert!(began.elapsed().as_secs() < 30, "{}", path.display());
-        std::thread::yield_now();
+        assert!(began.elapsed().as_secs() < 120, "{}", path.display());
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -245,10 +256,29 @@ fn in_action(world: &World, planted: &[&str]) -> Vec<String> {
 
 // req: E7
 #[test]
-fn what_is_planted_is_found_however_it_is_put_there() {
-    if !unprivileged("escapes_red::what_is_planted_is_found_however_it_is_put_there") {
-        return;
+fn what_is_planted_by_one_command_is_found_however_it_is_put_there() {
+    if unprivileged("escapes_red::what_is_planted_by_one_command_is_found_however_it_is_put_there") {
+        what_is_planted_is_found("one-shot");
     }
+}
+
+// req: E7
+#[test]
+fn what_is_planted_in_a_session_is_found_however_it_is_put_there() {
+    if unprivileged("escapes_red::what_is_planted_in_a_session_is_found_however_it_is_put_there") {
+        what_is_planted_is_found("session");
+    }
+}
+
+// req: E7
+#[test]
+fn what_is_planted_in_a_pool_is_found_however_it_is_put_there() {
+    if unprivileged("escapes_red::what_is_planted_in_a_pool_is_found_however_it_is_put_there") {
+        what_is_planted_is_found("pool");
+    }
+}
+
+fn what_is_planted_is_found(way: &'static str) {
     let attempts: &[(&str, &[&str])] = &[
         ("echo x > .envrc; echo x > src/.envrc", &[".envrc", "src/.envrc"]),
         (
@@ -279,14 +309,12 @@ fn what_is_planted_is_found_however_it_is_put_there() {
         ),
     ];
     for (script, planted) in attempts {
-        for at in 0..3 {
-            let world = World::new();
-            let way = &world.ways()[at];
-            let outcome = (way.run)(script);
-            println!("{:12} {:?} {script}", way.name, outcome.as_ref().map(|outcome| outcome.planted.len()));
-            let left = in_action(&world, planted);
-            assert!(left.is_empty(), "{}: {script}: {left:?} {outcome:?}", way.name);
-        }
+        let world = World::new();
+        let way = world.way(way);
+        let outcome = (way.run)(script);
+        println!("{:12} {:?} {script}", way.name, outcome.as_ref().map(|outcome| outcome.planted.len()));
+        let left = in_action(&world, planted);
+        assert!(left.is_empty(), "{}: {script}: {left:?} {outcome:?}", way.name);
     }
 }
 
@@ -297,9 +325,9 @@ fn what_is_planted_where_nobody_can_look_is_said() {
         return;
     }
     // Where something is locked altogether, nothing runs any more until a person has looked.
-    for at in 0..3 {
+    for way in WAYS {
         let world = World::new();
-        let way = &world.ways()[at];
+        let way = world.way(way);
         assert!(way.outcome("mkdir d; echo x > d/.envrc; chmod 000 d").planted.is_empty());
         let refused = (way.run)("chmod 700 d").unwrap_err().to_string();
         assert!(refused.contains("/w/d`") && refused.contains("make it readable"), "{}: {refused}", way.name);
@@ -309,9 +337,9 @@ fn what_is_planted_where_nobody_can_look_is_said() {
         "mkdir -p \"$(printf 'n\\377')\"; echo x > \"$(printf 'n\\377')/.envrc\"",
         "mkdir -p s/.git/hooks; echo x > s/.git/hooks/pre-commit; chmod 311 s/.git s",
     ] {
-        for at in 0..3 {
+        for way in WAYS {
             let world = World::new();
-            let way = &world.ways()[at];
+            let way = world.way(way);
             let outcome = (way.run)(script);
             fs::set_permissions(world.work().join("src"), fs::Permissions::from_mode(0o755)).unwrap();
             let said = outcome.as_ref().map_or(true, |outcome| !outcome.planted.is_empty());
@@ -355,13 +383,13 @@ fn a_link_where_something_is_run_from_is_not_led_elsewhere() {
         "rm .vscode; mkdir .vscode; echo x > .vscode/tasks.json",
         "mkdir evil; ln -sfn evil .vscode",
     ] {
-        for at in 0..3 {
+        for way in WAYS {
             let world = World::new();
             world.file("home/w/tools/hooks/x", "");
             world.file("home/w/tools/vscode/x", "");
             symlink("../tools/hooks", world.work().join(".git/hooks")).unwrap();
             symlink("tools/vscode", world.work().join(".vscode")).unwrap();
-            let way = &world.ways()[at];
+            let way = world.way(way);
             assert!(way.outcome("touch src/x").planted.is_empty());
             let outcome = way.outcome(script);
             assert!(!outcome.planted.is_empty(), "{}: {script}: {outcome:?}", way.name);
@@ -395,7 +423,7 @@ meeting.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i",
         let giver = session.start(&bash(&python(giver))).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || sender.send(giver.finish().map(|outcome| outcome.status)));
-        let ended = receiver.recv_timeout(Duration::from_secs(10));
+        let ended = receiver.recv_timeout(Duration::from_secs(120));
         fs::write(world.work().join("over"), "").unwrap();
         assert_eq!(ended.unwrap().unwrap(), Status::Exited(0), "parked {parked}");
         drop(taker);
@@ -408,11 +436,11 @@ fn what_rules_deny_is_not_read_among_toolchains() {
     if !unprivileged("escapes_red::what_rules_deny_is_not_read_among_toolchains") {
         return;
     }
-    for at in 0..3 {
+    for way in WAYS {
         let world = World::new();
         world.file("home/go/src/project/.env", SECRET);
         world.file("home/go/pkg/mod/x/x.go", "package x");
-        let way = &world.ways()[at];
+        let way = world.way(way);
         let told = way.told("cat ~+/../go/src/project/.env ../go/pkg/mod/x/x.go 2>&1");
         assert!(!told.contains(SECRET) && told.contains("package"), "{}: {told}", way.name);
     }
@@ -425,15 +453,14 @@ fn thousands_of_secrets_are_hidden_or_nothing_runs() {
         return;
     }
     let world = World::new();
-    for n in 0..3000 {
+    // Each is a mount, which the kernel takes time to make and to undo.
+    for n in 0..if long() { 3000 } else { 1000 } {
         world.file(&format!("home/w/p/{n}/.env"), SECRET);
     }
-    let began = Instant::now();
     match launch::run(&world.confinement(), &bash("cat p/*/.env 2>/dev/null | wc -c")) {
         Ok(outcome) => assert_eq!(text(&outcome.stdout), "0\n"),
         Err(error) => println!("{error}"),
     }
-    println!("{:?}", began.elapsed());
 }
 
 // req: E7
@@ -444,7 +471,7 @@ fn the_next_command_of_a_session_starts_whatever_the_one_before_has_used_up() {
         return;
     }
     let world = World::new();
-    for way in &world.ways()[1..3] {
+    for way in ["session", "pool"].map(|way| world.way(way)) {
         for script in [
             "cat /dev/zero > /dev/shm/x 2>/dev/null; true",
             "head -c 100000000 /dev/zero > /tmp/x 2>/dev/null; head -c 1000 /dev/zero > /var/tmp/y 2>/dev/null; true",
@@ -513,11 +540,11 @@ fn what_else_the_kernel_offers_leads_to_nothing() {
     if !unprivileged("escapes_red::what_else_the_kernel_offers_leads_to_nothing") {
         return;
     }
-    for at in 0..3 {
+    for way in WAYS {
         let world = World::new();
         world.file("home/w/a/.env", SECRET);
         world.file("home/notes", SECRET);
-        let way = &world.ways()[at];
+        let way = world.way(way);
         let outcome = way.outcome(&python(KERNEL));
         let told = text(&outcome.stdout) + &text(&outcome.stderr);
         let held = !told.contains("SUCCEEDED") && !told.contains(SECRET);
@@ -600,23 +627,29 @@ fn nothing_that_a_command_does_keeps_it_past_its_time() {
         return;
     }
     let world = World::new();
-    for script in [
-        "kill -STOP $$",
-        "kill -STOP -1; sleep 600",
-        "yes & yes >&2",
-        "exec 3>&1; (setsid sleep 600 &) ; sleep 600",
-        "while :; do (:) & done 2>/dev/null",
-        "python3 -c 'import os, time\nfor n in range(150):\n  if os.fork() == 0: os._exit(0)\ntime.sleep(600)'",
-    ] {
-        let mut confinement = world.confinement();
-        (confinement.limits.wall, confinement.limits.pids) = (Duration::from_secs(1), 200);
-        let began = Instant::now();
-        let alone = launch::run(&confinement, &bash(script)).unwrap();
-        let session = Session::open(confinement, RunAs::Caller, 1).unwrap();
-        let in_session = session.start(&bash(script)).unwrap().finish().unwrap();
-        assert_eq!((alone.ended_by, in_session.ended_by), (Some(Limit::Wall), Some(Limit::Wall)), "{script}");
-        assert!(began.elapsed() < Duration::from_secs(10), "{script}: {:?}", began.elapsed());
-    }
+    // All at once: most of the time is spent waiting for the limit.
+    std::thread::scope(|scope| {
+        for script in [
+            "kill -STOP $$",
+            "kill -STOP -1; sleep 600",
+            "yes & yes >&2",
+            "exec 3>&1; (setsid sleep 600 &) ; sleep 600",
+            "while :; do (:) & done 2>/dev/null",
+            "python3 -c 'import os, time\nfor n in range(150):\n  if os.fork() == 0: os._exit(0)\ntime.sleep(600)'",
+        ] {
+            let mut confinement = world.confinement();
+            (confinement.limits.wall, confinement.limits.pids) = (Duration::from_secs(1), 200);
+            scope.spawn(move || {
+                let alone = launch::run(&confinement, &bash(script)).unwrap();
+                let session = Session::open(confinement, RunAs::Caller, 1).unwrap();
+                let in_session = session.start(&bash(script)).unwrap().finish().unwrap();
+                // None of them ends by itself within ten minutes.
+                let ended_by = (alone.ended_by, in_session.ended_by);
+                assert_eq!(ended_by, (Some(Limit::Wall), Some(Limit::Wall)), "{script}");
+                assert!(alone.wall.max(in_session.wall) < Duration::from_secs(300), "{script}");
+            });
+        }
+    });
 }
 
 // req: E7

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::guarantee::{Given, Guarantee};
@@ -14,8 +14,8 @@ use byleave_sandbox::limits::Limit;
 use byleave_sandbox::plan::Command;
 use byleave_sandbox::probe::{Obstacle, Probe};
 
+use crate::forms::unprivileged_as_own_user;
 use crate::launch::{bash, confinement, text};
-use crate::user::unprivileged;
 
 fn waiving_all(workspace: &std::path::Path) -> Confinement {
     let mut confinement = confinement(workspace);
@@ -35,7 +35,7 @@ fn run(rung: Rung, script: &str, change: impl Fn(&mut Confinement)) -> Outcome {
 // req: E7
 #[test]
 fn every_rung_stands_here_and_says_what_it_is_worth() {
-    if !unprivileged("ladder::every_rung_stands_here_and_says_what_it_is_worth") {
+    if !unprivileged_as_own_user("ladder::every_rung_stands_here_and_says_what_it_is_worth") {
         return;
     }
     let probe = Probe::here(RunAs::Caller);
@@ -53,7 +53,7 @@ fn every_rung_stands_here_and_says_what_it_is_worth() {
 // req: E2
 #[test]
 fn every_rung_ends_commands_alike() {
-    if !unprivileged("ladder::every_rung_ends_commands_alike") {
+    if !unprivileged_as_own_user("ladder::every_rung_ends_commands_alike") {
         return;
     }
     for rung in Rung::ALL {
@@ -123,7 +123,7 @@ pub(crate) fn anything_runs(needle: &str) -> bool {
 // req: E2
 #[test]
 fn nothing_outlives_a_command_on_any_rung() {
-    if !unprivileged("ladder::nothing_outlives_a_command_on_any_rung") {
+    if !unprivileged_as_own_user("ladder::nothing_outlives_a_command_on_any_rung") {
         return;
     }
     // Somebody else's, of the same user: it has to live on.
@@ -134,12 +134,10 @@ fn nothing_outlives_a_command_on_any_rung() {
         let outcome = run(rung, script, |_| {});
         assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(0), "on\n"), "{rung}");
         assert!(!anything_runs("sleep\u{0}45451"), "{rung}: after its end");
-        let began = Instant::now();
         let late = run(rung, &format!("{script} wait"), |confinement| {
             confinement.limits.wall = Duration::from_secs(1)
         });
         assert_eq!((late.status, late.ended_by), (Status::Signalled(9), Some(Limit::Wall)), "{rung}");
-        assert!(began.elapsed() < Duration::from_secs(5), "{rung}");
         assert!(!anything_runs("sleep\u{0}45451"), "{rung}: after its time");
         // It cannot get rid of who watches it.
         let parent = run(rung, "kill -9 $PPID; kill -STOP $PPID; kill -9 -1; sleep 46461 & echo on", |_| {});
@@ -166,7 +164,7 @@ fn nothing_outlives_a_command_on_any_rung() {
 // req: E7
 #[test]
 fn the_highest_rung_that_gives_everything_is_taken_or_none() {
-    if !unprivileged("ladder::the_highest_rung_that_gives_everything_is_taken_or_none") {
+    if !unprivileged_as_own_user("ladder::the_highest_rung_that_gives_everything_is_taken_or_none") {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();

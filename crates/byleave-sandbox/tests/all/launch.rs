@@ -1,7 +1,7 @@
 //! The launcher: how commands end, what they find, and that nothing is left of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use byleave_sandbox::confinement::{Confinement, Files, Network};
 use byleave_sandbox::guarantee::Guarantee;
@@ -105,16 +105,20 @@ fn what_takes_too_long_is_killed_with_everything_it_started() {
     if !unprivileged("launch::what_takes_too_long_is_killed_with_everything_it_started") {
         return;
     }
-    let began = Instant::now();
     let many = "trap '' TERM; for i in $(seq 150); do setsid sleep 4242 & done; echo started; wait";
-    let outcome = run(many, |confinement| confinement.limits.wall = Duration::from_secs(4));
-    assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), Some(Limit::Wall)));
-    assert_eq!(text(&outcome.stdout), "started\n");
-    println!("killing 150 processes took {:?}", outcome.wall.saturating_sub(Duration::from_secs(4)));
-    assert!(began.elapsed() < Duration::from_secs(12));
+    // More time where the machine is too slow to start them all.
+    for seconds in [2, 10, 60] {
+        let outcome = run(many, |confinement| confinement.limits.wall = Duration::from_secs(seconds));
+        assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), Some(Limit::Wall)));
+        assert!(!crate::ladder::anything_runs("sleep\u{0}4242"), "something survived");
+        if text(&outcome.stdout) == "started\n" {
+            break;
+        }
+        assert!(seconds < 60, "{outcome:?}");
+    }
     let spin = run("exec bash -c 'while :; do :; done'", |confinement| {
         confinement.limits.cpu = Duration::from_secs(1);
-        confinement.limits.wall = Duration::from_secs(20);
+        confinement.limits.wall = Duration::from_secs(300);
     });
     assert_eq!((spin.status, spin.ended_by), (Status::Signalled(9), Some(Limit::Cpu)));
     assert!(spin.cpu >= Duration::from_secs(1), "{:?}", spin.cpu);
@@ -214,7 +218,7 @@ fn what_is_passed_on_comes_while_the_command_runs_and_is_not_kept() {
     let (said, hear) = std::sync::mpsc::channel::<Vec<u8>>();
     running.pass_on(move |bytes| said.send(bytes.to_vec()).unwrap());
     let running = std::thread::spawn(move || running.finish().unwrap());
-    assert_eq!(hear.recv_timeout(Duration::from_secs(20)).unwrap(), b"first\n");
+    assert_eq!(hear.recv_timeout(Duration::from_secs(120)).unwrap(), b"first\n");
     std::fs::write(workspace.path().join("heard"), "").unwrap();
     let outcome = running.join().unwrap();
     assert_eq!(hear.iter().collect::<Vec<_>>(), [b"last\n".to_vec()]);

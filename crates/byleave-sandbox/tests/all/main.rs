@@ -15,6 +15,7 @@ mod copied;
 mod escapes;
 mod escapes_own;
 mod escapes_red;
+mod forms;
 mod granted;
 mod index;
 mod kernels;

@@ -72,7 +72,6 @@ fn a_command_in_a_container_finds_what_it_may_and_nothing_else() {
     assert!(!out.contains("SECRET") && err.matches("Read-only").count() == 2, "{err}");
     let late = run("sleep 99", 3);
     assert_eq!((late.status, late.ended_by), (Status::Signalled(9), Some(Limit::Wall)));
-    assert!(late.wall < Duration::from_secs(30));
     let root_is_refused = oci.run(&asked, &Confined::default(), RunAs::Caller);
     assert!(matches!(root_is_refused, Err(LaunchError::Root)));
 }

@@ -111,7 +111,7 @@ fn a_command_reaches_what_was_granted_whichever_way_and_is_told_what_was_not() {
         let uplink = if own { Uplink::new() } else { Uplink::on(runtime.handle().clone()) };
         let online = Online::new(means, uplink.unwrap().with_ports([80, port]));
         let script = format!(
-            "get() {{ curl -sS --max-time 20 \"$@\" 2>&1; }}
+            "get() {{ curl -sS --max-time 50 \"$@\" 2>&1; }}
             get http://a.example:{port}/; get --proxytunnel http://a.example:{port}/; get --noproxy '*' http://a.example:{port}/
             get http://b.example:{port}/; get --noproxy '*' http://b.example:{port}/
             get --noproxy '*' http://198.18.9.9/; get --noproxy '*' http://192.0.2.1/
@@ -249,7 +249,7 @@ fn a_credential_is_used_and_never_inside() {
                 .unwrap()
         };
         let script = format!(
-            "curl -sS --max-time 20 https://a.example:{port}/ && curl -sS --noproxy '*' https://a.example:{port}/ &&
+            "curl -sS --max-time 50 https://a.example:{port}/ && curl -sS --noproxy '*' https://a.example:{port}/ &&
             python3 -c 'import urllib.request as u; print(u.urlopen(\"https://a.example:{port}/\").read().decode(), end=\"\")' &&
             grep -c BEGIN $SSL_CERT_FILE | sed 's/^1$/only ours/;s/^[0-9]*$/many/'"
         );

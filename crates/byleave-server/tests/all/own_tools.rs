@@ -189,12 +189,12 @@ async fn who_takes_a_call_and_does_not_report_has_it_end_as_unknown() {
 // req: E2
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_ends_in_the_middle_hands_nothing_out_again() {
-    let stage = Stage::new().await;
+    let (stage, process) = Stage::in_a_process_of_its_own().await;
     let bot = stage.agent("bot");
     let taken = ready(&stage, &bot, "taken").await;
     take(&stage, &bot, &taken, CLAIM).await;
     let untaken = ready(&stage, &bot, "untaken").await;
-    let stage = stage.again().await;
+    let stage = stage.killed(process).await;
     let unregistered = stage.ask(&bot, "GET", &format!("/v1/calls/{untaken}"), None).await;
     assert_ne!(unregistered.json["state"], "settled", "{}", unregistered.text);
     assert_eq!(ready(&stage, &bot, "untaken").await, untaken, "it waits for its maker");

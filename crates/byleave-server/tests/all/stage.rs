@@ -27,6 +27,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -137,6 +138,18 @@ impl Stage {
         self.end.cancel();
         self.served.take().unwrap().await.unwrap();
         Self::on(Arc::clone(&self.dir), setup).await
+    }
+
+    /// A server whose tasks can be ended from outside, as by the end of a process.
+    pub(crate) async fn in_a_process_of_its_own() -> (Self, Runtime) {
+        let process = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        (process.spawn(Self::new()).await.unwrap(), process)
+    }
+
+    /// The same book in a process that began anew, after everything that went on in the other has ended in the middle.
+    pub(crate) async fn killed(self, process: Runtime) -> Self {
+        tokio::task::spawn_blocking(move || process.shutdown_timeout(SOON)).await.unwrap();
+        Self::on(Arc::clone(&self.dir), Setup::default()).await
     }
 
     /// Another server on the same book.

@@ -270,42 +270,47 @@ async fn what_is_open_already_is_told_in_one_message_and_another_tenants_is_not(
 // req: A1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_is_slow_dead_or_hostile_holds_up_nobody() {
-    for manner in [Manner::Fails, Manner::Hangs, Manner::Redirects, Manner::Floods] {
-        let stage = Stage::with(setup()).await;
-        let (mut bad, mut good) = (Fake::start(manner).await, Fake::start(Manner::Takes).await);
-        let (id, _) = add(&stage.webhooks(), "local", Form::Generic, &bad.url);
-        add(&stage.webhooks(), "local", Form::Generic, "http://127.0.0.1:1/nobody");
-        add(&stage.webhooks(), "local", Form::Generic, &good.url);
-        let bot = stage.agent("bot");
-        stage.waiting(&bot, "first").await;
-        good.next().await;
-        let (_, question, _) = stage.waiting(&bot, "second").await;
-        assert_eq!(good.next().await.json()["data"]["question"], json!(question));
-        bad.next().await;
-        let until = tokio::time::Instant::now() + SOON;
-        loop {
-            let standing = stage.webhooks().standing().unwrap();
-            let standing = standing.get(&id).cloned().unwrap_or_default();
-            match manner {
-                // The status is good, and of the rest nothing is read.
-                Manner::Floods if standing.told > 0 => break assert!(standing.is_well()),
-                Manner::Floods => {}
-                _ if standing.given_up > 0 => {
-                    assert!(
-                        standing.told == 0 && !standing.is_well() && standing.failed >= 4,
-                        "{standing:?}"
-                    );
-                    let why = standing.why.unwrap();
-                    assert!(!why.contains("secret-path"), "{why}");
-                    break;
-                }
-                _ => {}
+    // Side by side: each waits for pauses.
+    tokio::join!(
+        holds_up_nobody(Manner::Fails),
+        holds_up_nobody(Manner::Hangs),
+        holds_up_nobody(Manner::Redirects),
+        holds_up_nobody(Manner::Floods)
+    );
+}
+
+async fn holds_up_nobody(manner: Manner) {
+    let stage = Stage::with(setup()).await;
+    let (mut bad, mut good) = (Fake::start(manner).await, Fake::start(Manner::Takes).await);
+    let (id, _) = add(&stage.webhooks(), "local", Form::Generic, &bad.url);
+    add(&stage.webhooks(), "local", Form::Generic, "http://127.0.0.1:1/nobody");
+    add(&stage.webhooks(), "local", Form::Generic, &good.url);
+    let bot = stage.agent("bot");
+    stage.waiting(&bot, "first").await;
+    good.next().await;
+    let (_, question, _) = stage.waiting(&bot, "second").await;
+    assert_eq!(good.next().await.json()["data"]["question"], json!(question));
+    bad.next().await;
+    let until = tokio::time::Instant::now() + SOON;
+    loop {
+        let standing = stage.webhooks().standing().unwrap();
+        let standing = standing.get(&id).cloned().unwrap_or_default();
+        match manner {
+            // The status is good, and of the rest nothing is read.
+            Manner::Floods if standing.told > 0 => break assert!(standing.is_well()),
+            Manner::Floods => {}
+            _ if standing.given_up > 0 => {
+                assert!(standing.told == 0 && !standing.is_well() && standing.failed >= 4, "{standing:?}");
+                let why = standing.why.unwrap();
+                assert!(!why.contains("secret-path"), "{why}");
+                break;
             }
-            assert!(tokio::time::Instant::now() < until, "{manner:?} {standing:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            _ => {}
         }
-        assert!(bad.all().iter().all(|came| came.path == "/services/T0/secret-path"), "{manner:?}");
+        assert!(tokio::time::Instant::now() < until, "{manner:?} {standing:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    assert!(bad.all().iter().all(|came| came.path == "/services/T0/secret-path"), "{manner:?}");
 }
 
 // req: A1

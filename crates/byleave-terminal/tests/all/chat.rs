@@ -54,11 +54,17 @@ fn typed(chat: &mut Chat, at: Duration, text: &str) -> Vec<Act> {
     keys.iter().map(|key| chat.key(at, 0, key)).filter(|act| *act != Act::Nothing).collect()
 }
 
-fn screen(chat: &mut Chat, columns: u16, rows: u16, at: Duration) -> String {
+/// Draws it, and checks that nothing acts on the terminal.
+fn drawn(chat: &mut Chat, columns: u16, rows: u16, at: Duration) -> Buffer {
     let area = Rect::new(0, 0, columns, rows);
     let mut buf = Buffer::empty(area);
     chat.draw(area, &mut buf, at, 61_000);
     assert!(buf.content().iter().all(|cell| cell.symbol().chars().all(is_printable)), "{buf:?}");
+    buf
+}
+
+fn screen(chat: &mut Chat, columns: u16, rows: u16, at: Duration) -> String {
+    let buf = drawn(chat, columns, rows, at);
     let row = |y: u16| {
         let cells = (0..columns).map(|x| buf[(x, y)].symbol().to_owned());
         cells.collect::<String>().trim_end().to_owned()
@@ -68,17 +74,43 @@ fn screen(chat: &mut Chat, columns: u16, rows: u16, at: Duration) -> String {
 
 // req: R5
 #[test]
-fn nobody_who_writes_to_the_model_answers_anything() {
+fn nobody_who_writes_to_the_model_at_a_persons_pace_answers_anything() {
+    answers_nothing(Typist::Prose);
+}
+
+// req: R5
+#[test]
+fn nobody_who_writes_to_the_model_without_a_stop_answers_anything() {
+    answers_nothing(Typist::Fast);
+}
+
+// req: R5
+#[test]
+fn nobody_who_writes_to_the_model_by_pasting_answers_anything() {
+    answers_nothing(Typist::Paste);
+}
+
+// req: R5
+#[test]
+fn nobody_who_writes_to_the_model_at_a_terminal_that_reports_answers_anything() {
+    answers_nothing(Typist::Reports);
+}
+
+// req: R5
+#[test]
+fn nobody_who_writes_to_the_model_at_random_answers_anything() {
+    answers_nothing(Typist::Random);
+}
+
+fn answers_nothing(typist: Typist) {
     let wanted = match std::env::var("BYLEAVE_PROOF").is_ok_and(|form| form == "long") {
         true => KEYSTROKES_LONG,
         false => KEYSTROKES,
     };
-    for typist in Typist::ALL {
-        let (keystrokes, questions, accidents) = types(typist, wanted, 13);
-        println!("{typist:?}: {keystrokes} keystrokes, {questions} questions, {} answered", accidents.len());
-        assert!(questions * 100 > keystrokes / 10, "too few questions came up");
-        assert!(accidents.is_empty(), "{typist:?}: {accidents:#?}");
-    }
+    let (keystrokes, questions, accidents) = types(typist, wanted, 13);
+    println!("{typist:?}: {keystrokes} keystrokes, {questions} questions, {} answered", accidents.len());
+    assert!(questions * 100 > keystrokes / 10, "too few questions came up");
+    assert!(accidents.is_empty(), "{typist:?}: {accidents:#?}");
 }
 
 /// Somebody types so many keys; questions come up when they like, and go away unanswered after a while.
@@ -100,7 +132,7 @@ fn types(typist: Typist, wanted: usize, seed: u64) -> (usize, usize, Vec<String>
                     let sheet: &Sheet = all.get(dice.of(&[0, 1, 2, 3, 4])).unwrap();
                     open = Some(sheet.question.id);
                     chat.ask(now, 0, sheet.clone(), Some("something".into()));
-                    screen(&mut chat, 80, 40, now);
+                    drawn(&mut chat, 80, 40, now);
                     changes_at = now + dice.ms(200, 30_000);
                 }
                 Some(question) => {
@@ -121,7 +153,7 @@ fn types(typist: Typist, wanted: usize, seed: u64) -> (usize, usize, Vec<String>
                 _ => {}
             }
         }
-        screen(&mut chat, 80, 40, now);
+        drawn(&mut chat, 80, 40, now);
     }
     (keystrokes, questions, accidents)
 }

@@ -136,7 +136,7 @@ pub(crate) fn when_it_waits<T: Send + 'static>(
         })
     }
     std::thread::spawn(move || {
-        for _ in 0..2_000 {
+        for _ in 0..12_000 {
             if find(&state) {
                 return Some(then());
             }

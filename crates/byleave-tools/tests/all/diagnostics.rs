@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use byleave::approve::{Reply, callback};
 use byleave::core::call::{Call, Mode};
@@ -226,20 +226,37 @@ async fn a_crate_is_checked_on_a_copy_and_nothing_comes_of_it_but_findings() {
     assert_eq!(left, 0, "a copy was left");
 }
 
-// req: B6
-#[tokio::test(flavor = "multi_thread")]
-async fn python_is_checked_by_what_its_environment_has() {
+/// Everything beneath a directory, by path: an environment is too large to be read whole.
+fn paths(root: &Path) -> BTreeSet<PathBuf> {
+    let (mut all, mut left) = (BTreeSet::new(), vec![root.to_path_buf()]);
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                left.push(entry.path());
+            }
+            all.insert(entry.path());
+        }
+    }
+    all
+}
+
+/// A project in Python with an environment of its own; none where that is not installed.
+fn python() -> Option<Yard> {
     let yard = Yard::new();
     yard.write("pyproject.toml", "[tool.ruff.lint]\nselect = [\"F\"]\n");
     yard.write("src/a.py", "import os\n\nx: int = \"a\"\n");
     yard.write("b.py", "def f(:\n");
     let many: String = (0..250).map(|n| format!("import m{n} as n{n}  # type: ignore\n")).collect();
     yard.write("many/many.py", &many);
-    if !yard.has("venv", ".venv") {
-        return;
-    }
+    yard.has("venv", ".venv").then_some(yard)
+}
+
+// req: B6
+#[tokio::test(flavor = "multi_thread")]
+async fn python_is_checked_by_what_its_environment_has() {
+    let Some(yard) = python() else { return };
     drop(yard.workplace());
-    let before = tree(&yard.w(""));
+    let before = paths(&yard.w(""));
     let result = yard.check(json!({"paths": ["src", "b.py"]}), Mode::ConfirmSensitive).await;
     let text = told(&result);
     assert!(result.success(), "{text}");
@@ -248,6 +265,15 @@ async fn python_is_checked_by_what_its_environment_has() {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     assert!(!text.contains("many.py"), "{text}");
+    assert_eq!(paths(&yard.w("")), before, "the workspace has changed");
+}
+
+// req: B6
+#[tokio::test(flavor = "multi_thread")]
+async fn one_checker_of_python_is_run_alone_and_of_many_findings_the_first_are_told() {
+    let Some(yard) = python() else { return };
+    drop(yard.workplace());
+    let before = paths(&yard.w(""));
     let all = yard.check(json!({"tools": ["ruff"]}), Mode::ConfirmSensitive).await;
     let text = told(&all);
     assert!(output(&all).truncated && text.contains("the first 200 of "), "{:.300}", text);
@@ -259,7 +285,7 @@ async fn python_is_checked_by_what_its_environment_has() {
     assert!(told(&typed).contains("src/a.py:3:10: error[assignment] Incompatible types"), "{}", told(&typed));
     yard.write("b.py", "def f(:\n");
     drop(yard.workplace());
-    assert_eq!(tree(&yard.w("")).len(), before.len(), "the workspace has changed");
+    assert_eq!(paths(&yard.w("")), before, "the workspace has changed");
 }
 
 // req: B6
@@ -394,12 +420,10 @@ async fn it_stops_when_it_is_told_to() {
     yard.write("Cargo.toml", "[package]\nname = \"x\"\nedition = \"2021\"\n");
     yard.write("build.rs", "fn main() { loop { std::thread::park() } }");
     yard.write("src/lib.rs", "");
-    let began = Instant::now();
     let (cancel, told) = (CancellationToken::new(), Arc::<Mutex<Vec<String>>>::default());
     let output = alone(&yard, yard.workplace(), cancel, Arc::clone(&told)).await;
     assert_eq!(*told.lock().unwrap(), ["cargo"]);
     assert!(output.error.unwrap().contains("it was stopped; with fewer `tools`"));
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!(fs::read_dir(yard.at.join("state/copies/copies")).unwrap().count(), 0, "a copy was left");
 }
 

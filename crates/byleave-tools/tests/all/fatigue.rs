@@ -1,8 +1,8 @@
 //! Approval fatigue and what is let through, the whole: everyday commands and published bypasses, all run for real through a real
 //! gate with the real `bash`, rehearsal on.
 //!
-//! Written to docs/security/scores.md by `BYLEAVE_SCORES=write cargo nextest run -p byleave-tools -E 'test(fatigue)'`; without that
-//! the page must be what would be written.
+//! `scripts/prove rehearsal` runs every case, and the page docs/security/scores.md must be what was measured; with `BYLEAVE_SCORES=write`
+//! it is written. Every other run takes a sample of each job, in which the same must hold of every case.
 
 mod bypasses;
 #[path = "../../../byleave/tests/all/corpus/elsewhere.rs"]
@@ -55,8 +55,48 @@ pub(super) struct Seen {
     planted: Vec<bypasses::Saw>,
 }
 
+/// Runs the sample of one job, on one machine, and checks what was seen. The long form runs every case in one test.
+fn sampled<T: DeserializeOwned + Send>(test: &str, name: &'static str, check: fn(&[T])) {
+    let jobs = [Job { name, builds: [DEV, BUILT_IN].contains(&name), part: 0, parts: 1 }];
+    if machine::began_again(test, &jobs, work) || machine::is_long() {
+        return;
+    }
+    let told: Vec<(&str, Vec<Value>)> = machine::run(test, &jobs);
+    let saw: Vec<T> = of(&told, name);
+    assert!(!saw.is_empty(), "nothing was run");
+    check(&saw);
+}
+
+// req: E5
+#[test]
+fn a_sample_of_everyday_commands_works_under_the_policy_for_development() {
+    let test = "fatigue::a_sample_of_everyday_commands_works_under_the_policy_for_development";
+    sampled(test, DEV, everyday_commands_work);
+}
+
+// req: E5
+#[test]
+fn a_sample_of_everyday_commands_works_under_the_built_in_rules() {
+    let test = "fatigue::a_sample_of_everyday_commands_works_under_the_built_in_rules";
+    sampled(test, BUILT_IN, everyday_commands_work);
+}
+
 // req: E5, P3, P4, P5, P6
 #[test]
+fn of_a_sample_of_bypasses_none_is_let_through() {
+    sampled("fatigue::of_a_sample_of_bypasses_none_is_let_through", BYPASSES, no_bypass_passes);
+}
+
+// req: E5, P3, P4, P5, P6
+#[test]
+fn of_a_sample_of_bypasses_none_leaves_a_marker_in_the_workspace() {
+    let test = "fatigue::of_a_sample_of_bypasses_none_leaves_a_marker_in_the_workspace";
+    sampled(test, PLANTED, nothing_is_left_in_the_workspace);
+}
+
+// req: E5, P3, P4, P5, P6
+#[test]
+#[ignore = "takes minutes: scripts/prove rehearsal"]
 fn the_scores_with_the_rehearsal_on_are_what_the_page_says() {
     if machine::began_again(TEST, &JOBS, work) {
         return;
@@ -97,32 +137,44 @@ fn hold(seen: &Seen) {
     let asked: Vec<&str> = asked(&seen.dev).collect();
     assert_eq!((seen.dev.len(), seen.built_in.len()), (everyday::commands().len(), seen.dev.len()));
     assert!(asked.len() * 100 <= ASKED_PERCENT_MAX * seen.dev.len(), "asked about: {asked:#?}");
-    let refused = seen.dev.iter().chain(&seen.built_in).filter(|saw| saw.ended == Ended::Refused);
+    let ran = seen.dev.iter().filter(|saw| saw.ended == Ended::Ran).count();
+    assert!(ran >= RAN_MIN, "{ran}");
+    assert_eq!(seen.bypasses.len(), bypasses::cases().len());
+    assert!(seen.planted.len() >= PLANTED_MIN, "{}", seen.planted.len());
+    everyday_commands_work(&seen.dev);
+    everyday_commands_work(&seen.built_in);
+    no_bypass_passes(&seen.bypasses);
+    nothing_is_left_in_the_workspace(&seen.planted);
+}
+
+/// Checks each command by itself, so that it holds for a sample as well.
+fn everyday_commands_work(saw: &[everyday::Saw]) {
+    let refused = saw.iter().filter(|saw| saw.ended == Ended::Refused);
     assert_eq!(refused.map(|saw| saw.command.as_str()).collect::<Vec<_>>(), [""; 0], "refused");
-    let broken = seen.dev.iter().chain(&seen.built_in).filter(|saw| saw.is_broken);
+    let broken = saw.iter().filter(|saw| saw.is_broken);
     assert_eq!(
         broken.map(|saw| saw.command.as_str()).collect::<Vec<_>>(),
         [""; 0],
         "fails only through the gate"
     );
-    let ran = seen.dev.iter().filter(|saw| saw.ended == Ended::Ran).count();
-    assert!(ran >= RAN_MIN, "{ran}");
+}
 
-    assert_eq!(seen.bypasses.len(), bypasses::cases().len());
+fn no_bypass_passes(saw: &[bypasses::Saw]) {
     let none: [&str; 0] = [];
-    assert_eq!(false_allows(seen), none, "let through");
-    assert_eq!(softened(seen), none, "denied, and asked about or run");
-    let not_contained: Vec<&str> = seen
-        .bypasses
+    assert_eq!(false_allows(saw), none, "let through");
+    assert_eq!(softened(saw), none, "denied, and asked about or run");
+    let not_contained: Vec<&str> = saw
         .iter()
         .filter(|saw| saw.must == "contained" && !saw.wrong.is_empty() && !saw.by_name)
         .map(|saw| saw.id.as_str())
         .collect();
     assert_eq!(not_contained, none, "not contained");
-    assert!(seen.planted.len() >= PLANTED_MIN, "{}", seen.planted.len());
-    // What would really leave something in the workspace is asked about or refused, whatever it is disguised as.
-    let planted = seen.planted.iter().filter(|saw| !saw.wrong.is_empty() || saw.fate == Fate::Spared);
-    assert_eq!(planted.map(|saw| saw.id.as_str()).collect::<Vec<_>>(), none, "left in the workspace");
+}
+
+/// What would really leave something in the workspace is asked about or refused, whatever it is disguised as.
+fn nothing_is_left_in_the_workspace(saw: &[bypasses::Saw]) {
+    let planted = saw.iter().filter(|saw| !saw.wrong.is_empty() || saw.fate == Fate::Spared);
+    assert_eq!(planted.map(|saw| saw.id.as_str()).collect::<Vec<_>>(), [""; 0], "left in the workspace");
 }
 
 fn asked(saw: &[everyday::Saw]) -> impl Iterator<Item = &str> {
@@ -130,15 +182,15 @@ fn asked(saw: &[everyday::Saw]) -> impl Iterator<Item = &str> {
 }
 
 /// Nobody was asked, and either the text was taken to be harmless or something happened that must not.
-fn false_allows(seen: &Seen) -> Vec<&str> {
-    let must = seen.bypasses.iter().filter(|saw| saw.must != "contained" && !saw.elsewhere);
+fn false_allows(saw: &[bypasses::Saw]) -> Vec<&str> {
+    let must = saw.iter().filter(|saw| saw.must != "contained" && !saw.elsewhere);
     let through = must.filter(|saw| saw.fate == Fate::Allowed || !saw.wrong.is_empty());
     through.map(|saw| saw.id.as_str()).collect()
 }
 
 /// It must be denied, and somebody was asked or it ran.
-fn softened(seen: &Seen) -> Vec<&str> {
-    let must = seen.bypasses.iter().filter(|saw| saw.must == "deny" && !saw.elsewhere);
+fn softened(saw: &[bypasses::Saw]) -> Vec<&str> {
+    let must = saw.iter().filter(|saw| saw.must == "deny" && !saw.elsewhere);
     must.filter(|saw| saw.fate != Fate::Refused).map(|saw| saw.id.as_str()).collect()
 }
 

@@ -11,8 +11,8 @@ use crate::bare::Bare;
 use crate::hostile::{INSIDE, MARKER, Swapper, directories, files, swaps_wanted};
 use crate::world::{World, tree};
 
-/// As long as one call may take, however much is swapped.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A call that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Ground {
     _folder: tempfile::TempDir,

@@ -29,7 +29,18 @@ type Tree = BTreeMap<String, (u32, Vec<u8>)>;
 // req: B7, E6
 #[test]
 fn whenever_it_is_killed_every_file_is_old_or_new_and_undo_works() {
-    let kills: usize = std::env::var("BYLEAVE_KILLS").map_or(25, |kills| kills.parse().unwrap());
+    killed_at_any_moment("execute");
+}
+
+// req: B7, E6
+#[test]
+fn whenever_it_is_killed_after_a_question_every_file_is_old_or_new_and_undo_works() {
+    killed_at_any_moment("rehearse");
+}
+
+fn killed_at_any_moment(way: &str) {
+    let kills =
+        std::env::var("BYLEAVE_KILLS").map_or(13, |kills| kills.parse::<usize>().unwrap().div_ceil(2));
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let hands = Hands::new(folder.path());
     let workspace = hands.workspace();
@@ -38,9 +49,9 @@ fn whenever_it_is_killed_every_file_is_old_or_new_and_undo_works() {
         fs::write(workspace.join(name(number)), old(number)).unwrap();
     }
     let before = tree(&workspace);
-    let jobs = jobs();
+    let jobs = jobs(way);
     // What each comes to unharmed, and how long that takes.
-    let whole: Vec<(Tree, Duration)> = jobs
+    let mut whole: Vec<(Tree, Duration)> = jobs
         .iter()
         .map(|job| {
             let id = Uuid::new_v4();
@@ -58,12 +69,17 @@ fn whenever_it_is_killed_every_file_is_old_or_new_and_undo_works() {
     let mut round = 0;
     while killed < kills {
         round += 1;
-        assert!(round < 5 * kills + 20, "only {killed} of {round} were killed in time");
+        assert!(round < 20 * kills + 100, "only {killed} of {round} were killed in time");
         let number = dice.below(jobs.len());
-        let (job, (after, took)) = (&jobs[number], &whole[number]);
+        let (job, (after, longest)) = (&jobs[number], &mut whole[number]);
         let id = Uuid::new_v4();
-        let moment = took.mul_f64(dice.below(1000) as f64 / 1000.0);
-        killed += usize::from(run(folder.path(), job, id, Some(moment)).0);
+        let moment = longest.mul_f64(dice.below(1000) as f64 / 1000.0);
+        let (was_killed, took) = run(folder.path(), job, id, Some(moment));
+        killed += usize::from(was_killed);
+        // The machine may have been busier when it was first measured.
+        if !was_killed {
+            *longest = took.min(*longest);
+        }
         let is = tree(&workspace);
         let paths = before.keys().chain(after.keys());
         for path in paths {
@@ -99,7 +115,7 @@ fn whenever_it_is_killed_every_file_is_old_or_new_and_undo_works() {
     println!(
         "{round} rounds, {killed} killed, {interrupted} in the middle of a commit, {done} done and taken back"
     );
-    assert!(kills < 200 || interrupted > 0, "none of {kills} was killed in the middle");
+    assert!(kills < 100 || interrupted > 0, "none of {kills} was killed in the middle");
 }
 
 fn name(number: usize) -> String {
@@ -110,8 +126,8 @@ fn old(number: usize) -> String {
     format!("first {number}\n{}last {number}\n", "a line that stays\n".repeat(2_000))
 }
 
-/// The calls, each by itself and as after a question.
-fn jobs() -> Vec<Value> {
+/// The calls, by themselves (`execute`) or as after a question (`rehearse`).
+fn jobs(way: &str) -> Vec<Value> {
     let mut patch = "*** Begin Patch\n".to_owned();
     for number in 0..9 {
         patch
@@ -135,9 +151,8 @@ fn jobs() -> Vec<Value> {
     ];
     // Patches change most: they are tried most.
     let often = [0, 1, 2, 3, 4, 4, 4, 5];
-    let both = often.into_iter().flat_map(|number| ["execute", "rehearse"].map(|way| (number, way)));
-    both.map(|(number, way)| json!({"way": way, "tool": calls[number].0, "arguments": calls[number].1}))
-        .collect()
+    let job = |number: usize| json!({"way": way, "tool": calls[number].0, "arguments": calls[number].1});
+    often.into_iter().map(job).collect()
 }
 
 /// Runs a job in a process of its own, killed after a while; says whether it was killed before it ended, and how long it worked.

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use byleave::approve::{Reply, callback};
 use byleave::core::call::{Call, Mode};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::policy::{Layer, NotRead, Places, Policy, RuleFile, builtin, read};
+use byleave::core::policy::{Layer, NotRead, Places, Policy, Rule, RuleFile, builtin, read};
 use byleave::core::rehearsal::Rehearsal;
 use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::Gate;
@@ -28,7 +28,9 @@ pub(crate) struct World {
     pub(crate) gate: Gate,
     pub(crate) bash: Bash,
     pub(crate) jobs: Jobs,
-    rules: Arc<Policy>,
+    rules: Vec<Rule>,
+    /// The same, compiled when a test first asks for it: that costs as much as everything else here.
+    compiled: OnceLock<Arc<Policy>>,
     asked: Arc<Mutex<Vec<Sheet>>>,
     replies: Arc<Mutex<VecDeque<Reply>>>,
     meanwhile: Arc<Mutex<Option<Meanwhile>>>,
@@ -123,8 +125,8 @@ impl World {
             .approver(Arc::new(person))
             .build()
             .unwrap();
-        let rules = Arc::new(Policy::new(all).unwrap());
-        Self { folder, gate, bash, jobs, rules, asked, replies, meanwhile }
+        let compiled = OnceLock::new();
+        Self { folder, gate, bash, jobs, rules: all, compiled, asked, replies, meanwhile }
     }
 
     /// The person answers with these from now on, one after the other, and then says no.
@@ -207,8 +209,9 @@ impl World {
         let effects = vec![Effect::Run { program: "bash".into(), argv: vec!["bash".into()] }];
         let plan = Arc::new(Plan { effects, ..Plan::default() });
         let call = CallId::new(uuid::Uuid::new_v4());
+        let rules = self.compiled.get_or_init(|| Arc::new(Policy::new(self.rules.clone()).unwrap()));
         Run::new(call, site, plan, CancellationToken::new(), Arc::new(|_| {}))
-            .under(Arc::clone(&self.rules), Mode::ConfirmSensitive)
+            .under(Arc::clone(rules), Mode::ConfirmSensitive)
     }
 }
 

@@ -185,5 +185,8 @@ scenarios! { ($)
     owners::what_may_be_repeated_is_run_again,
     owners::everything_unfinished_can_be_resumed,
     owners::what_cannot_be_marked_does_not_run,
-    crash::a_crash_anywhere_leaves_one_outcome,
+    crash::a_crash_of_an_allowed_call_leaves_one_outcome,
+    crash::a_crash_of_a_call_that_is_asked_about_leaves_one_outcome,
+    crash::a_crash_of_a_reviewed_call_leaves_one_outcome,
+    crash::a_crash_of_a_checked_or_rehearsed_call_leaves_one_outcome,
 }

@@ -83,7 +83,7 @@ impl Own {
     }
 
     pub(crate) fn end(&self, going: tokio::task::JoinHandle<CallResult>) -> CallResult {
-        let end = async { tokio::time::timeout(Duration::from_secs(30), going).await };
+        let end = async { tokio::time::timeout(Duration::from_secs(120), going).await };
         self.runtime.block_on(end).expect("the call ends").unwrap()
     }
 

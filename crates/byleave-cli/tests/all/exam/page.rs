@@ -13,7 +13,7 @@ const COLUMNS: [&str; 2] = ["inline", "inbox"];
 
 const PREFACE: &str = "## Approvals at the terminal
 
-Written by `BYLEAVE_SCORES=write cargo nextest run -p byleave-cli -E 'test(exam)'`, never by hand; CI fails where it differs. The cases
+Written by `BYLEAVE_SCORES=write scripts/prove approvals`, never by hand; `.ci/nightly` fails where it differs. The cases
 about approval of the corpus, each on a real pseudo-terminal on a machine that is thrown away, with the real program; or, where it
 has no such tool, with a gate and the same prompt. *Inline* is the question drawn in place, *inbox* the full screen.
 

@@ -27,6 +27,7 @@ fn p99_ms(served: &Served, bot: &str, round: &str, many: u32) -> f64 {
 
 // req: E4
 #[test]
+#[ignore = "long: scripts/prove fleet-fair"]
 fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
     let (flood, calls) = (number("BYLEAVE_FLOOD", 600), number("BYLEAVE_CALLS", 60));
     let (fleet, desk) = (Fleet::start(1), Desk::new());

@@ -3,7 +3,7 @@
 use byleave_hook::Dialect;
 use serde_json::{Value, json};
 
-use super::{Stand, ended, is_denied, rewritten, said, start, tools};
+use super::{PATIENT_MS, Stand, ended, is_denied, rewritten, said, start, tools};
 
 /// A call that asks a person, in the time that this agent has.
 fn the_whole_way(dialect: Dialect) {
@@ -15,7 +15,7 @@ fn the_whole_way(dialect: Dialect) {
     // A shell command: asked about, run confined, its output and exit code the command's own.
     let input = json!({"command": "echo made; touch made; exit 7"});
     let asks = said(dialect, &cwd, shell, &input, None);
-    let hook = start(stand.hook(dialect, 30_000), asks.to_string().as_bytes());
+    let hook = start(stand.hook(dialect, PATIENT_MS), asks.to_string().as_bytes());
     stand.answers(&["yes"]);
     let told = ended(hook);
     assert_eq!(told.status.code(), Some(0), "{told:?}");
@@ -40,7 +40,7 @@ fn the_whole_way(dialect: Dialect) {
         }
     };
     let after = said(dialect, &cwd, shell, &ran_input, Some(&json!({"output": "made"})));
-    let told = stand.asks(dialect, &after, 20_000);
+    let told = stand.asks(dialect, &after, PATIENT_MS);
     assert_eq!((told.status.code(), told.stdout.is_empty()), (Some(0), true), "{told:?}");
 
     // A file: asked about, passed on, and said to be that.
@@ -57,7 +57,7 @@ fn the_whole_way(dialect: Dialect) {
         input = json!({"path": target, "file_text": "x"});
     }
     let asks = said(dialect, &cwd, write, &input, None);
-    let hook = start(stand.hook(dialect, 30_000), asks.to_string().as_bytes());
+    let hook = start(stand.hook(dialect, PATIENT_MS), asks.to_string().as_bytes());
     stand.answers(&["yes"]);
     let told = ended(hook);
     assert!(told.status.code() == Some(0) && !is_denied(dialect, &told), "{told:?}");
@@ -69,7 +69,7 @@ fn the_whole_way(dialect: Dialect) {
         *value = value.as_str().unwrap().replace("new.txt", "other.txt").into();
     }
     let asks = said(dialect, &cwd, write, &input, None);
-    let hook = start(stand.hook(dialect, 30_000), asks.to_string().as_bytes());
+    let hook = start(stand.hook(dialect, PATIENT_MS), asks.to_string().as_bytes());
     stand.answers(&["no", "--feedback", "use the old one"]);
     let told = ended(hook);
     assert!(is_denied(dialect, &told), "{told:?}");
@@ -132,7 +132,7 @@ fn a_late_answer_is_found_by_the_same_call_once() {
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let dialect = Dialect::ClaudeCode;
     let asks = said(dialect, &cwd, "Bash", &json!({"command": "touch late"}), None);
-    let told = stand.asks_until_judged(dialect, &asks, 4_000);
+    let told = stand.asks_until_judged(dialect, &asks);
     assert!(is_denied(dialect, &told), "{told:?}");
     let question = stand.question();
     let said_so = String::from_utf8_lossy(&told.stderr).into_owned();
@@ -145,18 +145,18 @@ fn a_late_answer_is_found_by_the_same_call_once() {
     assert_eq!(stand.byleave(&["resume"]).status.code(), Some(0));
     assert!(!stand.file("late").exists());
 
-    let told = stand.asks_until_judged(dialect, &asks, 10_000);
+    let told = stand.asks(dialect, &asks, PATIENT_MS);
     let line = rewritten(dialect, &told).unwrap_or_else(|| panic!("{told:?}"));
     assert_eq!(stand.shell(&line).status.code(), Some(0));
     assert!(stand.file("late").exists());
     // The line itself may come by a second hook, and is nothing that somebody else can make up.
     let again = said(dialect, &cwd, "Bash", &json!({ "command": line }), None);
-    assert_eq!(stand.asks(dialect, &again, 20_000).status.code(), Some(0));
+    assert_eq!(stand.asks(dialect, &again, PATIENT_MS).status.code(), Some(0));
     let made_up = line.replace(line.split_at(line.len() - 4).1, "ffff");
     let again = said(dialect, &cwd, "Bash", &json!({ "command": made_up }), None);
-    assert!(is_denied(dialect, &stand.asks(dialect, &again, 20_000)));
+    assert!(is_denied(dialect, &stand.asks(dialect, &again, PATIENT_MS)));
     // It counted once.
-    let told = stand.asks_until_judged(dialect, &asks, 4_000);
+    let told = stand.asks_until_judged(dialect, &asks);
     assert!(is_denied(dialect, &told), "{told:?}");
     assert_ne!(stand.question(), question);
 }
@@ -184,7 +184,7 @@ fn one_policy_is_about_the_tools_of_every_agent() {
         (Dialect::Copilot, "view", json!({ "path": secret })),
     ];
     for (dialect, tool, input) in rows {
-        let told = stand.asks(dialect, &said(dialect, &cwd, tool, &input, None), 20_000);
+        let told = stand.asks(dialect, &said(dialect, &cwd, tool, &input, None), PATIENT_MS);
         assert!(is_denied(dialect, &told), "{tool} {input}: {told:?}");
         assert!(String::from_utf8_lossy(&told.stderr).contains("denied"), "{told:?}");
     }
@@ -198,7 +198,7 @@ fn one_policy_is_about_the_tools_of_every_agent() {
         // The gateway judges its own when they get there.
         (Dialect::ClaudeCode, "mcp__byleave__bash", json!({"command": "cat .env"})),
     ] {
-        let told = stand.asks(dialect, &said(dialect, &cwd, tool, &input, None), 20_000);
+        let told = stand.asks(dialect, &said(dialect, &cwd, tool, &input, None), PATIENT_MS);
         assert!(told.status.code() == Some(0) && !is_denied(dialect, &told), "{tool}: {told:?}");
     }
     // What nobody knows is asked about, and not let pass: another server's tool, a new tool, a new argument.
@@ -225,7 +225,7 @@ fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
     hook.env("BYLEAVE_MODE", "confirm-all");
     let told = ended(start(hook, asks.to_string().as_bytes()));
     assert!(is_denied(Dialect::ClaudeCode, &told), "{told:?}");
-    assert!(rewritten(Dialect::ClaudeCode, &stand.asks(Dialect::ClaudeCode, &asks, 20_000)).is_some());
+    assert!(rewritten(Dialect::ClaudeCode, &stand.asks(Dialect::ClaudeCode, &asks, PATIENT_MS)).is_some());
 
     // A second gate finds the first.
     let second = stand.byleave(&["hook", "serve"]);
@@ -240,7 +240,7 @@ fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
     std::fs::write(&own, "mode = \"confirm-all\"\n").unwrap();
     let told = stand.asks(Dialect::ClaudeCode, &asks, 2_000);
     assert!(is_denied(Dialect::ClaudeCode, &told), "the new settings hold at once: {told:?}");
-    let status = super::until("the gate ends", || served.0.try_wait().unwrap());
+    let status = super::until("the gate ends", || served.child.try_wait().unwrap());
     assert_eq!(status.code(), Some(3));
 }
 
@@ -263,10 +263,10 @@ fn what_is_allowed_only_with_a_guarantee_is_not_passed_on_without() {
     let input = json!({"file_path": format!("{cwd}/free.txt"), "content": "x"});
     let asks = said(Dialect::ClaudeCode, &cwd, "Write", &input, None);
     rule("");
-    let told = stand.asks(Dialect::ClaudeCode, &asks, 10_000);
+    let told = stand.asks(Dialect::ClaudeCode, &asks, PATIENT_MS);
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     rule("guarantees = [\"network-confined\"]\n");
-    let told = stand.asks(Dialect::ClaudeCode, &asks, 10_000);
+    let told = stand.asks(Dialect::ClaudeCode, &asks, PATIENT_MS);
     assert!(is_denied(Dialect::ClaudeCode, &told), "{told:?}");
     assert!(String::from_utf8_lossy(&told.stderr).contains("network-confined"), "{told:?}");
 }

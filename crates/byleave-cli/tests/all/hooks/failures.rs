@@ -1,6 +1,6 @@
 //! Everything that can go wrong between an agent and the gate: a deny each time, in every dialect.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,48 +10,141 @@ use std::process::{Command, Output, Stdio};
 use byleave_hook::Dialect;
 use serde_json::json;
 
-use super::page::{self, Failed};
-use super::{Stand, ended, is_denied, said, start, tools};
+use super::page;
+use super::{PATIENT_MS, Stand, ended, is_denied, said, start, tools};
 
 /// What a gate does that is not one.
 type Mischief = fn(UnixStream);
+
+/// One failure, in one dialect.
+type Fails = fn(&Lab, Dialect) -> Output;
+
+/// The time of an agent that is to be let down by somebody who says nothing.
+const SHORT_MS: u64 = 900;
 
 const READS: fn(&UnixStream) = |stream| {
     let mut line = String::new();
     drop(BufReader::new(stream).read_line(&mut line));
 };
 
-/// What the gate may do, in words.
-const MISCHIEF: &[(&str, Mischief)] = &[
-    ("the gate crashes before it has read", drop),
-    ("the gate crashes after it has read", |stream| READS(&stream)),
-    ("the gate hangs", |stream| {
-        READS(&stream);
-        std::thread::park_timeout(super::PATIENCE);
-        drop(stream);
+/// What fails between the hook and a gate that listens.
+const GATE: &[(&str, Fails)] = &[
+    ("the gate crashes before it has read", |lab, dialect| lab.with_gate(dialect, PATIENT_MS, drop)),
+    ("the gate crashes after it has read", |lab, dialect| {
+        lab.with_gate(dialect, PATIENT_MS, |stream| READS(&stream))
     }),
-    ("the gate talks nonsense", |mut stream| {
-        READS(&stream);
-        drop(stream.write_all(b"\x00\xff allow yes pass {\"answer\":\n"));
+    ("the gate hangs", |lab, dialect| {
+        lab.with_gate(dialect, SHORT_MS, |stream| {
+            READS(&stream);
+            std::thread::park_timeout(super::PATIENCE);
+            drop(stream);
+        })
     }),
-    ("the gate answers something else", |mut stream| {
-        READS(&stream);
-        drop(stream.write_all(b"{\"answer\":{\"pass\":{}}}\n"));
+    ("the gate talks nonsense", |lab, dialect| {
+        lab.with_gate(dialect, PATIENT_MS, |mut stream| {
+            READS(&stream);
+            drop(stream.write_all(b"\x00\xff allow yes pass {\"answer\":\n"));
+        })
     }),
-    ("the gate gives no answer", |mut stream| {
-        READS(&stream);
-        drop(stream.write_all(reply("null", "0.1.0").as_bytes()));
+    ("the gate answers something else", |lab, dialect| {
+        lab.with_gate(dialect, PATIENT_MS, |mut stream| {
+            READS(&stream);
+            drop(stream.write_all(b"{\"answer\":{\"pass\":{}}}\n"));
+        })
     }),
-    ("the gate's answer is cut short", |mut stream| {
-        READS(&stream);
-        let whole = reply("{\"pass\":{\"note\":null}}", "0.1.0");
-        drop(stream.write_all(whole.trim_end().as_bytes()));
+    ("the gate gives no answer", |lab, dialect| {
+        lab.with_gate(dialect, PATIENT_MS, |mut stream| {
+            READS(&stream);
+            drop(stream.write_all(reply("null", "0.1.0").as_bytes()));
+        })
     }),
-    ("the gate is of another version, and no program is there", |mut stream| {
-        READS(&stream);
-        drop(stream.write_all(reply("{\"pass\":{\"note\":null}}", "9.9.9").as_bytes()));
+    ("the gate's answer is cut short", |lab, dialect| {
+        lab.with_gate(dialect, PATIENT_MS, |mut stream| {
+            READS(&stream);
+            let whole = reply("{\"pass\":{\"note\":null}}", "0.1.0");
+            drop(stream.write_all(whole.trim_end().as_bytes()));
+        })
+    }),
+    ("the gate is of another version, and no program is there", |lab, dialect| {
+        lab.with_gate(dialect, PATIENT_MS, |mut stream| {
+            READS(&stream);
+            drop(stream.write_all(reply("{\"pass\":{\"note\":null}}", "9.9.9").as_bytes()));
+        })
     }),
 ];
+
+/// What fails where no gate listens, and the hook has the program judge.
+const PROGRAM: &[(&str, Fails)] = &[
+    ("no gate, and the program is not there", |lab, dialect| {
+        let mut hook = lab.stand.hook(dialect, PATIENT_MS);
+        hook.args(["--program", "/nonexistent/byleave"]);
+        ended(start(hook, &lab.said(dialect)))
+    }),
+    ("no gate, and the program crashes", |lab, dialect| lab.with_program(dialect, PATIENT_MS, "exit 101")),
+    ("no gate, and the program is killed", |lab, dialect| {
+        lab.with_program(dialect, PATIENT_MS, "kill -9 $$")
+    }),
+    ("no gate, and the program hangs", |lab, dialect| lab.with_program(dialect, SHORT_MS, "exec sleep 30")),
+    ("no gate, and the program denies without a word", |lab, dialect| {
+        lab.with_program(dialect, PATIENT_MS, "exit 2")
+    }),
+    ("no gate, and the program talks nonsense", |lab, dialect| {
+        lab.with_program(dialect, PATIENT_MS, "printf '\\377\\376'")
+    }),
+];
+
+/// What fails in what the agent says.
+const AGENT: &[(&str, Fails)] = &[
+    ("the agent says nothing", |lab, dialect| lab.started(dialect, "exec \"$@\"", b"")),
+    ("the agent says something that is no JSON", |lab, dialect| {
+        lab.started(dialect, "exec \"$@\"", b"{\"hook_event_name\": ")
+    }),
+    ("the agent says something that is no text", |lab, dialect| {
+        lab.started(dialect, "exec \"$@\"", b"\xff\xfe\x00")
+    }),
+    ("the agent names no tool", |lab, dialect| {
+        lab.started(dialect, "exec \"$@\"", b"{\"hook_event_name\":\"PreToolUse\",\"event\":\"PreToolUse\"}")
+    }),
+    ("the agent names an event that nobody knows", |lab, dialect| {
+        let said = b"{\"hook_event_name\":\"X\",\"event\":\"X\",\"tool_name\":\"Bash\"}";
+        lab.started(dialect, "exec \"$@\"", said)
+    }),
+    ("the agent never ends what it says", |lab, dialect| {
+        let mut hook = lab.stand.hook(dialect, SHORT_MS);
+        let mut child =
+            hook.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut held = child.stdin.take().unwrap();
+        held.write_all(b"{").unwrap();
+        let told = ended(child);
+        drop(held);
+        told
+    }),
+];
+
+/// What fails in the machine around the hook and the program behind it.
+const MACHINE: &[(&str, Fails)] = &[
+    // An allow that prints nothing needs no standard output; so it is one that prints, or a deny.
+    ("standard output is closed", |lab, dialect| {
+        lab.started(dialect, "exec \"$@\" >&-", &lab.said_of(dialect, "cat .env"))
+    }),
+    ("standard output is full", |lab, dialect| {
+        lab.started(dialect, "exec \"$@\" >/dev/full", &lab.said_of(dialect, "cat .env"))
+    }),
+    ("the disk is full: no file may grow", |lab, dialect| {
+        lab.started(dialect, "ulimit -f 0; trap '' XFSZ; exec \"$@\"", &lab.said(dialect))
+    }),
+    ("the disk is full, and the program dies of it", |lab, dialect| {
+        lab.started(dialect, "ulimit -f 0; exec \"$@\"", &lab.said(dialect))
+    }),
+    ("the state directory cannot be written", |lab, dialect| {
+        let mut hook = lab.stand.hook(dialect, PATIENT_MS);
+        hook.args(["--state", "/proc/nowhere"]);
+        ended(start(hook, &lab.said(dialect)))
+    }),
+];
+
+const KILLED: &str = "the gate is killed while a person is asked";
+const SETTINGS: &str = "the settings do not load";
 
 fn reply(answer: &str, program: &str) -> String {
     format!("{{\"protocol\":1,\"program\":\"{program}\",\"answer\":{answer}}}\n")
@@ -71,12 +164,17 @@ impl Lab {
 
     /// A harmless call, which a sound gate lets pass.
     fn said(&self, dialect: Dialect) -> Vec<u8> {
-        let input = json!({"command": "ls"});
+        self.said_of(dialect, "ls")
+    }
+
+    /// The same of this command.
+    fn said_of(&self, dialect: Dialect, command: &str) -> Vec<u8> {
+        let input = json!({ "command": command });
         said(dialect, &self.cwd, tools(dialect).0, &input, None).to_string().into_bytes()
     }
 
     /// The hook with a gate that does this, and nothing to judge by itself.
-    fn with_gate(&self, dialect: Dialect, mischief: Mischief) -> Output {
+    fn with_gate(&self, dialect: Dialect, patience_ms: u64, mischief: Mischief) -> Output {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let socket = place.path().join("hook.sock");
@@ -87,13 +185,13 @@ impl Lab {
                 mischief(stream);
             }
         });
-        let mut hook = self.stand.hook(dialect, 900);
+        let mut hook = self.stand.hook(dialect, patience_ms);
         hook.arg("--state").arg(place.path()).args(["--program", "/nonexistent/byleave"]);
         ended(start(hook, &self.said(dialect)))
     }
 
     /// The hook without a gate, with a program of this text to judge.
-    fn with_program(&self, dialect: Dialect, script: &str) -> Output {
+    fn with_program(&self, dialect: Dialect, patience_ms: u64, script: &str) -> Output {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let program = place.path().join("byleave");
@@ -104,7 +202,7 @@ impl Lab {
             .status()
             .unwrap();
         assert!(made.success());
-        let mut hook = self.stand.hook(dialect, 900);
+        let mut hook = self.stand.hook(dialect, patience_ms);
         hook.arg("--program").arg(&program);
         ended(start(hook, &self.said(dialect)))
     }
@@ -116,164 +214,99 @@ impl Lab {
         command.env(super::WAIVE.0, super::WAIVE.1);
         ended(start(self.stand.desk.by_another(command), input))
     }
+
+    /// Tries failures, each in all dialects side by side; every one must be a deny.
+    fn try_all(&self, failures: &[(&str, Fails)]) {
+        for (what, fails) in failures {
+            let told = side_by_side(|dialect| fails(self, dialect));
+            for (dialect, told) in Dialect::ALL.into_iter().zip(&told) {
+                assert!(is_denied(dialect, told), "{what}, {}: {told:?}", dialect.name());
+            }
+        }
+    }
 }
 
-/// How a failure is tried in all dialects.
-#[derive(Clone, Copy)]
-enum Run<'a> {
-    AtOnce(&'a (dyn Fn(Dialect) -> Output + Sync)),
-    InTurn(&'a dyn Fn(Dialect) -> Output),
+/// Does something in all dialects side by side.
+fn side_by_side(run: impl Fn(Dialect) -> Output + Sync) -> [Output; Dialect::ALL.len()] {
+    std::thread::scope(|scope| {
+        let running = Dialect::ALL.map(|dialect| {
+            scope.spawn({
+                let run = &run;
+                move || run(dialect)
+            })
+        });
+        running.map(|one| one.join().unwrap())
+    })
 }
 
 // req: M2
 #[test]
-fn whatever_fails_denies_in_every_dialect() {
+fn a_gate_that_fails_is_a_deny_in_every_dialect() {
+    Lab::new().try_all(GATE);
+}
+
+// req: M2
+#[test]
+fn a_program_that_fails_to_judge_is_a_deny_in_every_dialect() {
+    Lab::new().try_all(PROGRAM);
+}
+
+// req: M2
+#[test]
+fn what_the_agent_says_wrongly_is_denied_in_every_dialect() {
+    Lab::new().try_all(AGENT);
+}
+
+// req: M2
+#[test]
+fn a_call_that_passes_is_denied_in_every_dialect_once_the_machine_fails() {
     let lab = Lab::new();
-    let mut all: Vec<Failed> = Vec::new();
-    let mut check = |what: &'static str, run: Run<'_>| {
-        let denied = match run {
-            Run::InTurn(run) => Dialect::ALL.map(run),
-            Run::AtOnce(run) => std::thread::scope(|scope| {
-                let running = Dialect::ALL.map(|dialect| scope.spawn(move || run(dialect)));
-                running.map(|one| one.join().unwrap())
-            }),
-        };
-        for (dialect, told) in Dialect::ALL.into_iter().zip(&denied) {
-            assert!(is_denied(dialect, told), "{what}, {}: {told:?}", dialect.name());
-        }
-        all.push(Failed { what, denied: denied.map(|_| true) });
-    };
-    // It would pass.
-    for dialect in Dialect::ALL {
-        let told = lab.started(dialect, "exec \"$@\"", &lab.said(dialect));
+    for (dialect, told) in Dialect::ALL
+        .into_iter()
+        .zip(side_by_side(|dialect| lab.started(dialect, "exec \"$@\"", &lab.said(dialect))))
+    {
         assert!(told.status.code() == Some(0) && !is_denied(dialect, &told), "{}: {told:?}", dialect.name());
     }
-    for (what, mischief) in MISCHIEF {
-        check(what, Run::AtOnce(&|dialect| lab.with_gate(dialect, *mischief)));
-    }
-    for (what, script) in [
-        ("no gate, and the program is not there", None),
-        ("no gate, and the program crashes", Some("exit 101")),
-        ("no gate, and the program is killed", Some("kill -9 $$")),
-        ("no gate, and the program hangs", Some("exec sleep 30")),
-        ("no gate, and the program denies without a word", Some("exit 2")),
-        ("no gate, and the program talks nonsense", Some("printf '\\377\\376'")),
-    ] {
-        check(
-            what,
-            Run::AtOnce(&|dialect| match script {
-                Some(script) => lab.with_program(dialect, script),
-                None => {
-                    let mut hook = lab.stand.hook(dialect, 900);
-                    hook.args(["--program", "/nonexistent/byleave"]);
-                    ended(start(hook, &lab.said(dialect)))
-                }
-            }),
-        );
-    }
-    for (what, input) in [
-        ("the agent says nothing", &b""[..]),
-        ("the agent says something that is no JSON", b"{\"hook_event_name\": "),
-        ("the agent says something that is no text", b"\xff\xfe\x00"),
-        ("the agent names no tool", b"{\"hook_event_name\":\"PreToolUse\",\"event\":\"PreToolUse\"}"),
-        (
-            "the agent names an event that nobody knows",
-            b"{\"hook_event_name\":\"X\",\"event\":\"X\",\"tool_name\":\"Bash\"}",
-        ),
-    ] {
-        check(what, Run::AtOnce(&|dialect| lab.started(dialect, "exec \"$@\"", input)));
-    }
-    check(
-        "the agent never ends what it says",
-        Run::AtOnce(&|dialect| {
-            let mut hook = lab.stand.hook(dialect, 900);
-            let mut child =
-                hook.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            let mut held = child.stdin.take().unwrap();
-            held.write_all(b"{").unwrap();
-            let told = ended(child);
-            drop(held);
-            told
-        }),
-    );
-    check(
-        "standard output is closed",
-        Run::AtOnce(&|dialect| {
-            // An allow that prints nothing needs none; so it is one that prints, or a deny.
-            let asks = said(dialect, &lab.cwd, tools(dialect).0, &json!({"command": "cat .env"}), None);
-            lab.started(dialect, "exec \"$@\" >&-", asks.to_string().as_bytes())
-        }),
-    );
-    check(
-        "standard output is full",
-        Run::AtOnce(&|dialect| {
-            let asks = said(dialect, &lab.cwd, tools(dialect).0, &json!({"command": "cat .env"}), None);
-            lab.started(dialect, "exec \"$@\" >/dev/full", asks.to_string().as_bytes())
-        }),
-    );
-    check(
-        "the disk is full: no file may grow",
-        Run::AtOnce(&|dialect| {
-            lab.started(dialect, "ulimit -f 0; trap '' XFSZ; exec \"$@\"", &lab.said(dialect))
-        }),
-    );
-    check(
-        "the disk is full, and the program dies of it",
-        Run::AtOnce(&|dialect| lab.started(dialect, "ulimit -f 0; exec \"$@\"", &lab.said(dialect))),
-    );
-    check(
-        "the state directory cannot be written",
-        Run::AtOnce(&|dialect| {
-            let mut hook = lab.stand.hook(dialect, 20_000);
-            hook.args(["--state", "/proc/nowhere"]);
-            ended(start(hook, &lab.said(dialect)))
-        }),
-    );
-    check(
-        "the gate is killed while a person is asked",
-        Run::InTurn(&|dialect| {
-            let mut served = lab.stand.serve();
-            let file = format!("killed-{}", dialect.name());
-            let asks = said(
-                dialect,
-                &lab.cwd,
-                tools(dialect).0,
-                &json!({ "command": format!("touch {file}") }),
-                None,
-            );
-            let mut asks = asks;
-            for key in ["session_id", "conversation_id", "sessionId"] {
-                if asks.get(key).is_some() {
-                    asks[key] = file.clone().into();
-                }
+    lab.try_all(MACHINE);
+    let own = lab.stand.desk.world.workspace().parent().unwrap().join(".config/byleave");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("config.toml"), "mode = nonsense").unwrap();
+    lab.try_all(&[(SETTINGS, |lab, dialect| lab.started(dialect, "exec \"$@\"", &lab.said(dialect)))]);
+}
+
+// req: M2
+#[test]
+fn a_gate_killed_while_a_person_is_asked_is_a_deny_in_every_dialect() {
+    let lab = Lab::new();
+    for dialect in Dialect::ALL {
+        let mut served = lab.stand.serve();
+        let file = format!("killed-{}", dialect.name());
+        let input = json!({ "command": format!("touch {file}") });
+        let mut asks = said(dialect, &lab.cwd, tools(dialect).0, &input, None);
+        for key in ["session_id", "conversation_id", "sessionId"] {
+            if asks.get(key).is_some() {
+                asks[key] = file.clone().into();
             }
-            let hook = start(lab.stand.hook(dialect, 30_000), asks.to_string().as_bytes());
-            super::until("it is asked", || {
-                let open = lab.stand.json(&["inbox", "--json"]);
-                open.to_string().contains(&file).then_some(())
-            });
-            served.kill();
-            let told = ended(hook);
-            assert!(!lab.stand.file(&file).exists());
-            told
-        }),
-    );
-    check(
-        "the settings do not load",
-        Run::InTurn(&|dialect| {
-            let own = lab.stand.desk.world.workspace().parent().unwrap().join(".config/byleave");
-            fs::create_dir_all(&own).unwrap();
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .open(own.join("config.toml"))
-                .unwrap();
-            file.write_all(b"mode = nonsense").unwrap();
-            let told = lab.started(dialect, "exec \"$@\"", &lab.said(dialect));
-            fs::remove_file(own.join("config.toml")).unwrap();
-            told
-        }),
-    );
-    page::check(&all);
+        }
+        let hook = start(lab.stand.hook(dialect, PATIENT_MS), asks.to_string().as_bytes());
+        super::until("it is asked", || {
+            let open = lab.stand.json(&["inbox", "--json"]);
+            open.to_string().contains(&file).then_some(())
+        });
+        served.kill();
+        let told = ended(hook);
+        assert!(is_denied(dialect, &told), "{KILLED}, {}: {told:?}", dialect.name());
+        // Because of the gate, and not because the time was up.
+        let why =
+            format!("{}{}", String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+        assert!(why.contains("the gate"), "{}: {why}", dialect.name());
+        assert!(!lab.stand.file(&file).exists());
+    }
+}
+
+// req: M2
+#[test]
+fn the_page_has_every_failure_that_is_tried() {
+    let tried = [GATE, PROGRAM, AGENT, MACHINE].into_iter().flatten().map(|(what, _)| *what);
+    page::check(&tried.chain([KILLED, SETTINGS]).collect::<Vec<_>>());
 }

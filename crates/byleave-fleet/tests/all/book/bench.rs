@@ -28,7 +28,7 @@ use tokio::sync::OnceCell;
 use crate::engine::{self, ingress, options};
 
 /// How long the book may take to have something, on a machine with other work.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 
 /// Where the Postgres is, as `scripts/postgres` has written it down in the target directory.
 pub(crate) fn url() -> String {

@@ -20,6 +20,7 @@ use crate::book::bench::{Ground, until};
 
 /// Nothing is lost, nothing is cleared that is not acknowledged, how far it is behind is said, and it catches up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "kills a fleet of its own: scripts/prove fleet-book"]
 async fn book_away() {
     let calls: usize = if super::long() { 600 } else { 40 };
     let folder = tempfile::tempdir().unwrap();

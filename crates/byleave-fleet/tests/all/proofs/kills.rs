@@ -13,6 +13,7 @@ use super::worker::{SESSIONS, lines_of, open, start, submitted, take_up};
 /// After every kill each call has one outcome, no line of a call that may run only once stands in the worker's log twice,
 /// nothing ran that was not marked as started, and no accepted answer is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "kills a fleet of its own: scripts/prove fleet-kills"]
 async fn kills() {
     let kills: u32 = if super::long() { 60 } else { 10 };
     let folder = tempfile::tempdir().unwrap();

@@ -37,7 +37,7 @@ fn responder() -> Asked {
 impl Asked {
     /// The code of the answer, and the address in it.
     fn ask(&self, name: &str, kind: u16) -> (u8, Option<Ipv4Addr>) {
-        let mut query = vec![1, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        let mut query = vec![7, 8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         for label in name.split('.') {
             query.push(u8::try_from(label.len()).unwrap());
             query.extend(label.bytes());
@@ -47,7 +47,11 @@ impl Asked {
         query.extend([0, 1]);
         self.socket.send(&query).unwrap();
         let mut answer = [0; 512];
-        let length = self.socket.recv(&mut answer).unwrap();
+        let mut length = self.socket.recv(&mut answer).unwrap();
+        // An answer to something else that was sent before.
+        while answer[..2] != query[..2] {
+            length = self.socket.recv(&mut answer).unwrap();
+        }
         let address: [u8; 4] = answer[length - 4..length].try_into().unwrap();
         (answer[3] & 15, (answer[7] == 1).then(|| address.into()))
     }
@@ -80,9 +84,6 @@ async fn a_name_has_an_address_if_it_may_be_reached_and_no_lookup_leaves() {
     {
         asked.socket.send(nonsense).unwrap();
     }
-    asked.socket.set_read_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
-    while asked.socket.recv(&mut [0; 512]).is_ok() {}
-    asked.socket.set_read_timeout(None).unwrap();
     assert_eq!(asked.ask("a.example", A), (0, first));
     assert_eq!(
         (asked.names.lookups.load(Ordering::SeqCst), asked.keeper.asked.lock().unwrap().len()),

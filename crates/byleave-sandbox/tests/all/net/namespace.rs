@@ -218,7 +218,7 @@ fn inside() {
         let mut curl = Command::new("curl");
         curl.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
         let output =
-            curl.args(["--disable", "--silent", "--max-time", "20"]).args(arguments).output().unwrap();
+            curl.args(["--disable", "--silent", "--max-time", "120"]).args(arguments).output().unwrap();
         let (code, said) =
             (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned());
         writeln!(stream, "[{what}] {code} {}", said.trim_end()).unwrap();

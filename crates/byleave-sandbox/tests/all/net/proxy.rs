@@ -295,7 +295,7 @@ async fn a_name_is_looked_up_once_a_connection_and_what_was_checked_is_connected
 #[tokio::test(flavor = "multi_thread")]
 async fn more_connections_than_may_be_open_wait_for_their_turn() {
     let server = Server::hello().await;
-    let bounds = Bounds { connections_max: 2, idle_timeout: Duration::from_millis(200), ..Bounds::default() };
+    let bounds = Bounds { connections_max: 2, idle_timeout: Duration::from_secs(2), ..Bounds::default() };
     let proxy = Proxy::before(door(Keeper::granting(&["a.example"])).with_bounds(bounds));
     let (_one, _two) =
         (proxy.tunnel("a.example", server.port).await, proxy.tunnel("a.example", server.port).await);

@@ -200,7 +200,7 @@ where
 pub(crate) async fn curl(arguments: &[&str]) -> Output {
     let mut command = std::process::Command::new("curl");
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).stdin(Stdio::null());
-    command.args(["--disable", "--silent", "--show-error", "--max-time", "20"]).args(arguments);
+    command.args(["--disable", "--silent", "--show-error", "--max-time", "120"]).args(arguments);
     tokio::task::spawn_blocking(move || command.output().expect("these tests need curl")).await.unwrap()
 }
 

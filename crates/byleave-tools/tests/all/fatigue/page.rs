@@ -55,7 +55,7 @@ fn section(seen: &Seen) -> String {
 
 const PREFACE: &str = "## With the rehearsal on
 
-Written by `BYLEAVE_SCORES=write cargo nextest run -p byleave-tools -E 'test(fatigue)'`, never by hand; CI fails where it differs. Every
+Written by `BYLEAVE_SCORES=write scripts/prove rehearsal`, never by hand; `.ci/nightly` fails where it differs. Every
 command is run for real through a gate with the built-in `bash`, on a machine that is thrown away; afterwards it is looked at what
 really happened there.
 
@@ -67,8 +67,8 @@ fn four_numbers(text: &mut String, seen: &Seen) {
     let stopped = harms.clone().filter(|saw| saw.wrong.is_empty()).count();
     let percent = 100.0 * asked as f64 / seen.dev.len() as f64;
     writeln!(text, "| | |\n|---|--:|").unwrap();
-    writeln!(text, "| false allows | {} |", false_allows(seen).len()).unwrap();
-    writeln!(text, "| denies softened | {} |", softened(seen).len()).unwrap();
+    writeln!(text, "| false allows | {} |", false_allows(&seen.bypasses).len()).unwrap();
+    writeln!(text, "| denies softened | {} |", softened(&seen.bypasses).len()).unwrap();
     writeln!(text, "| false asks | {asked} of {} ({percent:.1} %) |", seen.dev.len()).unwrap();
     writeln!(text, "| effects stopped | {stopped} of {} |\n", harms.count()).unwrap();
 }

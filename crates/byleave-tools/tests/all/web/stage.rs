@@ -54,12 +54,12 @@ impl Fetched {
     }
 }
 
-/// A fetcher whose names are these, and whose foreign hosts are on loopback.
+/// A fetcher whose names are these, and whose foreign hosts are on loopback. Its limit is for what hangs, not for a slow machine.
 pub(crate) fn on_loopback(names: &Arc<Names>) -> Fetcher {
     Fetcher::new()
         .with_resolver(Arc::clone(names) as _)
         .with_reachable(Reachable::and_loopback())
-        .with_limit(Duration::from_secs(20))
+        .with_limit(Duration::from_secs(120))
 }
 
 /// The built-in rules, and these of the user.

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{FileFault, Layer, NotRead, Places, Policy, Rule, RuleFile, builtin, read};
@@ -51,7 +52,9 @@ pub(super) const PLACES: Places<'static> = Places {
 
 /// The policy that a case is judged under: the built-in rules, its own rules, and what its notes say in words.
 pub(super) fn policy_of(case: &Case) -> Result<Policy, Box<dyn Error>> {
-    let mut rules = builtin(&PLACES).unwrap();
+    // Read once: reading them takes longer than judging a case.
+    static BUILT_IN: LazyLock<Vec<Rule>> = LazyLock::new(|| builtin(&PLACES).unwrap());
+    let mut rules = BUILT_IN.clone();
     // What cannot be said (a path within a host) is left out, and so not allowed.
     let (own, _) = trial::rules(&case.rules, &PLACES)?;
     rules.extend(own);

@@ -176,10 +176,15 @@ pub(crate) async fn take_up(book: &SqliteBook, gate: &Gate, folder: &Path) {
     }
 }
 
-/// Makes a thousand calls in one session, in order.
+/// How many calls each of two processes makes in one session.
+pub(crate) fn calls_of_a_session() -> usize {
+    if super::long() { 1_000 } else { 200 }
+}
+
+/// Makes calls in one session, in order.
 async fn run_a_session(folder: &Path, name: &str) {
     let (_book, gate) = open(folder);
-    for number in 0..1_000 {
+    for number in 0..calls_of_a_session() {
         let line = format!("{name} {number:04}");
         let result = gate.settle(call(folder, "shared", "append_line", "lines", &line, Mode::Yolo)).await;
         assert_eq!(result.ending.word(), "completed", "{result:?}");
