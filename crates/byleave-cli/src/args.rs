@@ -1,9 +1,12 @@
 //! What was typed. What it means is worked out in [`crate::options`] and by the commands.
 
+#[cfg(feature = "agent")]
 mod acp;
+#[cfg(feature = "agent")]
 mod agent;
 mod book;
 mod config;
+#[cfg(feature = "fleet")]
 mod fleet;
 mod hook;
 mod inbox;
@@ -12,6 +15,7 @@ mod mcp;
 mod policy;
 mod rehearse;
 mod sandbox;
+#[cfg(feature = "serve")]
 mod serve;
 mod session;
 mod shell;
@@ -24,10 +28,13 @@ use byleave::core::call::Mode;
 use byleave::core::id::{AgentId, CallId, SessionId};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
+#[cfg(feature = "agent")]
 pub(crate) use self::acp::{Acp, AskOver};
+#[cfg(feature = "agent")]
 pub(crate) use self::agent::{ChatArgs, Histories, HistoryForm, HistoryList, Personas, RunTask, Speaking};
 pub(crate) use self::book::{Book, ExportForm};
 pub(crate) use self::config::Config;
+#[cfg(feature = "fleet")]
 pub(crate) use self::fleet::{Fleet, FleetArgs};
 pub(crate) use self::hook::{Hook, Judge, Serve, Ticket};
 pub(crate) use self::inbox::{Answer, Inbox, List};
@@ -36,6 +43,7 @@ pub(crate) use self::mcp::{Access, AddServer, GatewayArgs, LoginArgs, Mcp, Profi
 pub(crate) use self::policy::{LayerArg, Policy};
 pub(crate) use self::rehearse::{Rehearse, Undo};
 pub(crate) use self::sandbox::{Exec, Profile, Sandbox};
+#[cfg(feature = "serve")]
 pub(crate) use self::serve::{
     AddToken, AddWebhook, ScopeArg, ServeHttp, TokenCommand, WebhookCommand, WorkArgs,
 };
@@ -137,19 +145,23 @@ pub(crate) enum Command {
     /// Every turn of the model and every call that it asks for goes through the gate and into the book; what was changed can be
     /// undone (`byleave undo --session SESSION`). With nobody there to ask, what needs an answer is refused, or left in the inbox
     /// (`--ask inbox`) for `--resume`. With `--json` each thing that happens is a line. One run at a time works in a directory.
+    #[cfg(feature = "agent")]
     Run(RunTask),
     /// Talk with a model that works with the tools that are here, under the rules that hold
     ///
     /// On a screen of its own: what the model says, its calls with what they put out, and questions where it matters. `/help` says
     /// what else there is. Everything goes through the gate and into the book; a conversation that was left, or cut off, goes on
     /// with `--resume` where it stopped, and nothing runs twice.
+    #[cfg(feature = "agent")]
     Chat(ChatArgs),
     /// See who a model can be, and what it is told
+    #[cfg(feature = "agent")]
     Persona {
         #[command(subcommand)]
         command: Option<Personas>,
     },
     /// Read conversations with models: list, show, search and export them
+    #[cfg(feature = "agent")]
     History {
         #[command(subcommand)]
         command: Option<Histories>,
@@ -167,6 +179,7 @@ pub(crate) enum Command {
         command: Option<Inbox>,
     },
     /// See how a fleet stands, and look after its book
+    #[cfg(feature = "fleet")]
     Fleet {
         #[command(subcommand)]
         command: Fleet,
@@ -214,14 +227,17 @@ pub(crate) enum Command {
     ///
     /// Every request carries a token (`byleave token add`). On this machine only, unless there is TLS. What must be asked waits for
     /// an answer over HTTP, or with `byleave inbox`.
+    #[cfg(feature = "serve")]
     Serve(ServeHttp),
     /// Drive calls for a server elsewhere, with the tools and files that are here
     ///
     /// For a server that was started with `--workers`. The worker opens the connection, so nothing need reach it. It plans, rehearses
     /// and runs in the directory that it is started in, which must have the same path as the server's; its own rules count. When it is
     /// told to end it takes nothing new, and ends when what it runs has ended.
+    #[cfg(feature = "serve")]
     Worker(WorkArgs),
     /// Make, list and remove the tokens that the server takes
+    #[cfg(feature = "serve")]
     Token {
         #[command(subcommand)]
         command: Option<TokenCommand>,
@@ -230,6 +246,7 @@ pub(crate) enum Command {
     ///
     /// By the scheme of the Standard Webhooks. What is told is what a list of questions shows, and a link to the page of the
     /// question; never true contents.
+    #[cfg(feature = "serve")]
     Webhook {
         #[command(subcommand)]
         command: Option<WebhookCommand>,
@@ -264,6 +281,7 @@ pub(crate) enum Command {
     ///
     /// To be set as the agent's command in the editor. What the agent asks leave for is answered by policy, and what it writes through
     /// the editor is judged and recorded first; everything else passes as it is. It ends with the agent's own exit code.
+    #[cfg(feature = "agent")]
     Acp(Acp),
     /// Print what makes a shell complete commands, options and values
     ///

@@ -1,6 +1,5 @@
 //! The house: the book in its state directory, and the gate in front of it.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,14 +13,15 @@ use byleave::gate::{Gate, GateBuilder};
 use byleave::ledger::Ledger;
 use byleave::settings::Settings;
 use byleave_copy::{Dropped, End, Recovered};
-use byleave_server::is_for_workers;
 
 use crate::args::Ask;
 use crate::complaint::Complaint;
 use crate::options::{Options, text_of};
+use crate::proxied;
 use crate::rules::Rules;
 use crate::screen::{Screen, Tone, prose};
 use crate::tools::{self, workplace};
+use crate::workers;
 
 /// The book, open.
 #[derive(Clone)]
@@ -67,8 +67,7 @@ impl House {
     /// The gate that a builder makes.
     pub(crate) fn built(builder: GateBuilder) -> Result<Gate> {
         let gate = builder.build()?;
-        // Whoever answers a question about a call that came by a proxy must know what it was about.
-        byleave_acp::equip(&gate)?;
+        proxied::equip(&gate)?;
         Ok(gate)
     }
 
@@ -81,10 +80,7 @@ impl House {
         settings: Settings,
     ) -> Result<GateBuilder> {
         let builder = equipped(options, workspace, ask, settings, Arc::clone(&self.book) as Arc<_>)?;
-        let builder = builder.policy(self.policy(options, workspace)?);
-        // Whoever answers here must not run here what is for another machine.
-        let left = workers_file(options).exists();
-        Ok(if left { builder.leaving(Arc::new(is_for_workers)) } else { builder })
+        workers::leaving(builder.policy(self.policy(options, workspace)?), options)
     }
 
     /// The policy for calls in this directory: the built-in rules and all files there are.
@@ -122,29 +118,6 @@ pub(crate) fn mend_copies(options: &Options, screen: &mut Screen) -> Result<()> 
     }
     for Dropped { id, why, .. } in store.tidy(SystemTime::now())?.dropped {
         screen.toned(Tone::Careful, "note:", &prose(&format!("call {id} can no longer be undone: {why}")));
-    }
-    Ok(())
-}
-
-/// The file that says that calls which came in over HTTP are for workers, whichever program finds them in the book.
-fn workers_file(options: &Options) -> PathBuf {
-    options.state.join("for-workers")
-}
-
-/// Has calls that come in over HTTP be for workers; or not, where they never were: what workers run would be given up.
-pub(crate) fn leave_to_workers(options: &Options, left: bool) -> Result<()> {
-    let path = workers_file(options);
-    if left {
-        let made = fs::write(&path, "");
-        return made.with_context(|| format!("cannot say in `{}` who drives calls", path.display()));
-    }
-    if path.exists() {
-        let what = "the calls of this book are for workers, who may still run some";
-        let hint = format!(
-            "start the server with `--workers`; or, if no worker is to come back, remove `{}`: what they ran is then unknown",
-            path.display()
-        );
-        return Err(Complaint::new(what).hint(&hint).into());
     }
     Ok(())
 }

@@ -20,7 +20,9 @@ mod live;
 mod notify;
 mod options;
 mod person;
+#[cfg(feature = "serve")]
 mod private;
+mod proxied;
 mod replace;
 mod rules;
 mod scope;
@@ -32,10 +34,12 @@ mod show;
 mod signals;
 mod status;
 mod taking_back;
+#[cfg(feature = "agent")]
 mod talk;
 mod telling;
 mod time;
 mod tools;
+mod workers;
 
 use std::process::ExitCode;
 

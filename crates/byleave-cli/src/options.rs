@@ -105,6 +105,7 @@ impl Options {
     }
 
     /// The same for another tenant, whose book is in a directory of its own. Its name must be good for one.
+    #[cfg(feature = "serve")]
     pub(crate) fn of_tenant(&self, tenant: TenantId) -> Self {
         let state = self.state.join("tenants").join(tenant.as_str());
         Self { state, above: Some(self.state.clone()), tenant, ..self.clone() }

@@ -1,8 +1,11 @@
 //! The rules in force: the files of everyone who has a say.
 
+#[cfg(feature = "serve")]
+mod tried;
+
 use std::path::Path;
 
-use byleave::core::policy::{Layer, NotRead, Places, Policy, ReadFile, Rule, RuleFile, read};
+use byleave::core::policy::{Layer, Places, Policy, ReadFile, Rule};
 use byleave::examples::InWorkspace;
 use byleave::policy_files::{self, LoadFault, Loaded, PolicyFile};
 
@@ -41,17 +44,6 @@ impl<'a> Rules<'a> {
     pub(crate) fn as_own(&self, path: &Path) -> Result<Vec<Rule>, LoadFault> {
         let file = PolicyFile { layer: Layer::User, path: path.to_path_buf(), named: true };
         Ok(self.read(&file)?.rules)
-    }
-
-    /// The policy with these rules in the place of the person's own: for trying them out, never for a call.
-    pub(crate) fn with_own(&self, text: &str) -> Result<Policy, LoadFault> {
-        let places = self.places();
-        let own = RuleFile { name: "policy", layer: Layer::User, text };
-        let own = read(&own, &places, &InWorkspace { places: &places })?;
-        let mut files = self.files();
-        files.retain(|file| file.layer != Layer::User);
-        let others = policy_files::load(&files, &places, &NotRead)?.policy;
-        Ok(Policy::new(others.rules().cloned().chain(own.rules).collect())?)
     }
 
     /// One file, with its examples checked.

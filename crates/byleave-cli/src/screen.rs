@@ -67,6 +67,7 @@ impl Screen {
     }
 
     /// One that keeps what is written on it, for who shows it on a screen of their own.
+    #[cfg(feature = "agent")]
     pub(crate) fn kept() -> Self {
         Self {
             out_styled: false,
@@ -77,6 +78,7 @@ impl Screen {
     }
 
     /// What was written on one that keeps it.
+    #[cfg(feature = "agent")]
     pub(crate) fn taken(self) -> String {
         self.kept.unwrap_or_default()
     }

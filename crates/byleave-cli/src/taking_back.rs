@@ -42,6 +42,7 @@ pub(crate) async fn newest(house: &House, options: &Options) -> Result<String> {
 }
 
 /// Takes back what a session changed last, and says what came of it.
+#[cfg(feature = "agent")]
 pub(crate) async fn newest_of(session: &SessionId, house: &House, options: &Options) -> Result<String> {
     let filter = CallFilter { session: Some(session.clone()), ..CallFilter::default() };
     let found = newest_standing(filter, house, options).await?;

@@ -71,6 +71,7 @@ pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, Complaint> {
 }
 
 /// When something shall begin: the next time of the day, or a date, in UTC.
+#[cfg(feature = "agent")]
 pub(crate) fn beginning(typed: &str, now: Millis) -> Result<Millis, Complaint> {
     let wrong = || {
         Complaint::new(format!("`{typed}` is not a moment to come"))

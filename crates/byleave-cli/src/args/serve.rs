@@ -30,6 +30,7 @@ pub(crate) struct ServeHttp {
     #[arg(long, group = "crewed")]
     pub(crate) workers: bool,
     /// Stands on a durable engine and Postgres, as this file says; calls are driven by workers
+    #[cfg(feature = "fleet")]
     #[arg(long, value_name = "FILE", group = "crewed")]
     pub(crate) fleet: Option<PathBuf>,
     /// How long a worker may be away and keep what it runs: a number and s, m or h

@@ -3,6 +3,8 @@
 
 mod agents;
 mod around;
+#[cfg(feature = "serve")]
+mod webhooks;
 
 use std::collections::BTreeSet;
 

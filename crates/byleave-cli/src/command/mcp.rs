@@ -3,6 +3,7 @@
 mod add;
 mod list;
 mod login;
+mod pages;
 mod serve;
 mod trust;
 mod wrap;

@@ -15,6 +15,7 @@ use crate::ids::short;
 use crate::json;
 use crate::options::Options;
 use crate::person;
+use crate::proxied;
 use crate::screen::{Screen, one_line};
 use crate::status::Status;
 use crate::time::now;
@@ -26,7 +27,7 @@ pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Sc
     // A question that comes up when nobody is here stays open: a call that was taken is not lost for that.
     let ask = options.asking(typed.ask, Ask::Inbox);
     let gate = person::gate(&house, options, &options.cwd, ask, options.chosen.gate())?;
-    byleave_acp::equip(&gate)?;
+    proxied::equip(&gate)?;
     let mut worst = Status::Completed;
     let mut seen: HashSet<CallId> = HashSet::new();
     let mut values = Vec::new();

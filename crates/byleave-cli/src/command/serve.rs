@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use byleave::core::id::TenantId;
-use byleave_fleet::{Awaited, Gateway};
 use byleave_server::listen::{self, ListenFault};
 use byleave_server::oidc::Oidc;
 use byleave_server::otlp::Otlp;
@@ -18,7 +17,6 @@ use tokio::net::TcpListener;
 
 use crate::args::{Ask, ServeHttp};
 use crate::ask::waive;
-use crate::command::fleet::fleet_of;
 use crate::command::{token, webhook};
 use crate::complaint::Complaint;
 use crate::config::Config;
@@ -26,13 +24,12 @@ use crate::house::{House, equipped, state_of};
 use crate::options::Options;
 use crate::private::read_private;
 use crate::rules::Rules;
-use crate::screen::{Screen, Tone, one_line, prose};
+use crate::screen::{Screen, one_line, prose};
 use crate::show;
 use crate::signals;
 use crate::status::Status;
-use crate::time::lasting;
 
-use ground::{Ground, Plot, gateway_of};
+use ground::{Ground, Plot};
 
 /// Who shows no good token may ask so many times less often.
 const STRANGERS: u32 = 25;
@@ -61,21 +58,7 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     if let Some(collector) = collector {
         builder = builder.collector(collector);
     }
-    let lease = Duration::from_millis(lasting(&typed.worker_lease)?);
-    let (ground, gateway) = match &typed.fleet {
-        Some(file) => {
-            let fleet = fleet_of(file)?;
-            let gateway = gateway_of(&fleet, options)?;
-            // Before anybody is let in: who lives is known to one gateway only.
-            let wait = |awaited: Awaited<'_>| match awaited {
-                Awaited::Place => "another gateway serves this fleet; waiting for its place".to_owned(),
-                Awaited::Engine(fault) => format!("waiting for the engine: {fault}"),
-            };
-            gateway.take(|awaited| screen.say(&prose(&wait(awaited)))).await?;
-            (Ground::Fleet { fleet, held: gateway.held(), lease }, Some(gateway))
-        }
-        None => (Ground::Here(typed.workers.then_some(lease)), None),
-    };
+    let ground = Ground::typed(&typed, options, screen).await?;
     builder = builder.tenancy(tenancy(options, &chosen, &ground).await?);
     for name in &typed.tenants {
         let options = options.of_tenant(TenantId::new(name.as_str())?);
@@ -102,7 +85,7 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     let server = builder.notices(serving_file(options), webhook::webhooks(options)).build();
     screen.say(&format!("listening on {scheme}://{address}/v1"));
     screen.say(&format!("people sign in at {pages}/"));
-    if typed.workers || gateway.is_some() {
+    if ground.is_crewed() {
         screen.say(&prose(&format!(
             "calls are driven by workers in {}: `byleave token add NAME --scope work` makes a token for one, `byleave worker` is one",
             options.cwd
@@ -115,33 +98,8 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
         screen.say(&prose("nobody can use it yet: `byleave token add NAME` makes a token"));
     }
     let serving = listen::serve(server, listener, tls, signals::ended()?, GRACE);
-    match gateway {
-        Some(gateway) => as_gateway(gateway, serving, screen).await?,
-        None => serving.await?,
-    }
+    ground.hold(serving, screen).await?;
     Ok(Status::Completed)
-}
-
-/// Serves for as long as this is the gateway of its fleet.
-async fn as_gateway(
-    gateway: Gateway,
-    serving: impl Future<Output = Result<(), ListenFault>>,
-    screen: &mut Screen,
-) -> Result<()> {
-    tokio::select! {
-        served = serving => served?,
-        fault = gateway.keep() => {
-            return Err(Complaint::new(fault.to_string())
-                .hint("the other one serves now; start this one again if it is to wait for its turn")
-                .into());
-        }
-    }
-    // It has ended all the same.
-    if let Err(fault) = gateway.leave().await {
-        let what = "the engine could not be told, so another gateway waits some seconds for this place";
-        screen.toned(Tone::Careful, "note:", &prose(&format!("{what}: {fault}")));
-    }
-    Ok(())
 }
 
 fn limits(typed: &ServeHttp) -> Limits {

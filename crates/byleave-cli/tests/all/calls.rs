@@ -93,6 +93,8 @@ fn a_tool_that_fails_says_why() {
     insta::assert_snapshot!(world.transcript());
 }
 
+// `chat` is among what is suggested.
+#[cfg(feature = "agent")]
 #[test]
 fn wrong_usage_is_said_with_what_to_do() {
     let mut world = World::new();
@@ -122,6 +124,7 @@ fn a_halt_refuses_everything_until_it_is_lifted() {
     insta::assert_snapshot!(world.transcript());
 }
 
+#[cfg(all(feature = "serve", feature = "fleet", feature = "agent"))]
 #[test]
 fn help_names_every_command_and_exit_code() {
     let mut world = World::new();

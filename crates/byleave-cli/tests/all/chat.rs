@@ -6,8 +6,8 @@ use regex::Regex;
 use serde_json::json;
 
 use crate::desk::said;
+use crate::dice::Dice;
 use crate::provider::FakeModel;
-use crate::scene::Dice;
 use crate::sitting::Sitting;
 use crate::task::{Project, WRONG, careful, mends};
 

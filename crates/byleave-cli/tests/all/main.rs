@@ -8,16 +8,22 @@
     reason = "tests"
 )]
 
+#[cfg(feature = "agent")]
 mod acp;
 mod book;
 mod calls;
+#[cfg(feature = "agent")]
 mod chat;
+#[cfg(all(feature = "serve", feature = "fleet", feature = "agent"))]
 mod commands;
 mod config;
 mod desk;
+#[cfg(any(feature = "serve", feature = "agent"))]
+mod dice;
 mod doctor;
 mod exam;
 mod explain;
+#[cfg(feature = "fleet")]
 mod fleet;
 mod guide;
 mod hooks;
@@ -29,23 +35,31 @@ mod learn;
 mod leaves;
 mod mcp;
 mod mcp_login;
+#[cfg(feature = "serve")]
 mod notices;
 #[path = "../../../byleave-mcp/tests/all/oauth/fake.rs"]
 mod oauth;
 mod pictures;
 mod policy;
+#[cfg(feature = "agent")]
 mod provider;
 mod rehearse;
+#[cfg(feature = "agent")]
 mod samples;
 mod sandbox;
+#[cfg(feature = "serve")]
 mod scene;
 mod scores;
+#[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "serve")]
 mod server_killed;
 mod sessions;
 mod shells;
 mod sitting;
+#[cfg(feature = "agent")]
 mod task;
+#[cfg(feature = "serve")]
 mod telemetry;
 mod terminal;
 mod tools;
@@ -54,5 +68,6 @@ mod tools;
 mod user;
 mod watching;
 mod window;
+#[cfg(feature = "serve")]
 mod worker;
 mod world;

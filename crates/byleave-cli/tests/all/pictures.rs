@@ -2,17 +2,17 @@
 //!
 //! `BYLEAVE_GUIDE=write cargo nextest run -p byleave-cli -E 'test(pictures::)'` writes them; otherwise they must be as they are written.
 
+#[cfg(feature = "agent")]
+mod chat;
+
 use std::fs;
-use std::os::unix::fs::chown;
 use std::path::Path;
 
 use regex::Regex;
-use serde_json::json;
 
 use crate::desk::Desk;
 use crate::guide::{docs, put};
 use crate::sitting::Sitting;
-use crate::task::Project;
 
 const COLUMNS: u16 = 130;
 const CODE: &str = "use std::env;\n\nfn main() {\n    let name = env::args().nth(1).unwrap();\n    println!(\"hello {}\", name);\n}\n";
@@ -54,7 +54,7 @@ fn the_pictures_show_the_screens() {
     let desk = Desk::new();
     let code = desk.world.workspace().join("main.rs");
     fs::write(&code, CODE).unwrap();
-    chown(&code, Some(61_003), Some(61_003)).unwrap();
+    desk.give(&code);
     let args = serde_json::json!({ "command": RENAME }).to_string();
     let why = "unwrap panics without an argument, and the notes are no longer needed";
     let call =
@@ -107,28 +107,5 @@ fn the_pictures_show_the_screens() {
     sitting.press("\u{1b}");
     sitting.await_shown("3 open");
     sitting.press("q");
-    assert_eq!(sitting.end().0, Some(0));
-}
-
-// req: E5, L7
-#[test]
-fn the_picture_shows_the_chat() {
-    let edit = json!({"path": "src/lib.rs", "old": "a - b", "new": "a + b"});
-    let project = Project::new(vec![
-        ("I look at what the test is about.", Some(("read_file", json!({"path": "src/lib.rs"})))),
-        ("It subtracts where it should add. I mend that.", Some(("edit", edit))),
-        ("It is mended.", None),
-    ]);
-    let mut sitting = project.sitting_at(COLUMNS, 52, &["--color", "always", "chat"]);
-    sitting.await_shown("Say what is to be done.");
-    sitting.press("Mend the failing test.\r");
-    sitting.await_ready();
-    draw(&project.desk, &sitting, "chat");
-    sitting.choose("n", "no");
-    sitting.await_shown("instead?");
-    sitting.press("\r");
-    sitting.await_shown("It is mended.");
-    sitting.await_shown("3 turns");
-    sitting.press("\u{4}");
     assert_eq!(sitting.end().0, Some(0));
 }

@@ -264,15 +264,3 @@ fn is_as_told(world: &World, made: &Made, record: &Value) {
         _ => panic!("{}: {}", made.key, made.result),
     }
 }
-
-/// What the next throw says, below a bound: the same ones each time.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}

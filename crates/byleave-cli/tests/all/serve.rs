@@ -89,6 +89,7 @@ impl Served {
     }
 
     /// Waits until it ends by itself.
+    #[cfg(feature = "fleet")]
     pub(crate) fn ended(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use crate::scene::{Dice, People, Scene};
+use crate::dice::Dice;
+use crate::scene::{People, Scene};
 use crate::serve::Served;
 use crate::world::World;
 

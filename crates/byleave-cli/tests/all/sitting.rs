@@ -84,12 +84,14 @@ impl Sitting {
     }
 
     /// Sends the program a signal.
+    #[cfg(feature = "agent")]
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Kills the program, and waits until it is dead.
+    #[cfg(feature = "agent")]
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

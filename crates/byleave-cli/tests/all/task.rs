@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, said};
+use crate::dice::Dice;
 use crate::provider::{FakeModel, Say};
-use crate::scene::Dice;
 use crate::sitting::Sitting;
 
 /// Longer than anything here takes, however slow the machine is.

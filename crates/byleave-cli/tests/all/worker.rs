@@ -11,7 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::desk::Desk;
-use crate::scene::{Dice, People, Scene};
+use crate::dice::Dice;
+use crate::scene::{People, Scene};
 use crate::serve::{Served, request, token};
 use crate::world::World;
 

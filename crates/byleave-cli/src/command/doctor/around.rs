@@ -13,7 +13,8 @@ use byleave_hook::SOCKET;
 use rustix::fs::{Access, access, statvfs};
 use serde_json::{Value, json};
 
-use crate::command::webhook;
+#[cfg(feature = "serve")]
+use super::webhooks::webhooks;
 use crate::config::Notify;
 use crate::house::House;
 use crate::options::{Options, real_path};
@@ -197,22 +198,10 @@ fn hooks(options: &Options) -> Finding {
     }
 }
 
-/// Whether those who are to be told of questions were, where there are any.
-fn webhooks(options: &Options) -> Option<Finding> {
-    let found = match webhook::with_standing(options) {
-        Ok(found) => found,
-        Err(complaint) => {
-            let hint = complaint.hint.clone().unwrap_or_default();
-            return Some(Finding::ill("webhooks", complaint.to_string(), hint));
-        }
-    };
-    if let Some((webhook, standing)) = found.iter().find(|(_, standing)| !standing.is_well()) {
-        let what = format!("{} at {}: {}", webhook.id, webhook.place(), webhook::words(standing));
-        let hint = format!("`byleave webhook test {}` tries it again", webhook.id);
-        return Some(Finding::ill("webhooks", what, hint));
-    }
-    let count = u64::try_from(found.len()).unwrap_or(u64::MAX);
-    (count > 0).then(|| Finding::well("webhooks", format!("{}, all of them well", counted(count, "webhook"))))
+/// Without the feature `serve` this program has no webhooks.
+#[cfg(not(feature = "serve"))]
+fn webhooks(_options: &Options) -> Option<Finding> {
+    None
 }
 
 fn notify(options: &Options) -> Finding {

@@ -11,16 +11,15 @@ use anyhow::{Context as _, Result};
 use byleave::core::question::Question;
 use byleave_mcp::exchange::Exchange;
 use byleave_mcp::gateway::http::{self, PATH, Token};
-use byleave_mcp::gateway::{Gateway, Names, Pages, Setup, pipe};
+use byleave_mcp::gateway::{Gateway, Names, Setup, pipe};
 use byleave_mcp::upstream::definition::Definition;
 use byleave_mcp::upstream::{Stands, Upstream};
-use byleave_server::serving;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::pages::pages;
 use crate::args::{Ask, GatewayArgs, ServeMcp};
 use crate::ask::waive;
-use crate::command::serve::serving_file;
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::notify;
@@ -122,22 +121,13 @@ fn setup(typed: GatewayArgs, names: Names, options: &Options) -> Setup {
         mode: options.chosen.mode(),
         agent: typed.agent,
         elicitation: options.chosen.mcp_elicitation(),
-        pages: Some(pages(options)),
+        pages: pages(options),
         deadline: typed.deadline.map(Duration::from_secs),
         tick: TICK,
         names,
         pending: options.state.join("mcp-pending"),
         told: Some(Arc::new(told)),
     }
-}
-
-/// The pages of the server that runs on the same book, if one does.
-fn pages(options: &Options) -> Pages {
-    let file = serving_file(options);
-    Arc::new(move |question| {
-        let file = file.clone();
-        Box::pin(async move { serving::find(&file).await.map(|url| url.question(question)) })
-    })
 }
 
 async fn listen(

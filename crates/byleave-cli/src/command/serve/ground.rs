@@ -1,24 +1,36 @@
 //! What a server stands on: the book of this machine, or a fleet.
 
-use std::path::PathBuf;
+#[cfg(feature = "fleet")]
+mod fleet;
+
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use byleave::book::Book;
 use byleave::ledger::Ledger;
-use byleave_fleet::{Fleet, Gateway, Held};
+use byleave_server::listen::ListenFault;
 use byleave_worker::{Roster, SqliteDeputy};
 
-use crate::house::{House, leave_to_workers};
+use crate::args::ServeHttp;
+use crate::complaint::Complaint;
+use crate::house::House;
 use crate::options::Options;
+use crate::screen::Screen;
+use crate::time::lasting;
+use crate::workers::workers_file;
+
+#[cfg(feature = "fleet")]
+use fleet::OnFleet;
 
 /// What a server stands on, for all of its tenants.
 pub(super) enum Ground {
     /// A book in each state directory; with a lease, workers drive the calls.
     Here(Option<Duration>),
     /// A durable engine and Postgres. Workers drive the calls.
-    Fleet { fleet: Fleet, held: Held, lease: Duration },
+    #[cfg(feature = "fleet")]
+    Fleet(Box<OnFleet>),
 }
 
 /// The same for one tenant.
@@ -29,34 +41,84 @@ pub(super) struct Plot {
 }
 
 impl Ground {
+    /// As it was typed. On a fleet it waits until this is the gateway.
+    #[cfg(feature = "fleet")]
+    pub(super) async fn typed(typed: &ServeHttp, options: &Options, screen: &mut Screen) -> Result<Self> {
+        let lease = lease(typed)?;
+        Ok(match &typed.fleet {
+            Some(file) => Self::Fleet(Box::new(OnFleet::begin(file, lease, options, screen).await?)),
+            None => Self::Here(typed.workers.then_some(lease)),
+        })
+    }
+
+    /// As it was typed.
+    #[cfg(not(feature = "fleet"))]
+    pub(super) async fn typed(typed: &ServeHttp, _options: &Options, _screen: &mut Screen) -> Result<Self> {
+        let lease = lease(typed)?;
+        Ok(Self::Here(typed.workers.then_some(lease)))
+    }
+
+    /// Whether workers drive the calls.
+    pub(super) const fn is_crewed(&self) -> bool {
+        match self {
+            Self::Here(lease) => lease.is_some(),
+            #[cfg(feature = "fleet")]
+            Self::Fleet(_) => true,
+        }
+    }
+
     pub(super) async fn plot(&self, options: &Options) -> Result<Plot> {
-        let dir = options.cwd.clone();
         match self {
             Self::Here(lease) => {
                 let book = House::open_or_make(options)?.book;
                 // Before there is a gate, and for the gates of other programs on this book as well.
                 leave_to_workers(options, lease.is_some())?;
+                let dir = options.cwd.clone();
                 let crew = lease.map(|lease| Roster::in_dir(SqliteDeputy(Arc::clone(&book)), lease, dir));
                 Ok(Plot { ledger: Arc::clone(&book) as Arc<_>, book, crew })
             }
-            Self::Fleet { fleet, held, lease } => {
-                let here = fleet_dir(options);
-                let ledger = Arc::new(fleet.ledger(&options.tenant, &here)?);
-                let held = held.clone();
-                let crew = Roster::in_dir(ledger.deputy(move || held.is_sure()), *lease, dir);
-                let book = fleet.book(&options.tenant, &here, Arc::clone(&ledger) as Arc<_>).await?;
-                Ok(Plot { ledger, book: Arc::new(book), crew: Some(crew) })
-            }
+            #[cfg(feature = "fleet")]
+            Self::Fleet(fleet) => fleet.plot(options).await,
+        }
+    }
+
+    /// Serves for as long as this stands.
+    #[cfg_attr(
+        not(feature = "fleet"),
+        expect(unused_variables, reason = "only a fleet has something to say at the end")
+    )]
+    pub(super) async fn hold(
+        self,
+        serving: impl Future<Output = Result<(), ListenFault>>,
+        screen: &mut Screen,
+    ) -> Result<()> {
+        match self {
+            Self::Here(_) => Ok(serving.await?),
+            #[cfg(feature = "fleet")]
+            Self::Fleet(fleet) => fleet.hold(serving, screen).await,
         }
     }
 }
 
-/// Wants to be the gateway of a fleet.
-pub(super) fn gateway_of(fleet: &Fleet, options: &Options) -> Result<Gateway> {
-    Ok(fleet.gateway(&fleet_dir(options))?)
+/// How long a worker may be away.
+fn lease(typed: &ServeHttp) -> Result<Duration> {
+    Ok(Duration::from_millis(lasting(&typed.worker_lease)?))
 }
 
-/// Where a state directory keeps what it has of a fleet.
-fn fleet_dir(options: &Options) -> PathBuf {
-    options.state.join("fleet")
+/// Has calls that come in over HTTP be for workers; or not, where they never were: what workers run would be given up.
+fn leave_to_workers(options: &Options, left: bool) -> Result<()> {
+    let path = workers_file(options);
+    if left {
+        let made = fs::write(&path, "");
+        return made.with_context(|| format!("cannot say in `{}` who drives calls", path.display()));
+    }
+    if path.exists() {
+        let what = "the calls of this book are for workers, who may still run some";
+        let hint = format!(
+            "start the server with `--workers`; or, if no worker is to come back, remove `{}`: what they ran is then unknown",
+            path.display()
+        );
+        return Err(Complaint::new(what).hint(&hint).into());
+    }
+    Ok(())
 }

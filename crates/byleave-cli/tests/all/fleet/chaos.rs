@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Fleet, number};
-use crate::scene::{Dice, People, Scene};
+use crate::dice::Dice;
+use crate::scene::{People, Scene};
 use crate::serve::{Served, token};
 use crate::worker::{Hired, token_file};
 use crate::world::World;
