@@ -281,7 +281,6 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
     // A session whose directory leads out of the workspace is not begun; nor is a gate whose policy cannot be used.
     let cwd = Path::new(cwd).canonicalize().ok().filter(|cwd| cwd.starts_with("/ws"));
     let (Some(cwd), Ok(policy)) = (cwd, policy_of(case)) else { return nothing };
-    let policy = Arc::new(policy);
     let plan = Plan {
         effects: vec![Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] }],
         ..Plan::default()

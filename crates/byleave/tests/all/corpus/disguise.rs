@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{Layer, Policy, Rule, builtin};
@@ -288,13 +289,13 @@ fn disguise() -> impl Strategy<Value = Disguise> {
 /// A command to disguise, the policy it is judged under, and where.
 struct Subject {
     command: String,
-    policy: Policy,
+    policy: Arc<Policy>,
     fixture: Fixture,
     verdict: Verdict,
 }
 
 impl Subject {
-    fn new(command: String, policy: Policy, fixture: Fixture) -> Self {
+    fn new(command: String, policy: Arc<Policy>, fixture: Fixture) -> Self {
         let mut subject = Self { command, policy, fixture, verdict: Verdict::Allow };
         subject.verdict = subject.verdict_on(&subject.command);
         subject
@@ -459,7 +460,7 @@ fn no_disguise_of_an_everyday_or_made_up_command_loosens_its_verdict() {
     for file in ["a.txt", ".env", "private/key", "locked/file", "b.txt"] {
         fixture.write(&format!("/ws/{file}"), "");
     }
-    let subject = RefCell::new(Subject::new("true".into(), strict(), fixture));
+    let subject = RefCell::new(Subject::new("true".into(), Arc::new(strict()), fixture));
     let command = prop_oneof![1 => select(everyday), 4 => generated()];
     let input = (command, prop::collection::vec(disguise(), 1..4));
     let ended = runner(750).run(&input, |(command, disguises)| {
