@@ -214,6 +214,6 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
     }
     assert_eq!(project.json(&["book", "verify", "--json"])["sound"], json!(true));
     println!(
-        "{kills} kills within {takes} ms, {late} of them after the end, {asked} of them with a question on the screen"
+        "figure: {kills} kills within {takes} ms, {late} of them after the end, {asked} of them with a question on the screen"
     );
 }

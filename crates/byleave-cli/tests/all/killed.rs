@@ -152,6 +152,6 @@ fn a_commit_and_an_undo_are_whole_or_not_at_all() {
     }
     let (code, out, err) = desk.plainly(&["book", "verify"]);
     assert_eq!(code, Some(0), "{out}{err}");
-    println!("{done} rounds, killed {} commits and {} undos", kills[0], kills[1]);
+    println!("figure: {done} rounds, killed {} commits and {} undos", kills[0], kills[1]);
     assert!(kills.iter().sum::<usize>() * 2 > rounds, "hardly anything was killed: {kills:?}");
 }

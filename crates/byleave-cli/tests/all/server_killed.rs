@@ -35,7 +35,7 @@ fn a_server_killed_at_any_moment_loses_nothing_and_runs_nothing_twice() {
     served.stop();
     let verified = world.quietly(&["book", "verify"], "");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
-    println!("{kills} kills {told}");
+    println!("figure: {kills} kills {told}");
     // Otherwise nothing was shown.
     assert!(told.calls() > kills && told.answers > kills / 4 && told.broken > kills, "{told}");
 }

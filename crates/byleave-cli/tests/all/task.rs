@@ -356,6 +356,6 @@ fn killed_at_any_moment_it_is_taken_up_again_and_nothing_runs_twice() {
     }
     assert_eq!(project.json(&["book", "verify", "--json"])["sound"], json!(true));
     println!(
-        "{kills} kills within {takes} ms, {late} of them after the end, {unsure} of them in the middle of what nobody can tell"
+        "figure: {kills} kills within {takes} ms, {late} of them after the end, {unsure} of them in the middle of what nobody can tell"
     );
 }

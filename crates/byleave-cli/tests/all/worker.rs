@@ -308,7 +308,7 @@ fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
     let [server, worker, stopped, server_stopped] = deaths;
     println!(
-        "the server killed {server} times and stopped {server_stopped} times, a worker killed {worker} times and stopped \
+        "figure: the server killed {server} times and stopped {server_stopped} times, a worker killed {worker} times and stopped \
          {stopped} times, {told}"
     );
     // Otherwise nothing was shown.

@@ -101,7 +101,7 @@ fn check(place: &Place, rounds: usize) {
     }
     assert!(killed * 3 > rounds, "only {killed} of {round} were killed in time");
     assert!(rounds < 12 || interrupted > 0, "none of {round} was killed in the middle");
-    eprintln!("{round} rounds, {killed} killed, {interrupted} in the middle of their steps");
+    eprintln!("figure: {round} rounds, {killed} killed, {interrupted} in the middle of their steps");
 }
 
 fn moment(dice: &mut Dice, usual: Duration) -> Duration {

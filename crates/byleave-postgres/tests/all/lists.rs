@@ -95,7 +95,7 @@ async fn pages(questions: i64, months: u64, page_max: Duration) {
         for (what, filter) in &filters {
             for after in [None, Some(questions * 6 / 10)] {
                 let took = page(&book, filter, after).await;
-                println!("a page {what}, after {after:?}, analyzed {analyzed}: {took:?}");
+                println!("figure: a page {what}, after {after:?}, analyzed {analyzed}: {took:?}");
                 assert!(took < page_max, "a page {what} after {after:?} took {took:?}");
             }
         }
@@ -104,7 +104,7 @@ async fn pages(questions: i64, months: u64, page_max: Duration) {
             let begun = Instant::now();
             assert_eq!(book.calls(filter, Page::first(50)).await.unwrap().len(), 50);
             let took = begun.elapsed();
-            println!("a page of {what}, analyzed {analyzed}: {took:?}");
+            println!("figure: a page of {what}, analyzed {analyzed}: {took:?}");
             assert!(took < page_max, "a page of {what} took {took:?}");
         }
     }

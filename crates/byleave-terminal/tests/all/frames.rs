@@ -153,7 +153,7 @@ fn report(what: &str, took: &[Took]) {
     let at = |times: &[Duration], percent: usize| *times.get((times.len() - 1) * percent / 100).unwrap();
     for (clock, times) in [("wall", &wall), ("busy", &busy)] {
         println!(
-            "{what}, {clock}: median {:?}, 99 of 100 {:?}, worst {:?} of {}",
+            "figure: {what}, {clock}: median {:?}, 99 of 100 {:?}, worst {:?} of {}",
             at(times, 50),
             at(times, 99),
             at(times, 100),

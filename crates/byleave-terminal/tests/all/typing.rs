@@ -34,7 +34,7 @@ fn nobody_who_types_ahead_answers_anything() {
     for typist in Typist::ALL {
         let tally = types(typist, wanted, 11);
         println!(
-            "{typist:?}: {} keystrokes, {} questions, {} answered",
+            "figure: {typist:?}: {} keystrokes, {} questions, {} answered",
             tally.keystrokes,
             tally.questions,
             tally.accidents.len()

@@ -24,7 +24,7 @@ fn ten_thousand_keys_at_a_real_terminal_answer_nothing() {
     // Two terminals side by side: a terminal takes only so many keys in a second.
     let asked = [(5, 6), (7, 8)].map(|seeds| std::thread::spawn(move || types(KEYSTROKES / 2, seeds)));
     let asked: usize = asked.map(|typing| typing.join().unwrap()).iter().sum();
-    println!("{KEYSTROKES} keystrokes, {asked} questions, 0 answered");
+    println!("figure: {KEYSTROKES} keystrokes, {asked} questions, 0 answered");
     assert!(asked >= 5, "{asked}");
 }
 

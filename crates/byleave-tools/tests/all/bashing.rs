@@ -150,7 +150,7 @@ fn a_lot_of_output_costs_little_memory_and_ends_with_head_and_tail() {
         let began = Instant::now();
         let (output, grown) =
             grown_kb(ran(&world.bash, json!({ "command": command }), world.granted())).await;
-        println!("{bytes} bytes, asked of the tool: {grown} kB more memory, {:?}", began.elapsed());
+        println!("figure: {bytes} bytes, asked of the tool: {grown} kB more memory, {:?}", began.elapsed());
         assert!(grown <= 64 << 10, "{grown} kB");
         assert!(output.truncated && !output.is_error, "{:?}", output.error);
         assert!(output.text.starts_with("FIRST\na line of what it prints\n"));
@@ -163,7 +163,7 @@ fn a_lot_of_output_costs_little_memory_and_ends_with_head_and_tail() {
         let began = Instant::now();
         let (played, grown) = grown_kb(world.bash(&command, &[])).await;
         println!(
-            "{bytes} bytes, through the gate, with an idle subscriber: {grown} kB more memory, {:?}",
+            "figure: {bytes} bytes, through the gate, with an idle subscriber: {grown} kB more memory, {:?}",
             began.elapsed()
         );
         assert!(grown <= 64 << 10, "{grown} kB");
@@ -230,7 +230,7 @@ fn what_is_printed_reaches_a_subscriber_within_50_ms() {
             "printed to seen, {} times: median {median:.2} ms, 90 % {ninth:.2} ms, worst {worst:.2} ms",
             late.len()
         );
-        println!("{told}");
+        println!("figure: {told}");
         assert!(ninth <= 50.0, "{told}");
     });
 }

@@ -73,7 +73,10 @@ async fn check(tool: &str, seed: u64) {
         }
     }
     let swaps = swapper.stop();
-    println!("{tool}: {swaps} swaps, {calls_made} calls, {worked} worked, 0 escapes, {:?}", began.elapsed());
+    println!(
+        "figure: {tool}: {swaps} swaps, {calls_made} calls, {worked} worked, 0 escapes, {:?}",
+        began.elapsed()
+    );
     // A tool that only ever fails would show nothing from outside either.
     assert!(worked > 0 && inside > 0, "{tool}: {worked} of {calls_made} worked, {inside} showed something");
     assert_eq!(tree(&outside), before, "{tool}");

@@ -70,7 +70,9 @@ async fn held(ground: fn(&Hands) -> PathBuf) {
         swaps += swapper.stop();
         assert_eq!(stamped(&hands.outside()), before, "{tool}");
         assert_eq!(with_marker(&hands.kept_in()), Vec::<PathBuf>::new(), "{tool}");
-        println!("{tool}: {calls} calls, {done} done, {refused} led outside already when they were judged");
+        println!(
+            "figure: {tool}: {calls} calls, {done} done, {refused} led outside already when they were judged"
+        );
         // It was the neighbour that kept it from its work.
         let path = ground.join("calm");
         fs::write(&path, format!("{INSIDE} calm\n")).unwrap();
@@ -78,7 +80,7 @@ async fn held(ground: fn(&Hands) -> PathBuf) {
         let output = hands.execute(CallId::new(uuid::Uuid::new_v4()), tool, arguments, plan).await;
         assert!(!output.is_error, "{tool}: {output:?}");
     }
-    println!("{swaps} swaps");
+    println!("figure: {swaps} swaps");
     assert!(swaps >= swaps_wanted());
 }
 

@@ -113,7 +113,7 @@ fn killed_at_any_moment(way: &str) {
         assert!(tree(&workspace) == before, "round {round}, {job}: not as it was");
     }
     println!(
-        "{round} rounds, {killed} killed, {interrupted} in the middle of a commit, {done} done and taken back"
+        "figure: {round} rounds, {killed} killed, {interrupted} in the middle of a commit, {done} done and taken back"
     );
     assert!(kills < 100 || interrupted > 0, "none of {kills} was killed in the middle");
 }

@@ -114,7 +114,9 @@ fn whatever_of_a_fleet_is_killed_or_stands_still_nothing_is_lost_and_nothing_run
     assert_eq!(verified["sound"], json!(true), "{verified}");
     served.stop();
     let stall = stalls.iter().max().map_or(0.0, Duration::as_secs_f64);
-    println!("{nodes} nodes; {deaths:?}; the longest stall after a node was killed {stall:.1} s; {told}");
+    println!(
+        "figure: {nodes} nodes; {deaths:?}; the longest stall after a node was killed {stall:.1} s; {told}"
+    );
     // Otherwise nothing was shown.
     assert!(told.calls() > kills as usize && told.answers > kills as usize / 4, "{told}");
     assert!(stall <= 10.0, "{stalls:?}");

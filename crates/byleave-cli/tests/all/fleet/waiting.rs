@@ -183,7 +183,7 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
     let resumed = began.elapsed();
     println!(
-        "{many} open questions, asked in {:.0} s, in the book {:.1} s after the last; each {state} bytes of the engine's state {kinds:?}; the \
+        "figure: {many} open questions, asked in {:.0} s, in the book {:.1} s after the last; each {state} bytes of the engine's state {kinds:?}; the \
          service has {service_mb} MB, the server {server_mb} MB; a page of the inbox over HTTP took p50 {:.1} ms, at most {:.1} ms of {}; an \
          unrelated call p50 {:.1} ms, p99 {:.1} ms before and p50 {:.1} ms, p99 {:.1} ms beside them; from all of it killed to the \
          first answer {:.1} s, to its call's end {:.1} s",

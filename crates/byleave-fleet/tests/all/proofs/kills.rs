@@ -97,7 +97,7 @@ async fn kills() {
     assert!(lines.is_empty(), "lines of calls that nobody submitted: {lines:?}");
     assert!(answered.is_empty(), "accepted answers that are lost: {answered:?}");
     println!(
-        "{kills} kills {killed:?}; {} calls {outcomes:?} ({never_started} of the unknown were never started, by the \
+        "figure: {kills} kills {killed:?}; {} calls {outcomes:?} ({never_started} of the unknown were never started, by the \
          worker's own disk); {answers} accepted answers, none lost; no line twice of a call that may run only once, none \
          without a mark; {:.0} s",
         calls.len(),

@@ -79,6 +79,6 @@ async fn upgrade() {
         (0..questions).filter(|number| lines_of(&path.join(format!("f{number}"))).get("x") == Some(&1));
     assert_eq!((finished, written.count()), (questions, questions));
     println!(
-        "{questions} questions asked under one version of the service were answered and finished under the next, each once"
+        "figure: {questions} questions asked under one version of the service were answered and finished under the next, each once"
     );
 }

@@ -1,9 +1,8 @@
 //! The cases of the corpus, and what the words in them mean as rules.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::LazyLock;
 
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{FileFault, Layer, NotRead, Places, Policy, Rule, RuleFile, builtin, read};
@@ -52,21 +51,13 @@ pub(super) const PLACES: Places<'static> = Places {
 };
 
 /// The policy that a case is judged under: the built-in rules, its own rules, and what its notes say in words.
-pub(super) fn policy_of(case: &Case) -> Result<Arc<Policy>, Box<dyn Error>> {
-    // Made once for the same rules: that takes longer than judging a case.
+pub(super) fn policy_of(case: &Case) -> Result<Policy, Box<dyn Error>> {
     static BUILT_IN: LazyLock<Vec<Rule>> = LazyLock::new(|| builtin(&PLACES).unwrap());
-    static MADE: LazyLock<Mutex<HashMap<String, Arc<Policy>>>> = LazyLock::new(Mutex::default);
-    let rules = rules_of(case)?;
-    let mut made = MADE.lock().unwrap();
-    let policy = made.entry(format!("{rules:?}")).or_insert_with(|| {
-        let all = BUILT_IN.iter().cloned().chain(rules).collect();
-        Arc::new(Policy::new(all).unwrap())
-    });
-    Ok(Arc::clone(policy))
+    Ok(Policy::new(BUILT_IN.iter().cloned().chain(rules_of(case)?).collect()).unwrap())
 }
 
 /// The rules of a case besides the built-in ones.
-fn rules_of(case: &Case) -> Result<Vec<Rule>, Box<dyn Error>> {
+pub(super) fn rules_of(case: &Case) -> Result<Vec<Rule>, Box<dyn Error>> {
     // What cannot be said (a path within a host) is left out, and so not allowed.
     let (mut rules, _) = trial::rules(&case.rules, &PLACES)?;
     let words = case.profile.as_deref().map(profile).unwrap_or_default();

@@ -25,8 +25,8 @@ use byleave_sandbox::net::policy::Door;
 use byleave_sandbox::plan::Command as Confined;
 use serde_json::Value;
 
-use super::case::{Case, lines, policy_of};
-use super::examine::mode;
+use super::case::{Case, lines};
+use super::examine::{mode, shared_policy_of};
 
 const ROLE: &str = "BYLEAVE_TEST_ROLE";
 const UID: u32 = 61_001;
@@ -280,7 +280,7 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
     let nothing = Ok(String::new());
     // A session whose directory leads out of the workspace is not begun; nor is a gate whose policy cannot be used.
     let cwd = Path::new(cwd).canonicalize().ok().filter(|cwd| cwd.starts_with("/ws"));
-    let (Some(cwd), Ok(policy)) = (cwd, policy_of(case)) else { return nothing };
+    let (Some(cwd), Ok(policy)) = (cwd, shared_policy_of(case)) else { return nothing };
     let plan = Plan {
         effects: vec![Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] }],
         ..Plan::default()

@@ -16,9 +16,9 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
 
-use super::case::{Case, Everyday, PLACES, lines, policy_of};
+use super::case::{Case, Everyday, PLACES, lines};
 use super::everyday;
-use super::examine::{judge, planned};
+use super::examine::{judge, planned, shared_policy_of};
 use super::fixture::Fixture;
 
 /// What any command may stand in: `@` is the command, `'@'` the command as one quoted word.
@@ -329,7 +329,7 @@ impl Subject {
 
 fn of_case(case: &Case) -> Option<Subject> {
     let command = case.input.get("command")?.as_str()?.to_owned();
-    Some(Subject::new(command, policy_of(case).ok()?, Fixture::of(case)))
+    Some(Subject::new(command, shared_policy_of(case).ok()?, Fixture::of(case)))
 }
 
 fn is_long() -> bool {

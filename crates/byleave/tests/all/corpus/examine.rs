@@ -1,5 +1,9 @@
 //! The examiners: what becomes of a case, by the kind of tool that it is about.
 
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::{Arc, LazyLock, Mutex};
+
 use byleave::core::call::Mode;
 use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, SessionId};
@@ -13,7 +17,7 @@ use byleave::tool::Site;
 use byleave::trial::manifest;
 use serde_json::{Value, json};
 
-use super::case::{Case, PLACES, policy_of};
+use super::case::{Case, PLACES, policy_of, rules_of};
 use super::elsewhere::answered_by;
 use super::fixture::Fixture;
 
@@ -40,6 +44,19 @@ pub(super) fn score(case: &Case) -> Score {
     }
 }
 
+/// Returns the policy of a case, made once for the same rules: making it takes longer than judging a case.
+pub(super) fn shared_policy_of(case: &Case) -> Result<Arc<Policy>, Box<dyn Error>> {
+    static MADE: LazyLock<Mutex<HashMap<String, Arc<Policy>>>> = LazyLock::new(Mutex::default);
+    let rules = format!("{:?}", rules_of(case)?);
+    let mut made = MADE.lock().unwrap();
+    if let Some(policy) = made.get(&rules) {
+        return Ok(Arc::clone(policy));
+    }
+    let policy = Arc::new(policy_of(case)?);
+    made.insert(rules, Arc::clone(&policy));
+    Ok(policy)
+}
+
 /// The cases whose point is a rule that cannot be used.
 const BAD_FILES: [&str; 2] = ["malformed-rule-ignored", "backslash-rule-spelling"];
 
@@ -49,7 +66,7 @@ fn verdict(case: &Case) -> Verdict {
     let manifest = manifest(&case.tool);
     let agent = case.input.get("agent").and_then(Value::as_str).unwrap_or("a").replace(' ', "-");
     // A gate whose policy cannot be used does not start.
-    let policy = match policy_of(case) {
+    let policy = match shared_policy_of(case) {
         Ok(policy) => policy,
         Err(fault) => {
             assert!(BAD_FILES.contains(&case.id.as_str()), "{}: {fault}", case.id);
