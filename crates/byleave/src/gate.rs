@@ -114,10 +114,13 @@ impl Gate {
     /// Results come back in the order of the calls. A person who aborts one stops all that are not yet settled.
     pub async fn settle_all(&self, calls: Vec<Call>) -> Vec<CallResult> {
         // All at once, so that whoever is stopped before it was begun does not begin.
-        let all: Vec<_> = calls.iter().map(|call| self.parts.bustle.enter(call.id)).collect();
-        let stop_all_if_aborted = |result: &CallResult| {
-            if result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted) {
-                all.iter().for_each(|driving| driving.stop("a person who stopped everything"));
+        let all = self.parts.bustle.enter_turn(calls.iter().map(|call| call.id));
+        // Whoever settles an aborted call here stops the others before that. This is for one that another process settled.
+        let stop_others_if_aborted = |place: usize, result: &CallResult| {
+            if result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
+                && let Some(aborted) = all.get(place)
+            {
+                aborted.stop_others_of_turn();
             }
         };
         let indexed = calls
@@ -131,14 +134,14 @@ impl Gate {
             let mut call = Box::pin(call);
             match futures::poll!(&mut call) {
                 std::task::Poll::Ready(done) => {
-                    stop_all_if_aborted(&done.1);
+                    stop_others_if_aborted(done.0, &done.1);
                     places.push(done);
                 }
                 std::task::Poll::Pending => running.push(call),
             }
         }
         while let Some(done) = running.next().await {
-            stop_all_if_aborted(&done.1);
+            stop_others_if_aborted(done.0, &done.1);
             places.push(done);
         }
         places.sort_by_key(|(place, _)| *place);

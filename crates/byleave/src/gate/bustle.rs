@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
@@ -36,6 +36,8 @@ pub(crate) struct Driving {
     /// Stops it.
     pub(crate) cancel: CancellationToken,
     by: Mutex<Option<String>>,
+    /// The calls of the same turn, itself among them.
+    turn: Mutex<Vec<Weak<Driving>>>,
     /// How long its record is, as far as this process has seen.
     len: watch::Sender<u32>,
 }
@@ -69,6 +71,14 @@ impl Driving {
         locked(&self.by).get_or_insert_with(|| by.to_owned());
         self.cancel.cancel();
     }
+
+    /// Stops the other calls of the same turn, because a person stopped everything.
+    pub(crate) fn stop_others_of_turn(&self) {
+        let turn = locked(&self.turn).clone();
+        for other in turn.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, self)) {
+            other.stop("a person who stopped everything");
+        }
+    }
 }
 
 impl Bustle {
@@ -88,6 +98,16 @@ impl Bustle {
         let (driving, users) = driving.entry(call).or_default();
         *users = users.saturating_add(1);
         Place { bustle: self, call, driving: driving.clone() }
+    }
+
+    /// The places of the calls of one turn.
+    pub(crate) fn enter_turn(&self, calls: impl Iterator<Item = CallId>) -> Vec<Place<'_>> {
+        let places: Vec<Place<'_>> = calls.map(|call| self.enter(call)).collect();
+        let turn: Vec<Weak<Driving>> = places.iter().map(|place| Arc::downgrade(&place.driving)).collect();
+        for place in &places {
+            locked(&place.driving.turn).clone_from(&turn);
+        }
+        places
     }
 
     /// The call's place, if it has one here.

@@ -175,6 +175,12 @@ async fn settle(parts: &Parts, desk: &mut Desk, outcome: Outcome) -> Result<(), 
     // A record of another walk is left to a program that knows it.
     let ours = desk.record.heading().is_some_and(|heading| heading.walk == WALK);
     if ours && desk.record.settled().is_none() && desk.record.damage().is_none() {
+        // Before it is settled: a call that waits for this one begins as soon as it is.
+        if outcome.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
+            && let Some(driving) = parts.bustle.find(desk.call())
+        {
+            driving.stop_others_of_turn();
+        }
         write(parts, desk, Fact::Settled(outcome.clone()))?;
         if !flush(parts, desk).await? {
             return Ok(());

@@ -49,7 +49,7 @@ async fn a_refusal_says_what_why_and_its_code() {
             "{answer}"
         );
     }
-    assert_eq!(proxy.why(), "`b.example:80` is not granted: no rule allows it");
+    assert_eq!(proxy.why().await, "`b.example:80` is not granted: no rule allows it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -86,7 +86,7 @@ async fn tls_passes_untouched_and_only_by_the_name_that_was_granted() {
     }
     assert_eq!(server.connections.load(Ordering::SeqCst), 2);
     let why = "the connection was granted for `a.example`, and the TLS inside it asks for `b.example`";
-    assert_eq!(proxy.why(), why);
+    assert_eq!(proxy.why().await, why);
     let decisions = proxy.serving.decisions();
     assert_eq!(decisions.iter().map(|one| one.given).collect::<Vec<_>>(), [true, false, true, false]);
     assert!(decisions.iter().filter(|one| !one.given).all(|one| one.sent == 0), "{decisions:?}");
@@ -168,7 +168,8 @@ async fn a_hello_that_hides_its_name_does_not_pass() {
         let (arrived, answer, proxy) = sent_through(&[bytes]).await;
         assert!(arrived.is_empty(), "{what} {arrived:?}");
         assert_eq!(answer, DENIED, "{what}");
-        assert!(proxy.why().contains(code), "{what} {}", proxy.why());
+        let why = proxy.why().await;
+        assert!(why.contains(code), "{what} {why}");
     }
     // In pieces, with the right name, it passes as it came.
     let pieces: Vec<Vec<u8>> = hello(&[a], 3).chunks(2).map(<[u8]>::to_vec).collect();
@@ -189,7 +190,8 @@ async fn the_second_hello_of_a_handshake_names_the_same_server() {
             let (arrived, answer, proxy) = sent_through(&[first.clone(), before.clone(), second]).await;
             assert_eq!(arrived, [first.clone(), before.clone()].concat());
             assert_eq!(answer, DENIED);
-            assert!(proxy.why().contains("asks for `b.example`"), "{}", proxy.why());
+            let why = proxy.why().await;
+            assert!(why.contains("asks for `b.example`"), "{why}");
         }
     }
     let again = [first.clone(), between, first.clone(), early].concat();
@@ -237,5 +239,6 @@ async fn a_credential_is_added_in_tls_that_the_proxy_opened_and_the_host_is_chec
     let proxy = Proxy::before(inside.with_credentials(vec![credential()], Some(strict)).unwrap());
     let got = curl(&["-x", &format!("http://{}", proxy.at), "--insecure", &url("a.example")]).await;
     assert!(!got.status.success() && server.seen.lock().unwrap().len() == seen, "{got:?}");
-    assert!(proxy.why().contains("certificate"), "{}", proxy.why());
+    let why = proxy.why().await;
+    assert!(why.contains("certificate"), "{why}");
 }

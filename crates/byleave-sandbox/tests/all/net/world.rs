@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use byleave_sandbox::net::address::Reachable;
 use byleave_sandbox::net::doors::Doors;
@@ -122,9 +123,15 @@ impl Proxy {
         self.serving.decisions().into_iter().map(line).collect()
     }
 
-    /// Why something was refused: the first reason there is.
-    pub(crate) fn why(&self) -> String {
-        self.serving.decisions().into_iter().find_map(|one| one.why).unwrap_or_default()
+    /// Why something was refused: the first reason there is. It is written down after the connection was ended.
+    pub(crate) async fn why(&self) -> String {
+        for _ in 0..3_000 {
+            if let Some(why) = self.serving.decisions().into_iter().find_map(|one| one.why) {
+                return why;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        String::new()
     }
 }
 

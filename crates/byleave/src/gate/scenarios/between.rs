@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use byleave_core::act::Act;
 use byleave_core::call::Millis;
@@ -14,6 +15,9 @@ use tokio::sync::Barrier;
 
 use crate::ledger::{AppendFault, Batch, ContentFault, Interruption, Ledger, LedgerFault, Loaded};
 use crate::pending::Pending;
+
+/// So long that whoever polls the ledger has looked.
+const LINGERS: Duration = Duration::from_millis(60);
 
 /// What goes wrong with an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,7 @@ pub(super) struct Between {
     lies: AtomicBool,
     forgets_starts: AtomicBool,
     meeting: Option<Arc<Barrier>>,
+    lingers: bool,
 }
 
 impl Between {
@@ -55,9 +60,23 @@ impl Between {
         Arc::new(Self { meeting: Some(meeting), ..Self::new(inner) })
     }
 
+    /// One where everybody else sees that a call is settled before who settled it goes on.
+    pub(super) fn lingering(inner: Arc<dyn Ledger>) -> Arc<Self> {
+        Arc::new(Self { lingers: true, ..Self::new(inner) })
+    }
+
     fn new(inner: Arc<dyn Ledger>) -> Self {
         let [dead, lies, forgets_starts] = [false; 3].map(AtomicBool::new);
-        Self { inner, appends: AtomicUsize::new(0), trouble: None, dead, lies, forgets_starts, meeting: None }
+        Self {
+            inner,
+            appends: AtomicUsize::new(0),
+            trouble: None,
+            dead,
+            lies,
+            forgets_starts,
+            meeting: None,
+            lingers: false,
+        }
     }
 
     /// How often something was appended, or should have been.
@@ -104,7 +123,14 @@ impl Ledger for Between {
             let inner = self.alive()?;
             let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
             let trouble = self.trouble.filter(|(at, _)| *at == number).map(|(_, trouble)| trouble);
-            let Some(trouble) = trouble else { return inner.append(batch).await };
+            let Some(trouble) = trouble else {
+                let lingers = self.lingers && batch.settles;
+                inner.append(batch).await?;
+                if lingers {
+                    tokio::time::sleep(LINGERS).await;
+                }
+                return Ok(());
+            };
             if matches!(trouble, Trouble::Unacknowledged | Trouble::DiesAfter) {
                 inner.append(batch).await?;
             }

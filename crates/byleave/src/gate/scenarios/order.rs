@@ -10,6 +10,7 @@ use byleave_core::refusal::Code;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::between::Between;
 use super::stage::{Probe, Stage, answer, completed, inbox, quick, settled, until, waiting, yes};
 use crate::approve::{Reply, callback, callback_async};
 use crate::gate::Gate;
@@ -301,7 +302,8 @@ pub(super) async fn an_abort_stops_the_siblings(bench: &dyn Bench) -> Result<(),
     // The person answers at once, and after a while; about the first call, and about a later one.
     for (at_once, is_first) in [(true, true), (true, false), (false, true), (false, false)] {
         let stage = Stage::new(bench)?;
-        let builder = stage.gate().await?;
+        // Nobody may begin because the one before it is settled by now.
+        let builder = stage.gate_on(Between::lingering(stage.ledger().await?))?;
         let gate: Gate = if at_once {
             builder.approver(Arc::new(callback("ada", |_| Reply::Abort))).build()?
         } else {
