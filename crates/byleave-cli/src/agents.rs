@@ -78,24 +78,24 @@ impl Agent {
             }
             Self::Codex => {
                 "enforced: MCP calls, and shell commands, which run in our sandbox, once you trusted the hooks under \
-                 `/hooks`; judged and recorded only: apply_patch and the rest; if Codex cannot start the hook, the call goes ahead"
+                 `/hooks`; judged and recorded only: apply_patch and the rest; a hook that fails blocks the call"
             }
             Self::Gemini => {
                 "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
-                 built-in tools; if Gemini CLI cannot start the hook, the call goes ahead"
+                 built-in tools; a hook that fails blocks the call"
             }
             Self::Cursor => {
                 "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
                  built-in tools; a hook that fails blocks the call"
             }
             Self::Goose => {
-                "enforced: MCP calls; judged and recorded only: its built-in tools, shell commands included; if Goose cannot \
-                 start the hook, the call goes ahead"
+                "enforced: MCP calls; judged and recorded only: its built-in tools, shell commands included; a hook that \
+                 fails blocks the call"
             }
             Self::Copilot => {
                 "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
-                 built-in tools; if Copilot CLI cannot start the hook, the call goes ahead; its built-in GitHub server is \
-                 not behind the gateway (start it with `--disable-builtin-mcps`)"
+                 built-in tools; a hook that fails blocks the call; its built-in GitHub server is not \
+                 behind the gateway (start it with `--disable-builtin-mcps`)"
             }
         }
     }

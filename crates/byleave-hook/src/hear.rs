@@ -27,8 +27,10 @@ pub struct Heard {
     pub event: String,
     /// The conversation.
     pub session: String,
-    /// Where it works, as far as it says.
+    /// The directory that this call is made in, as far as it says. The model may have chosen it: see [`Heard::workspace`].
     pub cwd: Option<String>,
+    /// The directory that the person opened, where the agent says so.
+    pub root: Option<String>,
     /// The tool.
     pub tool: String,
     /// The MCP server that the tool is of, where the agent says so beside the tool's name.
@@ -80,7 +82,8 @@ pub fn hear(dialect: Dialect, said: &[u8]) -> Result<Heard, Unheard> {
         Dialect::Cursor => cursor(&said),
         Dialect::Copilot if said.contains_key("toolName") => copilot(&said),
         Dialect::Copilot => {
-            usual(&said, "hook_event_name", "cwd").map(|heard| Heard { is_editor: true, ..heard })
+            let heard = usual(&said, "hook_event_name", "cwd")?;
+            Ok(Heard { is_editor: true, root: heard.cwd.clone(), ..heard })
         }
     }
 }
@@ -102,6 +105,7 @@ fn usual(said: &Object, event: &'static str, cwd: &str) -> Result<Heard, Unheard
         event,
         session: text(said, "session_id").unwrap_or_default(),
         cwd: text(said, cwd),
+        root: None,
         tool: text(said, "tool_name").ok_or(Unheard::Missing("tool_name"))?,
         server: said.get("mcp_context").and_then(Value::as_object).and_then(|of| text(of, "server_name")),
         input: input(said, "tool_input")?,
@@ -120,6 +124,7 @@ fn copilot(said: &Object) -> Result<Heard, Unheard> {
         event: if moment == Moment::After { "postToolUse" } else { "preToolUse" }.into(),
         session: text(said, "sessionId").unwrap_or_default(),
         cwd: text(said, "cwd"),
+        root: None,
         tool: text(said, "toolName").ok_or(Unheard::Missing("toolName"))?,
         server: None,
         input: input(said, "toolArgs")?,
@@ -155,7 +160,8 @@ fn cursor(said: &Object) -> Result<Heard, Unheard> {
     Ok(Heard {
         moment,
         session: text(said, "conversation_id").unwrap_or_default(),
-        cwd: text(said, "cwd").or_else(|| root.map(str::to_owned)),
+        cwd: text(said, "cwd"),
+        root: root.map(str::to_owned),
         tool: tool.ok_or(Unheard::Missing("tool_name"))?,
         server: None,
         input,
@@ -185,6 +191,14 @@ fn input(said: &Object, key: &'static str) -> Result<Value, Unheard> {
 }
 
 impl Heard {
+    /// The directory that the rules are read from and that is the workspace, given the directory of the hook's own process.
+    ///
+    /// It is never one that the model can choose. Codex says the `workdir` of a command as its `cwd`, but starts the hook in the
+    /// directory of the session; so do the other agents of the terminal. Editors say which directory is open.
+    pub fn workspace(&self, process: &str) -> String {
+        self.root.clone().unwrap_or_else(|| process.to_owned())
+    }
+
     /// The command, where a shell is asked to run one.
     pub fn command(&self) -> Option<&str> {
         shell_of(&self.tool, &self.input)

@@ -92,24 +92,24 @@ const ROWS: &[Row] = &[
     Row { names: &["Bash", "bash", "shell", "run_shell_command", "developer__shell", "Shell", "run_in_terminal"],
         does: Does::Run, targets: &["command"], unnamed: Unnamed::Unknown,
         others: &["description", "timeout", "run_in_background", "is_background", "isBackground", "explanation", "goal", "mode",
-            "initial_wait", "working_directory", "directory", "dir_path", "workdir", "block_until_ms", "sessionId"] },
+            "initial_wait", "working_directory", "directory", "dir_path", "workdir", "block_until_ms", "sessionId", "timeout_secs"] },
     Row { names: &["Read", "read_file", "view", "developer__read_file", "ReadFile", "view_image"],
         does: Does::Read, targets: &["file_path", "path", "absolute_path", "filePath", "target_file"], unnamed: Unnamed::Unknown,
         others: &["offset", "limit", "pages", "start_line", "end_line", "startLine", "endLine", "view_range", "forceReadLargeFiles"] },
     Row { names: &["read_many_files"], does: Does::Read, targets: &["paths", "include"], unnamed: Unnamed::Unknown,
         others: &["exclude", "recursive", "useDefaultExcludes", "file_filtering_options"] },
-    Row { names: &["Glob", "glob", "LS", "list_directory", "list_dir", "Grep", "grep", "search_file_content", "grep_search", "rg", "file_search"],
+    Row { names: &["Glob", "glob", "LS", "list_directory", "list_dir", "Grep", "grep", "search_file_content", "grep_search", "rg", "file_search", "tree"],
         does: Does::Read, targets: &["path", "dir_path", "directory", "paths"], unnamed: Unnamed::Here,
         others: &["pattern", "glob", "query", "include", "ignore", "output_mode", "type", "head_limit", "multiline", "-A", "-B", "-C", "-i", "-n",
-            "case_sensitive", "respect_git_ignore", "file_filtering_options", "offset", "context", "limit", "include_pattern", "n"] },
-    Row { names: &["Write", "write_file", "create", "create_file"],
+            "case_sensitive", "respect_git_ignore", "file_filtering_options", "offset", "context", "limit", "include_pattern", "n", "depth"] },
+    Row { names: &["Write", "write", "write_file", "create", "create_file"],
         does: Does::Write, targets: &["file_path", "path", "filePath", "target_file"], unnamed: Unnamed::Unknown,
         others: &["content", "file_text", "contents", "modified_by_user", "ai_proposed_content"] },
     Row { names: &["Edit", "MultiEdit", "NotebookEdit", "replace", "edit", "StrReplace", "replace_string_in_file", "insert_edit_into_file"],
         does: Does::Edit, targets: &["file_path", "path", "notebook_path", "filePath", "target_file", "target_notebook"], unnamed: Unnamed::Unknown,
         others: &["old_string", "new_string", "oldString", "newString", "old_str", "new_str", "replace_all", "edits", "cell_id", "cell_type",
             "edit_mode", "new_source", "expected_replacements", "instruction", "allow_multiple", "explanation", "code", "modified_by_user",
-            "ai_proposed_content"] },
+            "ai_proposed_content", "before", "after"] },
     Row { names: &["Delete", "delete_file"], does: Does::Delete, targets: &["path", "file_path", "target_file"], unnamed: Unnamed::Unknown,
         others: &["explanation"] },
     Row { names: &["apply_patch", "ApplyPatch"], does: Does::Patch, targets: &["input", "patch", "command"], unnamed: Unnamed::Unknown,
@@ -318,6 +318,9 @@ mod tests {
     fn what_is_not_known_is_said() {
         let of = |tool: &str, input: Value| claims(tool, &input).claims;
         assert_eq!(of("Write", json!({"file_path": "/a", "content": "x"})), [Claim::Write("/a".into())]);
+        assert_eq!(of("write", json!({"path": "a", "content": "x"})), [Claim::Write("a".into())]);
+        let edit = json!({"path": "a", "before": "x", "after": "y"});
+        assert_eq!(of("edit", edit), [Claim::Edit("a".into())]);
         assert_eq!(of("Glob", json!({"pattern": "**/*.rs"})), [Claim::Read(".".into())]);
         assert_eq!(of("Glob", json!({"pattern": "/etc/*"})), [Claim::Read("/etc".into())]);
         assert_eq!(of("Glob", json!({"pattern": "../../*"})), [Claim::Read("../..".into())]);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::say::Answer;
 
 /// Raised when the two lines change their meaning.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// The gate's socket in the state directory.
 pub const SOCKET: &str = "hook.sock";
 /// The most that is read of what an agent says, and of what a gate answers.
@@ -25,7 +25,7 @@ pub struct Request {
     pub dialect: String,
     /// How long the agent waits for an answer, from now.
     pub deadline_ms: u64,
-    /// Where the hook was started: an agent that does not say where it works works there.
+    /// The directory of the hook's process.
     pub cwd: String,
     /// The variables that change what rules and settings hold: a gate that was started with others judges for nobody.
     pub environment: BTreeMap<String, String>,

@@ -13,6 +13,11 @@ const CALL_S: u32 = 3_600;
 /// The hook itself denies before that.
 const HOOK_S: u32 = 600;
 const AFTER_S: u32 = 60;
+/// Starts a hook so that the agent blocks the call whenever the hook did not answer: it is missing, it crashed, or it ended with
+/// another code than 0 and 2. Agents go ahead on other codes. The hook and its dialect follow as words.
+///
+/// A shell of its own, because some agents start hooks with the person's shell, which need not be a POSIX shell.
+const BLOCKING: &str = r#"/bin/sh -c '"$0" "$1" || { [ $? = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2; }' "#;
 
 /// The programs that are named in the settings.
 #[derive(Clone, Debug)]
@@ -39,7 +44,7 @@ pub(crate) fn hook_of(item: &Value) -> Option<PathBuf> {
         };
     }
     let command = item.get("command").or_else(|| item.get("bash"))?.as_str()?;
-    let program = unquoted(command);
+    let program = unquoted(command.strip_prefix(BLOCKING).unwrap_or(command));
     (Path::new(&program).file_name()? == "byleave-hook").then(|| PathBuf::from(program))
 }
 
@@ -74,32 +79,25 @@ pub(super) fn gateway(agent: Agent, programs: &Programs) -> Value {
 
 /// The hooks: the name of each list, and the item in it.
 pub(super) fn hooks(agent: Agent, programs: &Programs) -> [(&'static str, Value); 2] {
-    let hook = programs.hook.to_string_lossy();
-    let line = format!("{} {}", quoted(&hook), agent.name());
+    let line = format!("{} {}", quoted(&programs.hook.to_string_lossy()), agent.name());
+    // Afterwards nothing can be blocked.
+    let before = format!("{BLOCKING}{line}");
     match agent {
-        Agent::ClaudeCode => {
-            let handler = |timeout: u32| json!({ "type": "command", "command": hook, "args": [agent.name()], "timeout": timeout });
-            let mut before = handler(HOOK_S);
-            if let Some(fields) = before.as_object_mut() {
-                fields.insert("onFailure".to_owned(), "block".into());
-            }
-            [
-                ("PreToolUse", json!({ "matcher": "*", "hooks": [before] })),
-                ("PostToolUse", json!({ "matcher": "*", "hooks": [handler(AFTER_S)] })),
-            ]
-        }
-        Agent::Codex | Agent::Goose => {
-            let group = |timeout: u32| json!({ "matcher": "*", "hooks": [{ "type": "command", "command": line, "timeout": timeout }] });
-            [("PreToolUse", group(HOOK_S)), ("PostToolUse", group(AFTER_S))]
+        Agent::ClaudeCode | Agent::Codex | Agent::Goose => {
+            // Goose reads a regular expression, and skips a hook whose matcher is not one.
+            let matcher = if agent == Agent::Goose { ".*" } else { "*" };
+            let group = |line: &str, timeout: u32| json!({ "matcher": matcher, "hooks": [{ "type": "command", "command": line, "timeout": timeout }] });
+            [("PreToolUse", group(&before, HOOK_S)), ("PostToolUse", group(&line, AFTER_S))]
         }
         Agent::Gemini => {
-            let group = |timeout: u32| {
+            let group = |line: &str, timeout: u32| {
                 let handler =
                     json!({ "type": "command", "name": NAME, "command": line, "timeout": timeout * 1_000 });
                 json!({ "matcher": ".*", "hooks": [handler] })
             };
-            [("BeforeTool", group(HOOK_S)), ("AfterTool", group(AFTER_S))]
+            [("BeforeTool", group(&before, HOOK_S)), ("AfterTool", group(&line, AFTER_S))]
         }
+        // These two block the call by themselves.
         Agent::Cursor => [
             ("preToolUse", json!({ "command": line, "matcher": "*", "failClosed": true, "timeout": HOOK_S })),
             ("postToolUse", json!({ "command": line, "matcher": "*", "timeout": AFTER_S })),

@@ -45,9 +45,9 @@ async fn judge_one(
     // On a task of its own: if it breaks, that is a deny and no crash.
     let judged = tokio::spawn(async move {
         let house = House::open_or_make(&options)?;
-        let cwd = own.cwd.clone().unwrap_or_else(|| options.cwd.clone());
+        let workspace = own.workspace(&options.cwd);
         let program = std::env::current_exe().context("nobody knows where this program is")?;
-        Judge::new(&house, &options, &cwd, &program)?.answer(dialect, &own, deadline).await
+        Judge::new(&house, &options, &workspace, &program)?.answer(dialect, &own, deadline).await
     });
     match judged.await.context("judging broke").and_then(|judged| judged) {
         Ok(answer) => {

@@ -1,5 +1,7 @@
 //! Tools that agents have of their own: judged by us, done by them.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::manifest::{Class, Manifest, Role};
@@ -11,8 +13,14 @@ use byleave::tool::{Run, Site, Tool, ToolFault};
 use byleave_hook::{Claim, Dialect, Kind, claims};
 use serde_json::{Map, Value, json};
 
+use crate::complaint::Complaint;
+use crate::options::text_of;
+
 /// What the record says of every call that was let pass and is not ours to do.
 const PASSED_ON: &str = "passed on to the agent: judged, not enforced";
+
+/// The argument that says in which directory the agent makes the call, where that is not the workspace. The agent never sees it.
+const AGENT_CWD: &str = "agent_cwd";
 
 /// A tool of an agent.
 struct Foreign {
@@ -28,6 +36,29 @@ pub(super) fn equip(gate: &Gate, dialect: Dialect, tool: &str) -> Result<String>
         gate.catalog().replace(Foreign { manifest, tool: tool.to_owned() })?;
     }
     Ok(name)
+}
+
+/// The arguments of a call that is made in these directories, each seen from the one before.
+pub(super) fn placed(arguments: &Value, directories: &[&str]) -> Result<Value> {
+    if arguments.get(AGENT_CWD).is_some() {
+        let taken = Complaint::refused(format!("an argument named `{AGENT_CWD}` is not judged"));
+        return Err(taken.hint("leave it out").into());
+    }
+    let mut arguments = arguments.clone();
+    if let (Value::Object(fields), false) = (&mut arguments, directories.is_empty()) {
+        let directory: PathBuf = directories.iter().collect();
+        fields.insert(AGENT_CWD.into(), text_of(&directory)?.into());
+    }
+    Ok(arguments)
+}
+
+/// The arguments as the agent knows them.
+pub(super) fn unplaced(arguments: &Value) -> Value {
+    let mut arguments = arguments.clone();
+    if let Value::Object(fields) = &mut arguments {
+        fields.remove(AGENT_CWD);
+    }
+    arguments
 }
 
 /// What can be said of a tool by its name alone: an approval binds it, so it must always be the same.
@@ -86,6 +117,8 @@ impl Tool for Foreign {
 impl Foreign {
     /// What the tool would do, planned as a tool of ours with arguments of that meaning.
     fn planned(&self, arguments: &Value, site: &Site) -> Result<Plan, ToolFault> {
+        let directory = arguments.get(AGENT_CWD).and_then(Value::as_str).map(PathBuf::from);
+        let arguments = &unplaced(arguments);
         let about = claims(&self.tool, arguments);
         let mut manifest = Manifest::new(self.manifest.name.clone(), "", json!({}));
         manifest.permission_class = class(about.kind);
@@ -114,7 +147,11 @@ impl Foreign {
         if manifest.roles.is_empty() && !unknown.is_empty() {
             manifest.permission_class = Class::Undeclared;
         }
-        let mut plan = by_class(&manifest, &meant.into(), site)?;
+        let mut site = site.clone();
+        if let Some(directory) = directory {
+            site.cwd.push(directory);
+        }
+        let mut plan = by_class(&manifest, &meant.into(), &site)?;
         plan.reads_only &= unknown.is_empty();
         plan.effects.extend(unknown);
         Ok(plan)

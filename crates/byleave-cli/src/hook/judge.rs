@@ -50,11 +50,11 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// The gate for calls in this directory.
-    pub(crate) fn new(house: &House, options: &Options, cwd: &str, program: &Path) -> Result<Self> {
-        let real = real_path(Path::new(cwd))?.filter(|real| Path::new(real).is_dir());
+    /// The gate for calls in this workspace.
+    pub(crate) fn new(house: &House, options: &Options, workspace: &str, program: &Path) -> Result<Self> {
+        let real = real_path(Path::new(workspace))?.filter(|real| Path::new(real).is_dir());
         let real = real.ok_or_else(|| {
-            Complaint::new(format!("the agent works in `{cwd}`, which is no directory"))
+            Complaint::new(format!("the agent works in `{workspace}`, which is no directory"))
                 .hint("start the agent in one")
         })?;
         let options = options.at(real)?;
@@ -247,7 +247,9 @@ impl Judge {
         let is_shell = heard.command().is_some() && dialect.rewrites() && heard.rewrites;
         if !is_shell {
             let tool = foreign::equip(&self.gate, dialect, &heard.tool)?;
-            return self.named(dialect, heard, id, &tool);
+            let mut call = self.named(dialect, heard, id, &tool)?;
+            call.arguments = foreign::placed(&call.arguments, &self.directories(heard))?;
+            return Ok(call);
         }
         let claimed = claims(&heard.tool, &heard.input);
         let unknown = claimed.claims.iter().find_map(|claim| match claim {
@@ -260,8 +262,24 @@ impl Judge {
         let number = |key: &str| heard.input.get(key).and_then(Value::as_u64);
         let timeout_ms = number("timeout").unwrap_or(TIMEOUT_MS_MAX).clamp(1, TIMEOUT_MS_MAX);
         let mut call = self.named(dialect, heard, id, "bash")?;
-        call.arguments = json!({ "command": placed(heard), "timeout_ms": timeout_ms });
+        let command = placed(heard.command().unwrap_or_default(), &self.directories(heard));
+        call.arguments = json!({ "command": command, "timeout_ms": timeout_ms });
         Ok(call)
+    }
+
+    /// The directories that lead from the workspace to where the call is made: the one that the agent says, and the one that the
+    /// model names.
+    fn directories<'a>(&self, heard: &'a Heard) -> Vec<&'a str> {
+        let said = heard.cwd.as_deref().filter(|said| !self.is_workspace(said));
+        let keys = ["working_directory", "directory", "dir_path", "workdir"];
+        let is_target = claims(&heard.tool, &heard.input).kind == Kind::Reads;
+        let named = keys.iter().find_map(|key| heard.input.get(*key)).and_then(Value::as_str);
+        let named = named.filter(|named| !is_target && !named.is_empty() && *named != ".");
+        said.into_iter().chain(named).collect()
+    }
+
+    fn is_workspace(&self, directory: &str) -> bool {
+        real_path(Path::new(directory)).is_ok_and(|real| real.as_deref() == Some(&self.options.cwd))
     }
 
     fn named(&self, dialect: Dialect, heard: &Heard, id: CallId, tool: &str) -> Result<Call> {
@@ -341,16 +359,14 @@ impl Judge {
     }
 }
 
-/// The command, in the directory that the agent named beside it.
-fn placed(heard: &Heard) -> String {
-    let command = heard.command().unwrap_or_default();
-    let keys = ["working_directory", "directory", "dir_path", "workdir"];
-    let place = keys.iter().find_map(|key| heard.input.get(*key)).and_then(Value::as_str);
-    match place.filter(|place| !place.is_empty() && *place != ".") {
-        // Judged with the command: it must not become the place that everything is judged from.
-        Some(place) => format!("cd -- '{}' && {{\n{command}\n}}", place.replace('\'', r"'\''")),
-        None => command.to_owned(),
+/// The command, run in these directories, each seen from the one before: judged with them, so that none becomes the workspace.
+fn placed(command: &str, directories: &[&str]) -> String {
+    if directories.is_empty() {
+        return command.to_owned();
     }
+    let steps =
+        directories.iter().map(|directory| format!("cd -- '{}' && ", directory.replace('\'', r"'\''")));
+    format!("{}{{\n{command}\n}}", steps.collect::<String>())
 }
 
 fn passed(note: Option<String>) -> Answer {
@@ -365,10 +381,11 @@ fn told(heard: &Heard, result: &CallResult) -> Answer {
             let notes = notes.filter_map(|change| Some(format!("{}: {}", change.by, change.why.as_ref()?)));
             let notes: Vec<String> = notes.collect();
             let note = (!notes.is_empty()).then(|| notes.join("; "));
-            if result.arguments == heard.input {
+            let input = foreign::unplaced(&result.arguments);
+            if input == heard.input {
                 return passed(note);
             }
-            Answer::Rewrite { input: result.arguments.clone(), note }
+            Answer::Rewrite { input, note }
         }
         _ => Answer::Deny { why: result.error().unwrap_or_else(|| "denied".into()) },
     }

@@ -49,12 +49,13 @@ impl Key {
     /// The same words in the same session at the same place, asked about as much.
     pub(crate) fn of(dialect: Dialect, heard: &Heard, cwd: &str, mode: Mode) -> Self {
         let input = canonical(&heard.input);
-        let parts: [&[u8]; 6] = [
+        let parts: [&[u8]; 7] = [
             dialect.name().as_bytes(),
             heard.session.as_bytes(),
             heard.tool.as_bytes(),
             input.as_bytes(),
             cwd.as_bytes(),
+            heard.cwd.as_deref().unwrap_or_default().as_bytes(),
             mode.word().as_bytes(),
         ];
         Self(Digest::of_parts("byleave.hook", &parts).to_string())

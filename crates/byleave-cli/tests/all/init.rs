@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
@@ -67,8 +68,12 @@ impl Home {
     }
 
     fn hook(&self, says: &str) {
+        self.hook_script(&format!("echo '{says}'"));
+    }
+
+    fn hook_script(&self, script: &str) {
         let hook = self.program.with_file_name("byleave-hook");
-        fs::write(&hook, format!("#!/bin/sh\necho '{says}'\n")).unwrap();
+        fs::write(&hook, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
@@ -175,6 +180,74 @@ fn every_agent_is_set_up_once_and_everything_comes_back_byte_for_byte() {
         assert_eq!(home.files(), before, "{agent}: everything is as it was");
         assert!(home.done(&["init", "--undo", agent]).contains("nothing was set up"));
         insta::assert_snapshot!(format!("set_up_{agent}"), home.world.named(&told));
+    }
+}
+
+/// The agents whose hook blocks a call because of how it is started, the file with it, and where it stands in there.
+const BLOCKING: [(&str, &str, &str); 4] = [
+    ("claude-code", ".claude/settings.json", "/hooks/PreToolUse"),
+    ("codex", ".codex/hooks.json", "/hooks/PreToolUse"),
+    ("gemini", ".gemini/settings.json", "/hooks/BeforeTool"),
+    ("goose", ".agents/plugins/byleave/hooks/hooks.json", "/hooks/PreToolUse"),
+];
+
+// req: M2
+#[test]
+fn a_hook_that_does_not_answer_blocks_the_call() {
+    for (agent, file, at) in BLOCKING {
+        let home = Home::new();
+        home.done(&["init", agent]);
+        let settings: Value = serde_json::from_str(&home.read(file)).unwrap();
+        let groups = settings.pointer(at).unwrap().as_array().unwrap();
+        let matcher = groups[0]["matcher"].as_str().unwrap();
+        assert_eq!(matcher, if ["gemini", "goose"].contains(&agent) { ".*" } else { "*" }, "{agent}");
+        let line = groups[0]["hooks"][0]["command"].as_str().unwrap();
+        let run = |shell: &str| {
+            let mut command = home.world.command(Path::new(shell));
+            let mut child = command
+                .args(["-c", line])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            // It may end without reading.
+            drop(child.stdin.take().unwrap().write_all(b"asked\n"));
+            let told = child.wait_with_output().unwrap();
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            (told.status.code(), text(told.stdout), text(told.stderr))
+        };
+        for shell in ["/bin/sh", "/bin/bash"] {
+            // What the hook says reaches the agent as it is.
+            home.hook_script(r#"read -r said; echo "$0 $1 $said""#);
+            let program = home.program.with_file_name("byleave-hook");
+            let passed = format!("{} {agent} asked\n", program.display());
+            assert_eq!(run(shell), (Some(0), passed, String::new()), "{agent}");
+            home.hook_script("echo no >&2; exit 2");
+            assert_eq!(run(shell), (Some(2), String::new(), "no\n".into()), "{agent}");
+            for broken in ["exit 1", "exit 127", "kill -SEGV $$", "kill -KILL $$"] {
+                home.hook_script(broken);
+                let (code, _, why) = run(shell);
+                assert_eq!(code, Some(2), "{agent}, {broken}: {why}");
+                assert!(why.contains("the hook failed, so the call is blocked"), "{agent}: {why}");
+            }
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
+            assert_eq!(run(shell).0, Some(2), "{agent}: it cannot be started");
+            fs::remove_file(&program).unwrap();
+            assert_eq!(run(shell).0, Some(2), "{agent}: it is gone");
+        }
+        // Started as by older versions, which goes ahead when the hook is gone.
+        home.hook(&format!("byleave-hook {}", env!("CARGO_PKG_VERSION")));
+        let old = line.split_once("' ").unwrap().1;
+        home.write(
+            file,
+            &home.read(file).replace(&Value::from(line).to_string(), &Value::from(old).to_string()),
+        );
+        let found = home.doctor(agent);
+        assert!(found["what"].as_str().unwrap().contains("is not as it was set up"), "{found:#}");
+        home.done(&["init", agent]);
+        assert_eq!(serde_json::from_str::<Value>(&home.read(file)).unwrap(), settings, "{agent}");
+        assert_eq!(home.doctor(agent)["well"], true, "{agent}");
     }
 }
 

@@ -167,8 +167,7 @@ impl Shared {
             Err(unheard) => return Ok(Answer::Deny { why: unheard.to_string() }),
         };
         let deadline = began + Duration::from_millis(request.deadline_ms).mul_f32(0.95);
-        let cwd = heard.cwd.clone().unwrap_or(request.cwd);
-        let judge = match self.judge(&cwd) {
+        let judge = match self.judge(&heard.workspace(&request.cwd)) {
             Ok(judge) => judge,
             Err(error) => return Ok(deny(&error)),
         };
@@ -176,18 +175,18 @@ impl Shared {
     }
 
     /// The gate for a directory, made anew where its rules or settings have changed.
-    fn judge(&self, cwd: &str) -> Result<Judge> {
+    fn judge(&self, workspace: &str) -> Result<Judge> {
         let mut judges = self.judges.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((made_from, judge)) = judges.get(cwd)
+        if let Some((made_from, judge)) = judges.get(workspace)
             && made_from.changed().is_none()
         {
             return Ok(judge.clone());
         }
-        let judge = Judge::new(&self.house, &self.options, cwd, &self.program)?;
+        let judge = Judge::new(&self.house, &self.options, workspace, &self.program)?;
         if judges.len() >= JUDGES_MAX {
             judges.clear();
         }
-        judges.insert(cwd.to_owned(), (judge.made_from(), judge.clone()));
+        judges.insert(workspace.to_owned(), (judge.made_from(), judge.clone()));
         Ok(judge)
     }
 

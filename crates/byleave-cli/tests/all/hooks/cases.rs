@@ -213,6 +213,60 @@ fn one_policy_is_about_the_tools_of_every_agent() {
     }
 }
 
+/// What is said of a call in another directory: the model can choose that directory.
+fn elsewhere_is_judged_from_the_workspace(served: bool) {
+    let stand = Stand::new();
+    let _served = served.then(|| stand.serve());
+    let workspace = stand.desk.world.workspace();
+    let rules = workspace.join(".byleave");
+    let other = workspace.with_file_name("private");
+    for directory in [&rules, &other] {
+        std::fs::create_dir(directory).unwrap();
+        stand.desk.give(directory);
+    }
+    let deny = "[[rule]]\nid = \"no-listing\"\nverdict = \"deny\"\nrun = [\"ls\"]\n";
+    for (path, text) in [(rules.join("policy.toml"), deny), (other.join("diary.txt"), "top secret")] {
+        std::fs::write(&path, text).unwrap();
+        stand.desk.give(&path);
+    }
+    let other = other.to_str().unwrap();
+    let agents = [Dialect::ClaudeCode, Dialect::Codex, Dialect::Gemini, Dialect::Goose, Dialect::Copilot];
+    for dialect in agents {
+        let (shell, ..) = tools(dialect);
+        // The project's rules hold, wherever the model says that it works.
+        let told =
+            stand.asks(dialect, &said(dialect, other, shell, &json!({"command": "ls"}), None), PATIENT_MS);
+        assert!(is_denied(dialect, &told), "{dialect:?}: {told:?}");
+        assert!(String::from_utf8_lossy(&told.stderr).contains("no-listing"), "{dialect:?}: {told:?}");
+        // What is outside of the workspace stays outside.
+        let asks = said(dialect, other, shell, &json!({"command": "cat diary.txt"}), None);
+        let told = stand.asks_until_judged(dialect, &asks);
+        assert!(is_denied(dialect, &told), "{dialect:?}: {told:?}");
+        let summary = stand.json(&["inbox", "--json"])[0]["summary"].as_str().unwrap().to_owned();
+        assert!(summary.contains(&format!("{other}/diary.txt")), "{dialect:?}: {summary}");
+        stand.answers(&["no"]);
+    }
+    // A name without a directory is one in the directory that the agent says.
+    let (dialect, tool) = (Dialect::Gemini, "write_file");
+    let input = json!({"file_path": "made.txt", "content": "x"});
+    let told = stand.asks_until_judged(dialect, &said(dialect, other, tool, &input, None));
+    assert!(is_denied(dialect, &told), "{told:?}");
+    let summary = stand.json(&["inbox", "--json"])[0]["summary"].as_str().unwrap().to_owned();
+    assert!(summary.contains(&format!("{other}/made.txt")), "{summary}");
+}
+
+// req: M2, P4
+#[test]
+fn the_model_does_not_choose_the_workspace() {
+    elsewhere_is_judged_from_the_workspace(false);
+}
+
+// req: M2, P4
+#[test]
+fn the_model_does_not_choose_the_workspace_of_a_gate_that_serves() {
+    elsewhere_is_judged_from_the_workspace(true);
+}
+
 // req: M2
 #[test]
 fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
