@@ -10,6 +10,11 @@ export CARGO_TARGET_DIR="$cache/target"
 export CARGO_TERM_COLOR=never
 # The compiled dependencies are worth keeping between runs; incremental state of our own crates only grows.
 export CARGO_INCREMENTAL=0
+# Cargo tells by time stamps what to build anew, and those of another checkout say nothing about this one.
+if [[ $start == warm && $(cat "$cache/checkout" 2>/dev/null) != "$PWD" ]]; then
+    git ls-files -z | xargs -0 touch --no-create
+fi
+printf '%s\n' "$PWD" >"$cache/checkout"
 # What these scripts install, and what rustup installs by default, is found without a login shell.
 export PATH="$cache/tools/bin:$HOME/.cargo/bin:$PATH"
 export PYTHONDONTWRITEBYTECODE=1

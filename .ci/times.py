@@ -36,9 +36,10 @@ def main():
 
 
 def print_run(times, junit, start, seconds):
-    rows, tests = read(times), slowest(junit)
+    rows, tests, machine = read(times), slowest(junit), reference()
     print_table(rows)
     print(f"{'all, ' + start:<18}{'':>10}{seconds:>8}")
+    print(f"this machine: {machine} ms for a fixed computation")
     if tests:
         print(f"\n== the {len(tests)} slowest tests, in seconds")
         for took, name in tests:
@@ -48,8 +49,21 @@ def print_run(times, junit, start, seconds):
     passed = bool(rows) and all(row[3] == "passed" for row in rows)
     lines = [[date, commit, start, name, kind, took] for name, kind, took, _ in rows]
     lines.append([date, commit, start, "all", "run", str(seconds)])
+    lines.append([date, commit, start, "machine", "ms", str(machine)])
     lines += [[date, commit, start, name, "test", f"{took:.1f}"] for took, name in tests]
     LAST.write_text("".join("\t".join(line) + "\n" for line in lines) if passed else "")
+
+
+def reference():
+    """Returns the milliseconds of a fixed computation, the median of five: how fast this machine is, to compare runs by."""
+
+    def once():
+        began, total = time.perf_counter(), 0
+        for number in range(2_000_000):
+            total += number * number % 7
+        return round((time.perf_counter() - began) * 1000)
+
+    return sorted(once() for _ in range(5))[2]
 
 
 def read(times):
@@ -123,13 +137,13 @@ def tables(lines, kept):
         for line in lines:
             if line[2] == kind and line[4] != "test" and (line[3], line[4]) not in names:
                 names.append((line[3], line[4]))
-        names.sort(key=lambda name: name[0] == "all")
+        names.sort(key=lambda name: ("all", "machine").index(name[0]) + 1 if name[0] in ("all", "machine") else 0)
         for name, what in names:
             cells = []
             for run in runs:
                 took = [line[5] for line in lines if tuple(line[:3]) == run and (line[3], line[4]) == (name, what)]
                 cells.append(took[0] if took else "")
-            title = "**all**" if name == "all" else f"{name}, {what}"
+            title = {"all": "**all**", "machine": "a fixed computation, ms"}.get(name, f"{name}, {what}")
             yield f"| {title} | " + " | ".join(cells) + " |"
         yield ""
 
