@@ -49,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) is_colourful: bool,
     /// Guarantees that commands run without, as the operator said.
     pub(crate) waived: BTreeSet<Guarantee>,
+    /// Guarantees that must be given in full, although commands usually run without.
+    pub(crate) required: BTreeSet<Guarantee>,
 }
 
 impl Options {
@@ -88,6 +90,7 @@ impl Options {
             person: person(),
             allow_delete: chosen.allow_delete(),
             waived: chosen.waived(),
+            required: BTreeSet::new(),
             editor: editor(&chosen),
             is_colourful: is_styled(chosen.color(), io::stderr().is_terminal()),
             chosen,
@@ -102,6 +105,15 @@ impl Options {
         let moved = Self { cwd, ..self.clone() };
         let chosen = moved.reload()?;
         Ok(Self { allow_delete: chosen.allow_delete(), waived: chosen.waived(), chosen, ..moved })
+    }
+
+    /// The same for commands of many people on one machine: all of a command's processes are limited together, or it does not run,
+    /// unless that was waived.
+    #[cfg(feature = "serve")]
+    pub(crate) fn for_many(&self) -> Self {
+        let limits = Guarantee::ALL.into_iter().filter(|guarantee| guarantee.is_best_effort());
+        let required = limits.filter(|guarantee| !self.waived.contains(guarantee)).collect();
+        Self { required, ..self.clone() }
     }
 
     /// The same for another tenant, whose book is in a directory of its own. Its name must be good for one.

@@ -1,5 +1,7 @@
 //! How far a call has come, for people: its output on standard output, everything about it on standard error.
 
+use std::path::Path;
+
 use byleave::core::leave::Leave;
 use byleave::core::refusal::{Code, Refusal};
 use byleave::past::{Covered, Past, Said};
@@ -171,4 +173,10 @@ pub(crate) fn table(screen: &mut Screen, head: &[&str], rows: &[Vec<String>]) {
     for row in rows {
         screen.line(&line(&mut row.iter().map(String::as_str)));
     }
+}
+
+/// A path as seen from here.
+pub(crate) fn relative(path: &str, cwd: &Path) -> String {
+    let path = Path::new(path);
+    one_line(&path.strip_prefix(cwd).unwrap_or(path).display().to_string())
 }

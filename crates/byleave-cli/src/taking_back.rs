@@ -1,10 +1,13 @@
 //! Taking back: what an undo would be about, and the call that does it.
 
+use std::path::Path;
+
 use anyhow::Result;
 use byleave::approve::Reply;
 use byleave::book::{Book as _, CallFilter, CallItem, Page};
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
+use byleave::core::change::Changes;
 use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::render::summary;
 use byleave::gate::{Gate, GivenAnswer};
@@ -16,7 +19,8 @@ use crate::args::Ask;
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::options::Options;
-use crate::show;
+use crate::screen::one_line;
+use crate::show::{self, relative};
 use crate::time::{now, span};
 use crate::tools::workplace;
 
@@ -25,19 +29,53 @@ const CALLS_MAX: usize = 10_000;
 /// How many of them are read at once where one is looked for.
 const AT_ONCE: usize = 100;
 
+/// How many changed files are named.
+const FILES_SHOWN: usize = 3;
+
+/// Whose changes are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those of calls in this directory, or in one that it lies in.
+    Here,
+    /// All.
+    Anywhere,
+}
+
 /// What an undo without further words would take back, in words.
 pub(crate) async fn last_change(house: &House, options: &Options) -> Result<Option<String>> {
-    let Some(item) = newest_standing(CallFilter::default(), house, options).await? else {
+    let Some(item) = newest_standing(CallFilter::default(), Reach::Here, house, options).await? else {
         return Ok(None);
     };
     let changes = workplace(options, &options.cwd).store()?.changes(item.call.uuid())?;
     let ago = span(now().saturating_sub(item.changed_at));
-    Ok(Some(format!("{} of {ago} ago ({})", item.listing.tool, summary(&changes))))
+    let files = named(&changes, Path::new(&options.cwd));
+    Ok(Some(format!("{} of {ago} ago ({}: {files})", item.listing.tool, summary(&changes))))
+}
+
+/// Which files a call changed, and where it worked if that is not here.
+pub(crate) async fn files_of(call: CallId, house: &House, options: &Options) -> Option<String> {
+    let changes = workplace(options, &options.cwd).store().ok()?.changes(call.uuid()).ok()?;
+    let workspace = house.workspace_of(call).await.ok()?;
+    let files = named(&changes, Path::new(&workspace));
+    if workspace == options.cwd {
+        return Some(files);
+    }
+    Some(format!("in `{}`: {files}", one_line(&workspace)))
+}
+
+/// The first of the files that changed.
+fn named(changes: &Changes, base: &Path) -> String {
+    let mut names: Vec<String> =
+        changes.list.iter().take(FILES_SHOWN).map(|change| relative(&change.path, base)).collect();
+    if changes.list.len() > FILES_SHOWN {
+        names.push(format!("{} more", changes.list.len() - FILES_SHOWN));
+    }
+    names.join(", ")
 }
 
 /// Takes that back, and says what came of it.
 pub(crate) async fn newest(house: &House, options: &Options) -> Result<String> {
-    let found = newest_standing(CallFilter::default(), house, options).await?;
+    let found = newest_standing(CallFilter::default(), Reach::Here, house, options).await?;
     taken_back(found, house, options).await
 }
 
@@ -45,14 +83,15 @@ pub(crate) async fn newest(house: &House, options: &Options) -> Result<String> {
 #[cfg(feature = "agent")]
 pub(crate) async fn newest_of(session: &SessionId, house: &House, options: &Options) -> Result<String> {
     let filter = CallFilter { session: Some(session.clone()), ..CallFilter::default() };
-    let found = newest_standing(filter, house, options).await?;
+    let found = newest_standing(filter, Reach::Anywhere, house, options).await?;
     taken_back(found, house, options).await
 }
 
 async fn taken_back(found: Option<CallItem>, house: &House, options: &Options) -> Result<String> {
     let Some(item) = found else {
-        return Ok("there is nothing to take back".to_owned());
+        return Ok("there is nothing to take back here".to_owned());
     };
+    let what = files_of(item.call, house, options).await.unwrap_or_default();
     let (gate, undo) = prepared(item.call, false, house, options).await?;
     let mut came = gate.advance(undo).await;
     if let Standing::Waiting { question, .. } = &came {
@@ -61,12 +100,13 @@ async fn taken_back(found: Option<CallItem>, house: &House, options: &Options) -
         let call = gate.answer(given).await.map_err(Complaint::from)?;
         came = gate.resume(call).await;
     }
-    Ok(format!("undo of {}: {}", item.listing.tool, show::in_short(&came)))
+    Ok(format!("undo of {} ({what}): {}", item.listing.tool, show::in_short(&came)))
 }
 
 /// The newest call whose changes can be taken back. No more is read than it takes to find it: a question waits for this.
 pub(crate) async fn newest_standing(
     filter: CallFilter,
+    reach: Reach,
     house: &House,
     options: &Options,
 ) -> Result<Option<CallItem>> {
@@ -77,8 +117,12 @@ pub(crate) async fn newest_standing(
         page.after = calls.last().map(|item| item.cursor);
         looked += calls.len();
         let is_last = calls.len() < AT_ONCE;
-        if let Some(found) = calls.into_iter().find(|item| stands(&store, item)) {
-            return Ok(Some(found));
+        for item in calls.into_iter().filter(|item| stands(&store, item)) {
+            let is_meant = reach == Reach::Anywhere
+                || Path::new(&options.cwd).starts_with(house.workspace_of(item.call).await?);
+            if is_meant {
+                return Ok(Some(item));
+            }
         }
         if is_last {
             break;

@@ -44,6 +44,7 @@ pub(crate) fn workplace(options: &Options, workspace: &str) -> Workplace {
     workplace.ours = vec![options.ours().canonicalize().unwrap_or(state)];
     workplace.environment = std::env::vars().collect();
     workplace.waived.clone_from(&options.waived);
+    workplace.required.clone_from(&options.required);
     workplace
 }
 

@@ -129,6 +129,16 @@ impl What {
             Self::Deleted => "deleted",
         }
     }
+
+    /// What is done to the path when the change is applied: for who decides whether it is.
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Created => "create",
+            Self::Changed => "change",
+            Self::Marked => "set mode or time of",
+            Self::Deleted => "delete",
+        }
+    }
 }
 
 impl fmt::Display for What {

@@ -81,6 +81,8 @@ codes! {
     /// The challenger answered something that makes no sense.
     ChallengeInvalid = "challenge-invalid",
     // Questions.
+    /// The call cannot run here, whatever a person answers, so nobody is asked.
+    CannotRun = "cannot-run",
     /// A person must be asked and nobody is there.
     NoApprover = "no-approver",
     /// The question cannot be shown in full, so it cannot be approved.

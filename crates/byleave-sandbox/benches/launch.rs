@@ -161,6 +161,7 @@ impl Place {
             environment: BTreeMap::new(),
             limits: Limits::default(),
             waived: BTreeSet::new(),
+            required: BTreeSet::new(),
         };
         Self::with(confinement)
     }

@@ -22,6 +22,8 @@ pub struct Confinement {
     pub limits: Limits,
     /// Guarantees that the operator does without, by name. Never chosen by an agent; they stand in the book.
     pub waived: BTreeSet<Guarantee>,
+    /// Guarantees that must be given in full, whatever was waived: a rule requires them.
+    pub required: BTreeSet<Guarantee>,
 }
 
 /// The file system as a command finds it. What is not named can not be written, and nothing is in the home directory but what
@@ -155,15 +157,22 @@ impl Confinement {
         Guarantee::ALL.into_iter().filter(needs).collect()
     }
 
-    /// Whether a backend that gives this much may run it: everything in full, or waived by name.
+    /// Whether a backend that gives this much may run it: everything in full, but for what was waived by name and for what is best
+    /// effort. What is required must be given in full.
     pub fn held_against(&self, given: impl Fn(Guarantee) -> Given) -> Result<(), Unenforceable> {
-        let missing = self.guarantees().into_iter().filter(|guarantee| !self.waived.contains(guarantee));
-        let missing: Vec<_> = missing
-            .filter_map(|guarantee| match given(guarantee) {
-                Given::Fully => None,
-                Given::Partly(why) | Given::Not(why) => Some((guarantee, why)),
+        let asked = self.guarantees().into_iter().chain(self.required.iter().copied());
+        let missing: BTreeMap<Guarantee, String> = asked
+            .filter_map(|guarantee| {
+                let is_required = self.required.contains(&guarantee);
+                match given(guarantee) {
+                    Given::Fully => None,
+                    _ if !is_required && self.waived.contains(&guarantee) => None,
+                    Given::Partly(_) if !is_required && guarantee.is_best_effort() => None,
+                    Given::Partly(why) | Given::Not(why) => Some((guarantee, why)),
+                }
             })
             .collect();
+        let missing: Vec<_> = missing.into_iter().collect();
         if missing.is_empty() { Ok(()) } else { Err(Unenforceable { missing }) }
     }
 }
@@ -179,6 +188,7 @@ mod tests {
             environment: BTreeMap::new(),
             limits: Limits::default(),
             waived: BTreeSet::new(),
+            required: BTreeSet::new(),
         }
     }
 
@@ -186,22 +196,45 @@ mod tests {
     #[test]
     fn what_cannot_be_given_in_full_refuses_unless_it_was_waived_by_name() {
         let given = |guarantee| match guarantee {
-            Guarantee::MemoryLimited => Given::Partly("for each process by itself".into()),
+            Guarantee::TmpLimited => Given::Partly("by their size alone".into()),
             Guarantee::IpcApart => Given::Not("no namespaces".into()),
             _ => Given::Fully,
         };
         let mut asked = confinement();
         let refused = asked.held_against(given).unwrap_err();
         assert_eq!(refused.missing.len(), 2, "{refused}");
-        asked.waived = BTreeSet::from([Guarantee::MemoryLimited]);
+        asked.waived = BTreeSet::from([Guarantee::TmpLimited]);
         assert_eq!(asked.held_against(given).unwrap_err().missing.len(), 1);
         asked.waived.insert(Guarantee::IpcApart);
         assert_eq!(asked.held_against(given), Ok(()));
+        // A rule that requires it is not waived.
+        asked.required.insert(Guarantee::IpcApart);
+        assert_eq!(asked.held_against(given).unwrap_err().missing.len(), 1);
+        asked.required.clear();
         // What is not asked for need not be given.
         asked.network = Network::Host;
         assert!(!asked.guarantees().contains(&Guarantee::NetworkConfined));
         assert!(
             Guarantee::ALL.iter().all(|guarantee| Guarantee::named(guarantee.name()) == Some(*guarantee))
         );
+    }
+
+    // req: E7
+    #[test]
+    fn limits_on_each_process_alone_are_enough_unless_a_rule_requires_more() {
+        let partly = |guarantee: Guarantee| match guarantee.is_best_effort() {
+            true => Given::Partly("for each process by itself".into()),
+            false => Given::Fully,
+        };
+        let mut asked = confinement();
+        assert_eq!(asked.held_against(partly), Ok(()));
+        let none = |guarantee: Guarantee| match guarantee.is_best_effort() {
+            true => Given::Not("no limits at all".into()),
+            false => Given::Fully,
+        };
+        assert_eq!(asked.held_against(none).unwrap_err().missing.len(), 2);
+        asked.required.insert(Guarantee::MemoryLimited);
+        let refused = asked.held_against(partly).unwrap_err();
+        assert_eq!(refused.missing, [(Guarantee::MemoryLimited, "for each process by itself".to_owned())]);
     }
 }

@@ -122,7 +122,8 @@ pub fn confinement(plan: &Plan, policy: &Arc<Policy>, place: &Place) -> Result<C
         () => Network::Off,
     };
     let environment = preset::environment(place.environment.clone());
-    Ok(Confinement { files, network, environment, limits: Limits::default(), waived })
+    let required = BTreeSet::new();
+    Ok(Confinement { files, network, environment, limits: Limits::default(), waived, required })
 }
 
 /// Which paths must not be seen or changed by who was granted this, for tools that open files themselves.

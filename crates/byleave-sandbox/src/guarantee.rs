@@ -81,6 +81,11 @@ impl Guarantee {
         }
     }
 
+    /// Whether a command runs all the same where it is given only partly. A limit on each process alone still stands then.
+    pub const fn is_best_effort(self) -> bool {
+        matches!(self, Self::MemoryLimited | Self::ProcessesLimited)
+    }
+
     /// The guarantee of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|guarantee| guarantee.name() == name)

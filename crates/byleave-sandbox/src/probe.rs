@@ -59,6 +59,16 @@ pub struct Obstacle {
     pub remedies: Vec<String>,
 }
 
+/// Whether a command can be started by the native launcher at all, found by starting one.
+pub fn native(run_as: RunAs) -> Result<(), LaunchError> {
+    let outcome = attempt(Rung::Native, run_as)?;
+    if outcome.status == Status::Exited(0) {
+        return Ok(());
+    }
+    let why = format!("{}: `true` ended with {:?}", Rung::Native, outcome.status);
+    Err(LaunchError::NoRung { obstacles: why })
+}
+
 impl Probe {
     /// Climbs every rung on this machine, as the user whom commands will run as.
     pub fn here(run_as: RunAs) -> Self {
@@ -173,6 +183,7 @@ fn usual(folder: &std::path::Path) -> Confinement {
         environment: BTreeMap::from([("PATH".into(), PATH.into())]),
         limits: Limits { wall: WALL, ..Limits::default() },
         waived: BTreeSet::new(),
+        required: BTreeSet::new(),
     }
 }
 

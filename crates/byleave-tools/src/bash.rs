@@ -132,6 +132,14 @@ impl Tool for Bash {
         &self.manifest
     }
 
+    fn can_run(&self, _: Value, run: Run) -> Pending<'_, Result<(), ToolFault>> {
+        let workplace = Arc::clone(&self.workplace);
+        Box::pin(async move {
+            let looked = tokio::task::spawn_blocking(move || workplace.can_run(&run)).await;
+            looked.map_err(|broken| ToolFault(broken.to_string()))?.map_err(ToolFault)
+        })
+    }
+
     fn plan<'a>(&'a self, arguments: &'a Value, _: &'a Site) -> Option<Pending<'a, Result<Plan, ToolFault>>> {
         // Nobody is to be asked about what cannot come to anything; everything else is for the class to say.
         let why = self.read(arguments.clone()).err()?;

@@ -11,7 +11,7 @@ use byleave_copy::{Copy, Fault, Method, Settings, Source, Store, scratch};
 use byleave_sandbox::confinement::{self, Confinement};
 use byleave_sandbox::granted::{self, Place};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{RunAs, Uplink, Warm};
+use byleave_sandbox::launch::{self, RunAs, Uplink, Warm};
 use byleave_sandbox::probe;
 
 /// What a rehearsal must have to stand for itself: without one of these it could do what nobody sees, or see what nobody showed it.
@@ -48,6 +48,8 @@ pub struct Workplace {
     pub environment: BTreeMap<String, String>,
     /// Guarantees that the operator does without, by name.
     pub waived: BTreeSet<Guarantee>,
+    /// Guarantees that must be given in full, although commands usually run without.
+    pub required: BTreeSet<Guarantee>,
     /// Who runs commands.
     pub run_as: RunAs,
     /// How long a file may be that is read or written as a whole (E3).
@@ -55,6 +57,7 @@ pub struct Workplace {
     warm: Arc<Warm>,
     uplink: Arc<OnceLock<Option<Uplink>>>,
     overlay: Arc<OnceLock<Result<(), String>>>,
+    native: Arc<OnceLock<Result<(), String>>>,
 }
 
 /// Whether a command may reach and find what was granted, or is looked at before it counts.
@@ -86,11 +89,13 @@ impl Workplace {
             ours: Vec::new(),
             environment: BTreeMap::new(),
             waived: BTreeSet::new(),
+            required: BTreeSet::new(),
             run_as: RunAs::Caller,
             file_bytes_max: 10_485_760,
             warm: Arc::default(),
             uplink: Arc::default(),
             overlay: Arc::default(),
+            native: Arc::default(),
         }
     }
 
@@ -142,6 +147,12 @@ impl Workplace {
         let mut confinement =
             granted::confinement(&run.plan, rules, &place).map_err(|fault| fault.to_string())?;
         confinement.waived.extend(self.waived.iter().copied());
+        confinement.required.extend(self.required.iter().copied());
+        for name in &run.guarantees {
+            let required = Guarantee::named(name);
+            let unknown = || format!("a rule requires the guarantee `{name}`, which is not known here");
+            confinement.required.insert(required.ok_or_else(unknown)?);
+        }
         for (name, value) in UNPROMPTED {
             confinement.environment.insert(name.into(), value.into());
         }
@@ -186,6 +197,13 @@ impl Workplace {
         }
         confinement.files.copied = copy.copied().into_iter().map(mounted).collect();
         Ok(Ready { copy, stacks, lesser })
+    }
+
+    /// Why a command cannot run here at all. A start is tried once.
+    pub(crate) fn can_run(&self, run: &Run) -> Result<(), String> {
+        let confinement = self.confinement(run, Way::Granted)?;
+        launch::suffices(&confinement, self.run_as).map_err(|error| error.to_string())?;
+        self.native.get_or_init(|| probe::native(self.run_as).map_err(|error| error.to_string())).clone()
     }
 
     /// Whether overlays can be had where copies are kept. Tried once.

@@ -42,6 +42,11 @@ pub trait Tool: Send + Sync + 'static {
         Box::pin(async { Ok(true) })
     }
 
+    /// Says why this call cannot run here, whatever a person answers. Called before a person is asked.
+    fn can_run(&self, _arguments: Value, _run: Run) -> Pending<'_, Result<(), ToolFault>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Says that the first poll of [`Tool::execute`] comes back at once, whatever it then waits for.
     ///
     /// Such a tool is begun in place, which saves a change of threads. Must be false for one that blocks its thread:
@@ -125,6 +130,8 @@ pub struct Run {
     pub rules: Option<Arc<Policy>>,
     /// How much is asked in the session.
     pub mode: Mode,
+    /// What the rule that allows the call requires of the sandbox, by name. A waiver does not count against it.
+    pub guarantees: Vec<String>,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
     printed: Option<Arc<dyn Fn(Printed) + Send + Sync>>,
 }
@@ -158,13 +165,29 @@ impl Run {
         cancel: CancellationToken,
         progress: Arc<dyn Fn(Progress) + Send + Sync>,
     ) -> Self {
-        Self { call, site, plan, cancel, rules: None, mode: Mode::default(), progress, printed: None }
+        Self {
+            call,
+            site,
+            plan,
+            cancel,
+            rules: None,
+            mode: Mode::default(),
+            guarantees: Vec::new(),
+            progress,
+            printed: None,
+        }
     }
 
     /// The same under these rules, in this mode.
     #[must_use]
     pub fn under(self, rules: Arc<Policy>, mode: Mode) -> Self {
         Self { rules: Some(rules), mode, ..self }
+    }
+
+    /// The same, where the sandbox must guarantee this.
+    #[must_use]
+    pub fn requiring(self, guarantees: Vec<String>) -> Self {
+        Self { guarantees, ..self }
     }
 
     /// The same with somebody who sees what is printed while it runs; `printed` must not block.

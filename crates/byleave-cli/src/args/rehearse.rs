@@ -44,9 +44,12 @@ pub(crate) struct Rehearse {
 
 #[derive(Debug, Group)]
 pub(crate) struct Undo {
-    /// The call; the newest one that changed files, if neither it nor a session is named
+    /// The call; the newest one that changed files in this workspace, if neither it nor a session is named
     #[arg(conflicts_with = "session")]
     pub(crate) call: Option<String>,
+    /// The newest call that changed files, in whichever workspace
+    #[arg(long, conflicts_with_all = ["call", "session"])]
+    pub(crate) anywhere: bool,
     /// Everything that calls of this session changed, the newest first
     #[arg(long)]
     pub(crate) session: Option<SessionId>,

@@ -3,6 +3,7 @@
 
 mod agents;
 mod around;
+mod commands;
 #[cfg(feature = "serve")]
 mod webhooks;
 
@@ -16,6 +17,7 @@ use byleave_sandbox::probe::{Probe, Tried, copies};
 use serde_json::{Map, Value, json};
 
 use self::around::Finding;
+pub(crate) use self::commands::can_run;
 use crate::options::Options;
 use crate::screen::{Screen, Tone, one_line, prose};
 use crate::show::table;
@@ -26,9 +28,11 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
     // Copies are the native rung's.
     let native = probe.standing().any(|rung| rung == Rung::Native);
     let copies = native.then(|| copies(&options.state, RunAs::Caller));
-    let mut findings = around::findings(options);
+    let mut findings = vec![commands::finding(&probe, &options.waived)];
+    findings.extend(around::findings(options));
     findings.extend(agents::findings(options));
-    let status = if findings.iter().all(|finding| finding.is_well) { status(&probe) } else { Status::Failed };
+    let is_well = findings.iter().all(|finding| finding.is_well);
+    let status = if is_well { Status::Completed } else { Status::Failed };
     if screen.json() {
         let mut value = value(&probe);
         let why = copies.as_ref().and_then(|had| had.as_ref().err());
@@ -56,7 +60,7 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
     }
     screen.line("");
     for Finding { about, is_well, what, .. } in &findings {
-        let sign = if *is_well { "ok " } else { "BAD" };
+        let sign = if *is_well { "ok ".to_owned() } else { screen.painted(Tone::Bad, "BAD") };
         screen.line(&format!("{sign} {about:9} {}", prose(what)));
     }
     for line in &report.lacking {
@@ -71,11 +75,6 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
         }
     }
     Ok(status)
-}
-
-/// Whoever asks by script wants to know whether anything can be confined at all.
-fn status(probe: &Probe) -> Status {
-    if probe.standing().next().is_some() { Status::Completed } else { Status::Failed }
 }
 
 /// What was found, for people.
@@ -107,8 +106,11 @@ impl Report {
         let lacking = lacking.filter_map(|(guarantee, given)| match given {
             Given::Fully => None,
             Given::Partly(why) | Given::Not(why) => {
+                let is_enough = guarantee.is_best_effort() && matches!(given, Given::Partly(_));
                 let then = if waived.contains(guarantee) {
                     "your settings do without it".to_owned()
+                } else if is_enough {
+                    "commands run all the same, unless a rule requires it".to_owned()
                 } else {
                     format!(
                         "commands that need it are refused until it is given, or waived: `waive = [\"{guarantee}\"]` in your settings"
@@ -231,6 +233,7 @@ mod tests {
             environment: std::collections::BTreeMap::new(),
             limits: Limits::default(),
             waived: BTreeSet::new(),
+            required: BTreeSet::new(),
         };
         let tried = |rung: Rung| {
             let took = if stand.contains(&rung) {
@@ -258,7 +261,10 @@ mod tests {
         report.rows.iter().for_each(|row| writeln!(text, "{}", row.join(" | ")).unwrap());
         report.lacking.iter().for_each(|line| writeln!(text, "note: {line}").unwrap());
         report.remedies.iter().for_each(|line| writeln!(text, "hint: {line}").unwrap());
-        writeln!(text, "[{}]", status(probe).code()).unwrap();
+        let commands = commands::finding(probe, &BTreeSet::new());
+        let sign = if commands.is_well { "ok" } else { "BAD" };
+        writeln!(text, "{sign} {}: {}", commands.about, commands.what).unwrap();
+        commands.hint.iter().for_each(|hint| writeln!(text, "hint: for commands: {hint}").unwrap());
         text
     }
 

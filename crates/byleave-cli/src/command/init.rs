@@ -10,11 +10,14 @@ mod tell;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use byleave_sandbox::launch::RunAs;
+use byleave_sandbox::probe::Probe;
 use serde_json::{Value, json};
 
 use self::plan::Plan;
 use crate::agents::{self, Agent, Programs};
 use crate::args::Init;
+use crate::command::doctor::can_run;
 use crate::complaint::Complaint;
 use crate::options::Options;
 use crate::screen::{Screen, one_line};
@@ -58,7 +61,8 @@ fn set_up(
     } else if plan.changes_something() {
         apply::apply(&plan, options)?;
     }
-    tell::plan(&plan, is_dry, screen);
+    let cannot_run = can_run(&Probe::here(RunAs::Caller), &options.waived).err();
+    tell::plan(&plan, is_dry, cannot_run.as_ref(), screen);
     Ok(Status::Completed)
 }
 

@@ -2,11 +2,12 @@
 //!
 //! It is a call like any other, made so that a question is due: the rules hold, and the book has it.
 
+mod keyboard;
 mod page;
 
-pub(crate) use page::{differences, relative};
+pub(crate) use page::differences;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId};
 use byleave::core::question::Question;
+use byleave::core::refusal::Code;
 use byleave::core::rehearsal::Rehearsal;
 use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::Gate;
@@ -24,6 +26,7 @@ use byleave_sandbox::guarantee::Guarantee;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::json;
 
+use self::keyboard::{Keyboard, Typed};
 use crate::args::{self, Ask};
 use crate::ask::{Driven, answered, drive, waive};
 use crate::complaint::Complaint;
@@ -31,7 +34,7 @@ use crate::house::{House, mend_copies};
 use crate::ids::short;
 use crate::options::{Options, real_path};
 use crate::screen::{Screen, Tone, prose};
-use crate::show;
+use crate::show::{self, relative};
 use crate::status::Status;
 
 pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut Screen) -> Result<Status> {
@@ -63,7 +66,13 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
         page::show(screen, rehearsal, Path::new(&options.cwd), took, typed.diff);
     }
     let told = |kept: bool| json!({ "call": id, "kept": kept, "rehearsal": rehearsal });
-    let Some(reply) = choose(&typed, rehearsal, options, screen)? else {
+    let chosen = choose(&typed, rehearsal, options, screen).await?;
+    if let Chosen::Interrupted = chosen {
+        answered(&gate, question, Reply::No { feedback: None }, options, screen).await?;
+        screen.say("interrupted: it is dropped, and nothing has changed");
+        return Ok(Status::Aborted);
+    }
+    let Chosen::Reply(reply) = chosen else {
         if screen.json() {
             let mut told = told(false);
             if let Some(fields) = told.as_object_mut() {
@@ -165,76 +174,93 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// What is to become of it: as it was typed, or as the person says. `None`: nothing yet.
-fn choose(
+/// What the person decided.
+enum Chosen {
+    Reply(Reply),
+    /// Nothing yet.
+    Later,
+    /// Ctrl-C was pressed.
+    Interrupted,
+}
+
+/// What is to become of it: as it was typed, or as the person says.
+async fn choose(
     typed: &args::Rehearse,
     rehearsal: &Rehearsal,
     options: &Options,
     screen: &mut Screen,
-) -> Result<Option<Reply>> {
-    let no = || Some(Reply::No { feedback: None });
+) -> Result<Chosen> {
+    let yes = || Chosen::Reply(Reply::Yes { note: None });
+    let no = || Chosen::Reply(Reply::No { feedback: None });
     if typed.no {
         return Ok(no());
     }
     if typed.yes {
-        return Ok(Some(Reply::Yes { note: None }));
+        return Ok(yes());
     }
     // What changed nothing needs no answer, but what wanted the network may still want to be run with it.
     if rehearsal.changes.is_empty() && rehearsal.stands() {
-        return Ok(Some(Reply::Yes { note: None }));
+        return Ok(yes());
     }
     if typed.later || screen.json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Ok(None);
+        return Ok(Chosen::Later);
     }
     // What was typed while it ran was not typed for what is shown now.
     std::thread::sleep(Gravity::Ordinary.dwell());
     tcflush(io::stdin(), QueueSelector::IFlush)?;
-    let keep = if rehearsal.stands() { "[y] keep this" } else { "[y] run it again with these hosts" };
+    let mut keyboard = Keyboard::new()?;
+    let apply = if rehearsal.stands() { "[y] apply this" } else { "[y] run it again with these hosts" };
     loop {
-        let some =
-            if rehearsal.changes.list.len() > 1 && rehearsal.stands() { "  [s] keep some" } else { "" };
-        let answer = prompt(&format!("{keep}  [n] drop it{some}  [d] differences  [l] later > "))?;
-        match answer.as_deref() {
-            Some("y" | "yes") => return Ok(Some(Reply::Yes { note: None })),
-            Some("n" | "no") => return Ok(no()),
-            Some("l" | "later") | None => return Ok(None),
-            Some("d" | "diff") => differences(screen, &rehearsal.changes, Path::new(&options.cwd)),
-            Some("s" | "some") => {
-                let paths = some_of(rehearsal, options)?;
-                if !paths.is_empty() {
-                    return Ok(Some(Reply::Part { paths, note: None }));
-                }
-            }
-            Some(_) => {}
+        let some = rehearsal.changes.list.len() > 1 && rehearsal.stands();
+        let some = if some { "  [s] apply some" } else { "" };
+        let asked = format!("{apply}  [n] drop it{some}  [d] differences  [l] later > ");
+        match keyboard.prompt(&asked).await? {
+            Typed::Line(line) => match line.as_str() {
+                "y" | "yes" => return Ok(yes()),
+                "n" | "no" => return Ok(no()),
+                "l" | "later" => return Ok(Chosen::Later),
+                "d" | "diff" => differences(screen, &rehearsal.changes, Path::new(&options.cwd)),
+                "s" | "some" => match some_of(rehearsal, options, &mut keyboard).await? {
+                    Some(paths) if !paths.is_empty() => {
+                        return Ok(Chosen::Reply(Reply::Part { paths, note: None }));
+                    }
+                    Some(_) => {}
+                    None => return Ok(Chosen::Interrupted),
+                },
+                _ => {}
+            },
+            Typed::End => return Ok(Chosen::Later),
+            Typed::Interrupt => return Ok(Chosen::Interrupted),
         }
     }
 }
 
-/// The paths that the person wants to keep, asked for one by one.
-fn some_of(rehearsal: &Rehearsal, options: &Options) -> Result<Vec<String>> {
-    let mut kept = Vec::new();
+/// The paths whose changes are applied, asked for one by one; `None` if Ctrl-C was pressed.
+async fn some_of(
+    rehearsal: &Rehearsal,
+    options: &Options,
+    keyboard: &mut Keyboard,
+) -> Result<Option<Vec<String>>> {
+    let mut applied = Vec::new();
     for change in &rehearsal.changes.list {
         let path = relative(&change.path, Path::new(&options.cwd));
+        // Said as what happens to the file: "keep" would mean the opposite for one that is deleted.
+        let verb = change.what().verb();
+        let asked = format!("{verb} {path}?  [y] {verb} it  [n] leave it as it was > ");
         loop {
-            match prompt(&format!("{} {path}: keep? [y/n] > ", change.what()))?.as_deref() {
-                Some("y" | "yes") => kept.push(change.path.clone()),
-                Some("n" | "no") => {}
-                None => return Ok(Vec::new()),
-                Some(_) => continue,
+            match keyboard.prompt(&asked).await? {
+                Typed::Line(line) if ["y", "yes"].contains(&line.as_str()) => {
+                    applied.push(change.path.clone());
+                }
+                Typed::Line(line) if ["n", "no"].contains(&line.as_str()) => {}
+                Typed::Line(_) => continue,
+                Typed::End => return Ok(Some(Vec::new())),
+                Typed::Interrupt => return Ok(None),
             }
             break;
         }
     }
-    Ok(kept)
-}
-
-/// A line that the person types; `None` at the end of what can be typed.
-fn prompt(text: &str) -> Result<Option<String>> {
-    let mut talk = io::stderr();
-    write!(talk, "{text}").and_then(|()| talk.flush())?;
-    let mut line = String::new();
-    let read = io::stdin().read_line(&mut line)?;
-    Ok((read > 0).then(|| line.trim().to_lowercase()))
+    Ok(Some(applied))
 }
 
 /// It could not be run on a copy: nothing is run otherwise, and the question is closed.
@@ -262,5 +288,12 @@ async fn not_rehearsed(
 
 fn ended(screen: &mut Screen, driven: &Driven) -> Status {
     show::standing(screen, &driven.standing);
-    driven.status()
+    match &driven.standing {
+        Standing::Settled(CallResult { ending: Ending::Refused(refusal), .. })
+            if refusal.code == Code::CannotRun =>
+        {
+            Status::NOT_RUN
+        }
+        _ => driven.status(),
+    }
 }

@@ -38,6 +38,7 @@ const STRANGERS: u32 = 25;
 const GRACE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let options = &options.for_many();
     let usable = |fault: ListenFault| {
         Complaint::new(fault.to_string())
             .hint("`--listen 127.0.0.1:0` listens where only this machine can reach it; `--tls-cert` and `--tls-key` protect more")

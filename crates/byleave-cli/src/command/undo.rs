@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 
 use crate::args;
 use crate::ask::{Driven, answered, drive};
-use crate::command::rehearse::{differences, relative};
+use crate::command::rehearse::differences;
 use crate::complaint::Complaint;
 use crate::house::{House, mend_copies};
 use crate::ids::{self, short};
 use crate::json;
 use crate::options::Options;
-use crate::screen::{Screen, Tone, prose};
-use crate::show;
+use crate::screen::{Screen, Tone, one_line, prose};
+use crate::show::{self, relative};
 use crate::status::Status;
-use crate::taking_back::{self, prepared};
+use crate::taking_back::{self, Reach, prepared};
 use crate::time::{lasting, now};
 use crate::tools::workplace;
 
@@ -31,15 +31,12 @@ pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Scree
     mend_copies(options, screen)?;
     let calls = which(&typed, &house, options).await?;
     if calls.is_empty() {
-        if screen.json() {
-            screen.value(&json!([]));
-        } else {
-            screen.say("there is nothing to take back");
-        }
+        nothing_here(&typed, &house, options, screen).await?;
         return Ok(Status::Completed);
     }
     let (mut done, mut values) = (0, Vec::new());
     for call in &calls {
+        let what = taking_back::files_of(*call, &house, options).await;
         let driven = take_back(*call, typed.force, &house, options, screen).await?;
         let Standing::Settled(result) = &driven.standing else {
             show::standing(screen, &driven.standing);
@@ -51,10 +48,11 @@ pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Scree
                 values.push(json!({ "undone": call, "call": result.call, "text": output.text }));
             } else {
                 let text = prose(&output.text);
+                let what = what.map(|what| format!(" ({what})")).unwrap_or_default();
                 screen.toned(
                     Tone::Strong,
                     "undone:",
-                    &format!("{text}; `byleave undo {}` brings it back", short(&result.call)),
+                    &format!("{text}{what}; `byleave undo {}` brings it back", short(&result.call)),
                 );
             }
             continue;
@@ -91,7 +89,8 @@ async fn which(typed: &args::Undo, house: &House, options: &Options) -> Result<V
         return Ok(vec![ids::call(house, call).await?]);
     }
     let Some(session) = typed.session.clone() else {
-        let newest = taking_back::newest_standing(CallFilter::default(), house, options).await?;
+        let reach = if typed.anywhere { Reach::Anywhere } else { Reach::Here };
+        let newest = taking_back::newest_standing(CallFilter::default(), reach, house, options).await?;
         return Ok(newest.into_iter().map(|item| item.call).collect());
     };
     let since = typed.since.as_deref().map(lasting).transpose()?;
@@ -99,6 +98,36 @@ async fn which(typed: &args::Undo, house: &House, options: &Options) -> Result<V
     let filter = CallFilter { session: Some(session), since, ..CallFilter::default() };
     let standing = taking_back::standing(filter, house, options).await?;
     Ok(standing.into_iter().map(|item| item.call).collect())
+}
+
+/// Says that there is nothing to take back here, and what there is elsewhere.
+async fn nothing_here(
+    typed: &args::Undo,
+    house: &House,
+    options: &Options,
+    screen: &mut Screen,
+) -> Result<()> {
+    if screen.json() {
+        screen.value(&json!([]));
+        return Ok(());
+    }
+    let newest = typed.call.is_none() && typed.session.is_none() && !typed.anywhere;
+    let elsewhere = match newest {
+        true => taking_back::newest_standing(CallFilter::default(), Reach::Anywhere, house, options).await?,
+        false => None,
+    };
+    let Some(item) = elsewhere else {
+        screen.say("there is nothing to take back");
+        return Ok(());
+    };
+    let workspace = house.workspace_of(item.call).await?;
+    screen.say("there is nothing to take back in this directory, so nothing was changed");
+    screen.hint(&format!(
+        "the last change was made in `{}`: `byleave undo {}` takes it back",
+        one_line(&workspace),
+        short(&item.call)
+    ));
+    Ok(())
 }
 
 /// One call that takes another back. Who types it has answered the question it asks.

@@ -27,6 +27,7 @@ const DOOR: &str = "v1/workers/wire";
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) async fn run(typed: WorkArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
+    let options = &options.for_many();
     let token = read_private(&typed.token).map_err(|why| {
         Complaint::new(format!("cannot use the token in `{}`: {why}", typed.token.display()))
             .hint("it holds the token and nothing else, and only its owner may read it: `chmod 600`")

@@ -55,7 +55,7 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     sitting.press("\u{1b}");
     sitting.await_shown("written to talk.html");
     sitting.press("/undo\r");
-    sitting.await_shown("undo of edit: completed");
+    sitting.await_shown("undo of edit (src/lib.rs): completed");
     assert_eq!(project.desk.world.file("src/lib.rs"), WRONG);
     sitting.press("/quit\r");
     let (code, seen) = sitting.end();

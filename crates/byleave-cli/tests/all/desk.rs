@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::world::World;
 
-const UID: u32 = 61_003;
+pub(crate) const UID: u32 = 61_003;
 
 /// A world that another user owns, with the program in it.
 pub(crate) struct Desk {

@@ -18,8 +18,6 @@ use crate::desk::{Desk, put};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The time of an agent that waits for its answer, however slow the machine is.
 const PATIENT_MS: u64 = 90_000;
-/// What cannot be had without a cgroup of one's own.
-const WAIVE: (&str, &str) = ("BYLEAVE_WAIVE", "memory-limited");
 
 /// A desk with the hook beside the program.
 struct Stand {
@@ -41,7 +39,7 @@ impl Stand {
     /// The hook of an agent that waits so long.
     fn hook(&self, dialect: Dialect, patience_ms: u64) -> Command {
         let mut command = self.desk.world.command(&self.hook);
-        command.args([dialect.name(), "--patience-ms", &patience_ms.to_string()]).env(WAIVE.0, WAIVE.1);
+        command.args([dialect.name(), "--patience-ms", &patience_ms.to_string()]);
         self.desk.by_another(command)
     }
 
@@ -67,9 +65,7 @@ impl Stand {
     }
 
     fn byleave(&self, words: &[&str]) -> Output {
-        let mut command = self.desk.command(words);
-        command.env(WAIVE.0, WAIVE.1);
-        ended(start(command, b""))
+        ended(start(self.desk.command(words), b""))
     }
 
     fn json(&self, words: &[&str]) -> Value {
@@ -80,7 +76,7 @@ impl Stand {
     /// The gate for hooks, once it listens.
     fn serve(&self) -> Served {
         let mut command = self.desk.command(&["hook", "serve"]);
-        command.env(WAIVE.0, WAIVE.1).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         // The socket of one that was killed is still there, so only its own words say that it listens.
@@ -112,7 +108,7 @@ impl Stand {
     /// Runs a line as the agent's shell would.
     fn shell(&self, line: &str) -> Output {
         let mut command = self.desk.world.command(Path::new("/bin/sh"));
-        command.args(["-c", line]).env(WAIVE.0, WAIVE.1);
+        command.args(["-c", line]);
         ended(start(self.desk.by_another(command), b""))
     }
 

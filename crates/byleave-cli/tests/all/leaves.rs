@@ -74,7 +74,7 @@ fn offers_and_previews_as_json() {
 // req: R5, R8
 #[test]
 fn where_no_leave_helps_it_is_said() {
-    let mut world = World::bare();
+    let mut world = World::bare().of_another_user();
     let args = r#"{"command":"git push origin main"}"#;
     world.run(&["call", "bash", "--ask", "inbox", "--args", args]);
     let question = world.question();

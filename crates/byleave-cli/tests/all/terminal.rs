@@ -185,16 +185,24 @@ fn declined(world: &World, mut sitting: Sitting) {
 // req: R5, R8
 #[test]
 fn what_cannot_be_taken_back_needs_the_words() {
-    let world = World::bare();
-    let args = r#"{"command":"git push --force origin main"}"#;
-    let call = || Sitting::new(&world, &["call", "bash", "--args", args]);
-    let mut sitting = call();
+    let desk = Desk::new();
+    let world = &desk.world;
+    let git = "git init -q -b main . && git remote add origin https://git.example/x.git && \
+               git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one";
+    let mut made = world.command(std::path::Path::new("/bin/sh"));
+    made.args(["-c", git]);
+    assert!(desk.by_another(made).status().unwrap().success());
+    let mut command = world.command(std::path::Path::new("setsid"));
+    command.args(["--ctty", "--wait"]).arg(&desk.program);
+    command.args(["call", "bash", "--args", r#"{"command":"git push --force origin main"}"#]);
+    command.env("TERM", "xterm-256color");
+    let mut sitting = Sitting::before(desk.by_another(command));
     sitting.await_ready();
     sitting.press("\u{1b}[F");
     sitting.await_screen("the end", |screen| !screen.contains("below"));
     sitting.choose("y", "yes");
     sitting.await_shown("type “for good”");
-    let shown = sitting.shown(&world);
+    let shown = sitting.shown(world);
     let foot: Vec<&str> = shown.lines().rev().take(2).collect();
     insta::assert_snapshot!("words", foot.into_iter().rev().collect::<Vec<_>>().join("\n"));
     // Neither what is pasted nor other words.

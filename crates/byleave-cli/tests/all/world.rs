@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -11,23 +13,40 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::desk::{UID, put};
+
 /// A workspace, a state directory beside it, and everything that was typed and said.
 pub(crate) struct World {
     dir: TempDir,
     transcript: String,
     path: OsString,
+    /// The program where another user can run it, and that directory.
+    another: Option<(PathBuf, TempDir)>,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("w")).unwrap();
-        Self { dir, transcript: String::new(), path: std::env::var_os("PATH").unwrap_or_default() }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Self { dir, transcript: String::new(), path, another: None }
     }
 
     /// One with the programs that every system has, and no others: what is shown does not depend on the machine.
     pub(crate) fn bare() -> Self {
         Self { path: "/usr/local/bin:/usr/bin:/bin".into(), ..Self::new() }
+    }
+
+    /// The same for another user: as root nothing can be confined, so nobody is asked about a command.
+    pub(crate) fn of_another_user(self) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let program = place.path().join("byleave");
+        put(Path::new(env!("CARGO_BIN_EXE_byleave")), &program);
+        for path in [self.dir.path().to_owned(), self.workspace()] {
+            std::os::unix::fs::chown(path, Some(UID), Some(UID)).unwrap();
+        }
+        Self { another: Some((program, place)), ..self }
     }
 
     /// The directory that calls are made in.
@@ -79,8 +98,12 @@ impl World {
 
     /// The same, without a word in the transcript.
     pub(crate) fn quietly(&self, words: &[&str], input: &str) -> Output {
-        let mut child = self
-            .command(Path::new(env!("CARGO_BIN_EXE_byleave")))
+        let program = self.another.as_ref().map(|(program, _)| program.as_path());
+        let mut command = self.command(program.unwrap_or(Path::new(env!("CARGO_BIN_EXE_byleave"))));
+        if program.is_some() && rustix::process::geteuid().is_root() {
+            command.uid(UID).gid(UID);
+        }
+        let mut child = command
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

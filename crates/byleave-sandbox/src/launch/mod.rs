@@ -75,6 +75,12 @@ pub fn given(guarantee: Guarantee) -> Given {
     given_as(RunAs::Caller, guarantee)
 }
 
+/// Whether the native launcher gives all that a confinement asks for to a command of this user. It starts nothing.
+pub fn suffices(confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchError> {
+    identity(run_as)?;
+    Ok(confinement.held_against(|guarantee| given_as(run_as, guarantee))?)
+}
+
 /// The limit on processes needs no cgroup: the kernel counts those of a user in a user namespace, which is one command's, or one
 /// session's; in the latter the limit is one for all of its commands together, and its first processes count.
 fn given_as(run_as: RunAs, guarantee: Guarantee) -> Given {

@@ -307,6 +307,7 @@ mod tests {
             environment: BTreeMap::from([("LANG".into(), "C".into())]),
             limits: Limits::default(),
             waived: BTreeSet::new(),
+            required: BTreeSet::new(),
         }
     }
 

@@ -153,6 +153,7 @@ mod tests {
             environment: std::collections::BTreeMap::from([("TMPDIR".into(), "/tmp".into())]),
             limits: Limits::default(),
             waived: BTreeSet::new(),
+            required: BTreeSet::new(),
         };
         let command = Command { argv: vec!["true".into()], ..Command::default() };
         let identity = Identity { uid: 1, gid: 1 };

@@ -77,6 +77,7 @@ fn confinement(files: Files) -> Confinement {
         environment: BTreeMap::from([("PATH".into(), "/usr/bin:relative::/bin".into())]),
         limits: Limits::default(),
         waived: BTreeSet::new(),
+        required: BTreeSet::new(),
     }
 }
 

@@ -65,6 +65,7 @@ fn attempt(store: &Path, run_as: RunAs) -> Result<Outcome, LaunchError> {
         environment: BTreeMap::from([("PATH".into(), super::PATH.into())]),
         limits: Limits { wall: WALL, reserve: 0, ..Limits::default() },
         waived: BTreeSet::from(Guarantee::ALL),
+        required: BTreeSet::new(),
     };
     // Something is replaced, which takes attributes in the layer: not every file system has them.
     let script = format!("rm -r {REPLACED} && mkdir {REPLACED} && mkdir {REPLACED}/made");

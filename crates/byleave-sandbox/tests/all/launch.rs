@@ -19,6 +19,7 @@ pub(crate) fn confinement(workspace: &std::path::Path) -> Confinement {
         environment: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
         limits: Limits::default(),
         waived: BTreeSet::from([Guarantee::MemoryLimited]),
+        required: BTreeSet::new(),
     }
 }
 
@@ -57,13 +58,16 @@ fn root_is_refused_unless_told_whom_to_run_as() {
 
 // req: E7
 #[test]
-fn what_cannot_be_given_in_full_is_refused_before_anything_runs() {
+fn what_is_required_and_not_given_in_full_is_refused_before_anything_runs() {
     let workspace = tempfile::tempdir().unwrap();
-    if !unprivileged("launch::what_cannot_be_given_in_full_is_refused_before_anything_runs") {
+    if !unprivileged("launch::what_is_required_and_not_given_in_full_is_refused_before_anything_runs") {
         return;
     }
     let mut confinement = confinement(workspace.path());
+    // Without a cgroup each process is limited by itself, which is enough where nobody requires more.
     confinement.waived.clear();
+    assert_eq!(launch::run(&confinement, &bash("true")).unwrap().status, Status::Exited(0));
+    confinement.required.insert(Guarantee::MemoryLimited);
     match (byleave_sandbox::cgroup::here(), launch::run(&confinement, &bash("true"))) {
         (Ok(_), ran) => assert_eq!(ran.unwrap().status, Status::Exited(0)),
         (Err(absent), ran) => {

@@ -180,20 +180,20 @@ fn part(visitor: &Visitor, sheet: &Sheet) -> Markup {
     }
     html! {
         details.card {
-            summary data-key="p" { "Keep a part of the changes" kbd { "p" } }
+            summary data-key="p" { "Apply a part of the changes" kbd { "p" } }
             form method="post" action=(to(sheet)) data-approves {
                 (hidden(visitor, sheet, "part"))
                 fieldset {
-                    legend { "What is kept" }
+                    legend { "What is applied" }
                     @for (place, change) in changes.iter().enumerate() {
                         label.check {
                             input type="checkbox" name="keep" value=(place);
-                            (change.what()) " " code { (visible(&change.path, Care::Name)) }
+                            (change.what().verb()) " " code { (visible(&change.path, Care::Name)) }
                         }
                     }
                 }
                 (words(sheet))
-                button type="submit" { "Keep these alone" }
+                button type="submit" { "Apply these alone" }
             }
         }
     }

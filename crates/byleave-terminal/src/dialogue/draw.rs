@@ -225,12 +225,12 @@ fn leave(form: &LeaveForm, columns: usize, palette: Palette) -> Vec<Line<'static
 
 fn kept(parts: &Parts, palette: Palette) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(
-        "Space marks what is kept; Enter keeps it and drops the rest; Esc goes back",
+        "Space marks what is applied; Enter applies it and drops the rest; Esc goes back",
         palette.key(),
     )];
     let from = parts.at.saturating_sub(4);
-    for (place, (shown, _, is_kept)) in parts.rows.iter().enumerate().skip(from).take(9) {
-        let mark = if *is_kept { "[x]" } else { "[ ]" };
+    for (place, (shown, _, is_applied)) in parts.rows.iter().enumerate().skip(from).take(9) {
+        let mark = if *is_applied { "[x]" } else { "[ ]" };
         let style =
             if place == parts.at { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
         lines.push(Line::styled(format!("{mark} {shown}"), style));

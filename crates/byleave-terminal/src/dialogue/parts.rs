@@ -1,13 +1,13 @@
-//! Parts: which of the changes are kept. Nothing is marked to begin with.
+//! Parts: which of the changes are applied. Nothing is marked to begin with.
 
 use byleave_core::escape::{Care, visible};
 use byleave_core::sheet::{Seen, Sheet};
 
 use crate::keys::Key;
 
-/// The changes, and which of them are kept.
+/// The changes, and which of them are applied.
 pub struct Parts {
-    /// What was done, the path, and whether it is kept.
+    /// What is done, the path, and whether it is applied.
     pub(super) rows: Vec<(String, String, bool)>,
     pub(super) at: usize,
 }
@@ -26,7 +26,7 @@ impl Parts {
         let changes = rehearsal.changes.list.iter();
         let rows = changes
             .map(|change| {
-                let shown = format!("{}  {}", change.what(), visible(&change.path, Care::Name));
+                let shown = format!("{}  {}", change.what().verb(), visible(&change.path, Care::Name));
                 (shown, change.path.clone(), false)
             })
             .collect();
@@ -41,14 +41,14 @@ impl Parts {
             Key::Home => self.at = 0,
             Key::End => self.at = self.rows.len().saturating_sub(1),
             Key::Char(' ') => {
-                if let Some((_, _, kept)) = self.rows.get_mut(self.at) {
-                    *kept = !*kept;
+                if let Some((_, _, applied)) = self.rows.get_mut(self.at) {
+                    *applied = !*applied;
                 }
                 self.at = (self.at + 1).min(self.rows.len().saturating_sub(1));
             }
             Key::Enter => {
-                let kept = self.rows.iter().filter(|(_, _, kept)| *kept);
-                let paths: Vec<String> = kept.map(|(_, path, _)| path.clone()).collect();
+                let applied = self.rows.iter().filter(|(_, _, applied)| *applied);
+                let paths: Vec<String> = applied.map(|(_, path, _)| path.clone()).collect();
                 if !paths.is_empty() {
                     return Came::Chosen(paths);
                 }

@@ -18,12 +18,14 @@ use byleave_core::render::{Rendering, is_cut, render};
 use byleave_core::sheet::{Seen, Sheet};
 use byleave_core::walk::Asking;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::approve::{Approver, ApproverFault, Reply};
 use crate::clock::fresh_id;
 use crate::event::Event;
 use crate::gate::desk::Desk;
-use crate::gate::footing::unreadable;
+use crate::gate::footing::{pinned, unreadable};
+use crate::gate::given::given;
 use crate::gate::parts::Parts;
 use crate::guard::{Broken, guard};
 use crate::ledger::{ContentFault, LedgerFault};
@@ -32,6 +34,7 @@ use crate::settings::Unattended;
 /// Opens a question, if there is someone to answer it and it can be shown in full.
 pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step<Question> {
     someone_there(parts, asking.kind)?;
+    can_run(parts, desk, asking.kind).await?;
     let terms = desk.terms().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
     let now = parts.now();
     let expires_at = now.saturating_add(terms.limits.question_ms);
@@ -66,6 +69,28 @@ pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step
         ));
     }
     Ok(question)
+}
+
+/// Nobody is asked about a call that cannot run, whatever the answer. What ran on a copy can, and who has not got the tool cannot tell.
+async fn can_run(parts: &Parts, desk: &mut Desk, kind: QuestionKind) -> Step<()> {
+    let ran = desk.record.draft().is_some_and(|draft| matches!(draft.rehearsed(), Some(Rehearsed::Ran(_))));
+    let Ok(entry) = pinned(parts, desk) else { return Ok(()) };
+    if ran || kind == QuestionKind::Release {
+        return Ok(());
+    }
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let run = given(parts, desk, None).await?.unheard(CancellationToken::new());
+    let tool = entry.tool().clone();
+    let answer = guard(parts.settings.stranger_timeout, move || async move {
+        tool.can_run((*arguments).clone(), run).await
+    });
+    answer.await.map_err(|broken| {
+        let why = match broken {
+            Broken::Failed(fault) => fault.to_string(),
+            other => format!("whether it can run could not be found out: {other}"),
+        };
+        Refusal::new(Code::CannotRun, format!("it cannot run here: {why}"))
+    })
 }
 
 /// What a no is about: the same call in the same session, with the same effects on the same files. The name of a session says

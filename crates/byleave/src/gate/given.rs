@@ -23,6 +23,7 @@ pub(crate) struct Given {
     plan: Arc<Plan>,
     rules: Arc<Policy>,
     mode: Mode,
+    guarantees: Vec<String>,
     events: Events,
 }
 
@@ -36,9 +37,9 @@ impl Given {
 
     /// To run on a copy: nobody hears what it prints.
     pub(crate) fn unheard(self, stop: CancellationToken) -> Run {
-        let Self { call, site, plan, rules, mode, events } = self;
+        let Self { call, site, plan, rules, mode, guarantees, events } = self;
         let progress = Arc::new(move |progress: Progress| events.progress(call, progress));
-        Run::new(call, site, plan, stop, progress).under(rules, mode)
+        Run::new(call, site, plan, stop, progress).under(rules, mode).requiring(guarantees)
     }
 }
 
@@ -53,5 +54,7 @@ pub(crate) async fn given(parts: &Parts, desk: &mut Desk, seen: Option<&Rehearsa
     }
     let (call, events) = (desk.call(), parts.events.clone());
     let mode = desk.record.heading().map(|heading| heading.mode).unwrap_or_default();
-    Ok(Given { call, site, plan, rules: parts.policy.load_full(), mode, events })
+    let ruling = desk.record.draft().and_then(|draft| draft.permitted()).and_then(|step| step.as_ref().ok());
+    let guarantees = ruling.map(|ruling| ruling.guarantees.clone()).unwrap_or_default();
+    Ok(Given { call, site, plan, rules: parts.policy.load_full(), mode, guarantees, events })
 }

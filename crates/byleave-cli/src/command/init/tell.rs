@@ -31,8 +31,8 @@ fn diff(shown: &Shown<'_>) -> String {
     options.create_patch(&before, &after).to_string()
 }
 
-/// What was done for an agent, or would be.
-pub(super) fn plan(plan: &Plan, is_dry: bool, screen: &mut Screen) {
+/// What was done for an agent, or would be; and why no shell command can run here, with what to do about it.
+pub(super) fn plan(plan: &Plan, is_dry: bool, cannot_run: Option<&(String, String)>, screen: &mut Screen) {
     let name = plan.agent.name();
     let still: &[&str] = if plan.changes_something() { plan.agent.still_to_do() } else { &[] };
     if screen.json() {
@@ -49,8 +49,13 @@ pub(super) fn plan(plan: &Plan, is_dry: bool, screen: &mut Screen) {
             "notes": plan.notes,
             "still_to_do": still,
             "enforced": plan.agent.enforced(),
+            "commands": { "run": cannot_run.is_none(), "why": cannot_run.map(|(why, _)| why) },
         }));
         return;
+    }
+    if let Some((why, hint)) = cannot_run {
+        screen.toned(Tone::Bad, "no shell command can run here:", &prose(why));
+        screen.hint(hint);
     }
     for note in &plan.notes {
         screen.toned(Tone::Careful, "note:", &prose(note));

@@ -8,6 +8,7 @@ use byleave::core::rehearsal::Rehearsal;
 use byleave::core::render::summary;
 
 use crate::screen::{Colour, Screen, Tone, many_lines, one_line};
+use crate::show::relative;
 
 /// How many lines of paths are shown before directories are counted instead.
 const LINES_MAX: usize = 60;
@@ -62,12 +63,6 @@ fn printed(screen: &mut Screen, rehearsal: &Rehearsal) {
     for line in lines.iter().skip(hidden) {
         screen.line(&format!("  │ {line}"));
     }
-}
-
-/// A path as seen from here.
-pub(crate) fn relative(path: &str, cwd: &Path) -> String {
-    let path = Path::new(path);
-    one_line(&path.strip_prefix(cwd).unwrap_or(path).display().to_string())
 }
 
 fn list(screen: &mut Screen, changes: &Changes, cwd: &Path) {

@@ -213,6 +213,74 @@ fn one_policy_is_about_the_tools_of_every_agent() {
     }
 }
 
+/// A build, a test and a commit, and nothing was set: no cgroup is delegated where most tests run.
+// req: E7, M2
+#[test]
+fn ordinary_work_runs_in_a_fresh_account_without_a_setting() {
+    let stand = Stand::new();
+    let told = stand.byleave(&["call", "bash", "--args", r#"{"command": "ls"}"#]);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stdout).contains("notes.txt"), "{told:?}");
+    let workspace = stand.desk.world.workspace();
+    let files = [
+        ("main.c", "int main(void) { return 0; }\n"),
+        ("Makefile", "main: main.c\n\tcc -o main main.c\n"),
+        ("test_it.py", "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"),
+    ];
+    for (name, text) in files {
+        std::fs::write(workspace.join(name), text).unwrap();
+        stand.desk.give(&workspace.join(name));
+    }
+    let mut git = stand.desk.world.command(std::path::Path::new("git"));
+    git.args(["init", "-q", "."]);
+    assert!(ended(start(stand.desk.by_another(git), b"")).status.success());
+    let commit = "git add main.c && git -c user.name=a -c user.email=a@b commit -qm first && git log --oneline | wc -l";
+    let dialect = Dialect::ClaudeCode;
+    let cwd = workspace.to_str().unwrap();
+    for (command, prints) in [("make", "cc -o main"), ("python3 -m unittest test_it", "OK"), (commit, "1")] {
+        let asks = said(dialect, cwd, "Bash", &json!({ "command": command }), None);
+        let mut told = stand.asks_until_judged(dialect, &asks);
+        if is_denied(dialect, &told) {
+            stand.answers(&["yes"]);
+            told = stand.asks(dialect, &asks, PATIENT_MS);
+        }
+        let line = rewritten(dialect, &told).unwrap_or_else(|| panic!("{command}: {told:?}"));
+        let ran = stand.shell(&line);
+        let both =
+            format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert!(ran.status.success() && both.contains(prints), "{command}: {ran:?}");
+    }
+    assert!(workspace.join(".git/refs/heads").read_dir().unwrap().next().is_some(), "the commit counts");
+}
+
+// req: E7, A2
+#[test]
+fn nobody_is_asked_about_what_cannot_run() {
+    let stand = Stand::new();
+    let own = stand.desk.world.workspace().parent().unwrap().join(".config/byleave");
+    std::fs::create_dir_all(&own).unwrap();
+    // It asks, and could never run: no cgroup is delegated, and none can be where the test runs, or the kernel limits everything.
+    let rule = "[[rule]]\nid = \"mine\"\nverdict = \"allow\"\nrun = [\"touch\"]\nguarantees = [\"no-such-guarantee\"]\n";
+    std::fs::write(own.join("policy.toml"), rule).unwrap();
+    stand.desk.give(&own.join("policy.toml"));
+    let told = stand.byleave(&["call", "bash", "--ask", "inbox", "--args", r#"{"command": "touch made"}"#]);
+    assert_eq!(told.status.code(), Some(3), "{told:?}");
+    let why = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(why.contains("(cannot-run)") && why.contains("no-such-guarantee"), "{why}");
+    assert_eq!(stand.json(&["inbox", "--json"]), json!([]));
+    assert!(!stand.file("made").exists());
+    // As root nothing can be confined.
+    if rustix::process::geteuid().is_root() {
+        let mut root = stand.desk.world.command(&stand.desk.program);
+        root.args(["call", "bash", "--ask", "inbox", "--args", r#"{"command": "touch made"}"#])
+            .env("BYLEAVE_STATE", stand.desk.world.workspace().with_file_name("root-state"))
+            .env("HOME", "/root");
+        let told = ended(start(root, b""));
+        let why = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert!(told.status.code() == Some(3) && why.contains("(cannot-run)"), "{told:?}");
+    }
+}
+
 /// What is said of a call in another directory: the model can choose that directory.
 fn elsewhere_is_judged_from_the_workspace(served: bool) {
     let stand = Stand::new();

@@ -211,7 +211,6 @@ impl Lab {
     fn started(&self, dialect: Dialect, script: &str, input: &[u8]) -> Output {
         let mut command = self.stand.desk.world.command(Path::new("/bin/bash"));
         command.args(["-c", script, "bash"]).arg(&self.stand.hook).arg(dialect.name());
-        command.env(super::WAIVE.0, super::WAIVE.1);
         ended(start(self.stand.desk.by_another(command), input))
     }
 

@@ -1,0 +1,61 @@
+//! Lines that a person types, until Ctrl-C. The program listens to that signal while it works, so it does not end a read by itself.
+
+use std::io::{self, Write as _};
+
+use anyhow::{Context as _, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// What came of a prompt.
+pub(super) enum Typed {
+    /// A line, trimmed and in lower case.
+    Line(String),
+    /// Nothing more can be typed.
+    End,
+    /// Ctrl-C was pressed.
+    Interrupt,
+}
+
+/// Where the person types.
+pub(super) struct Keyboard {
+    lines: mpsc::Receiver<io::Result<Option<String>>>,
+    wanted: std::sync::mpsc::Sender<()>,
+    interrupts: Signal,
+}
+
+impl Keyboard {
+    pub(super) fn new() -> Result<Self> {
+        let (send, lines) = mpsc::channel(1);
+        let (wanted, next) = std::sync::mpsc::channel();
+        // A thread that nobody waits for: a read cannot be called off.
+        std::thread::spawn(move || {
+            while next.recv().is_ok() {
+                let mut line = String::new();
+                let read = io::stdin().read_line(&mut line);
+                if send.blocking_send(read.map(|bytes| (bytes > 0).then_some(line))).is_err() {
+                    return;
+                }
+            }
+        });
+        let interrupts = signal(SignalKind::interrupt()).context("cannot listen to Ctrl-C")?;
+        Ok(Self { lines, wanted, interrupts })
+    }
+
+    /// Asks for a line.
+    pub(super) async fn prompt(&mut self, text: &str) -> Result<Typed> {
+        let mut talk = io::stderr();
+        write!(talk, "{text}").and_then(|()| talk.flush())?;
+        self.wanted.send(()).context("nobody reads what is typed")?;
+        tokio::select! {
+            biased;
+            _ = self.interrupts.recv() => {
+                writeln!(talk)?;
+                Ok(Typed::Interrupt)
+            }
+            line = self.lines.recv() => Ok(match line.context("nobody reads what is typed")?? {
+                Some(line) => Typed::Line(line.trim().to_lowercase()),
+                None => Typed::End,
+            }),
+        }
+    }
+}
