@@ -109,12 +109,12 @@ test("a leave is shown as its rule before it is given, and spares the next quest
   await page.getByText("No leave counts now.").waitFor();
 });
 
-test("a part of the changes is kept", async () => {
+test("a part of the changes is applied", async () => {
   const call = await stage.call("bash", { command: "echo a > a.txt; echo b > b.txt" });
   await open(call);
-  await page.getByText("Keep a part of the changes").click();
+  await page.getByText("Apply a part of the changes").click();
   await page.getByRole("checkbox", { name: /b\.txt/ }).check();
-  await page.getByRole("button", { name: "Keep these alone" }).click();
+  await page.getByRole("button", { name: "Apply these alone" }).click();
   await page.getByText("You kept a part of the changes.").waitFor();
   await stage.settled(call.call);
   assert.equal(stage.read("b.txt"), "b\n");

@@ -62,13 +62,13 @@ export class Stage {
     });
     this.server = child;
     let said = "";
-    this.url = await new Promise((resolve, reject) => {
+    [this.url, this.pages] = await new Promise((resolve, reject) => {
       // Not `exit`: what it said last may come after that.
       child.once("close", (code) => reject(new Error(`the server ended with ${code}: ${said}`)));
       child.stderr.setEncoding("utf8").on("data", (text) => {
         said += text;
-        const found = /listening on (\S+)\/v1/.exec(said);
-        if (found) resolve(found[1]);
+        const found = /listening on (\S+)\/v1\n.*people sign in at (\S+)\/\n/s.exec(said);
+        if (found) resolve([found[1], found[2]]);
       });
     });
   }
@@ -113,7 +113,7 @@ export class Stage {
 
   async browser(options = {}) {
     this.chromium ??= await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
-    const context = await this.chromium.newContext({ viewport: { width: 1200, height: 900 }, baseURL: this.url, ...options });
+    const context = await this.chromium.newContext({ viewport: { width: 1200, height: 900 }, baseURL: this.pages, ...options });
     context.setDefaultTimeout(20_000);
     return context;
   }

@@ -32,6 +32,8 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     pub(crate) hosts: Vec<String>,
     pub(crate) public: Option<PublicUrl>,
+    /// The host under which people are signed in without TLS.
+    pub(crate) pages_host: Option<String>,
     /// Where it is said that this server runs, and who it tells of questions.
     pub(crate) notices: Option<(PathBuf, Webhooks)>,
     pub(crate) metrics: Option<Render>,
@@ -87,6 +89,12 @@ impl App {
         self.scheme == "https" || self.parts.public.as_ref().is_some_and(PublicUrl::is_protected)
     }
 
+    /// The host under which people are signed in, where that is one of its own. Browsers send a cookie to every port of a host, so one
+    /// that is set under `127.0.0.1` reaches every other server of this machine that the person looks at.
+    pub(crate) fn pages_host(&self) -> Option<&str> {
+        self.parts.pages_host.as_deref().filter(|_| !self.is_protected())
+    }
+
     /// What the addresses of pages begin with, for who has reached us by this name.
     pub(crate) fn origin(&self, host: &str) -> String {
         match &self.parts.public {
@@ -104,7 +112,9 @@ impl App {
     /// Whether this is one of our names.
     pub(crate) fn is_host(&self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
-        LOOPBACK.contains(&name.as_str()) || self.parts.hosts.contains(&name)
+        LOOPBACK.contains(&name.as_str())
+            || self.parts.hosts.contains(&name)
+            || self.pages_host() == Some(name.as_str())
     }
 
     /// Whether this is a page of ours.

@@ -43,5 +43,6 @@ pub use own_file::FileFault;
 pub use own_tools::OwnTools;
 pub use problem::Trouble;
 pub use public_url::{BadPublicUrl, PublicUrl};
+pub use random::fresh_pages_host;
 pub use server::{Server, ServerBuilder, openapi};
 pub use tenancy::{Tenancy, Tried, is_for_workers};

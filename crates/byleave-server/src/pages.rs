@@ -51,6 +51,7 @@ pub(crate) fn all(app: &App) -> Router<App> {
         .route("/sign-in", get(sign_in::ask).post(sign_in::enter))
         .route("/sign-in/elsewhere", get(elsewhere::begin))
         .route("/sign-in/done", get(elsewhere::end))
+        .route("/sign-in/arrive", get(sign_in::arrive))
         .route("/sign-out", post(sign_in::leave))
         .route("/assets/{name}", get(assets::serve))
         .layer(middleware::from_fn_with_state(app.clone(), door::door))

@@ -9,6 +9,11 @@ pub(crate) fn bytes<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
     Ok(bytes)
 }
 
+/// A host that leads to this machine and that nobody can guess.
+pub fn fresh_pages_host() -> io::Result<String> {
+    Ok(format!("byleave-{}.localhost", hex::<12>()?))
+}
+
 /// So many random bytes, in hexadecimal.
 pub(crate) fn hex<const BYTES: usize>() -> io::Result<String> {
     Ok(bytes::<BYTES>()?.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -45,6 +45,7 @@ pub struct ServerBuilder {
     limits: Limits,
     hosts: Vec<String>,
     public: Option<PublicUrl>,
+    pages_host: Option<String>,
     notices: Option<(PathBuf, Webhooks)>,
     metrics: Option<Render>,
     collector: Option<Arc<Otlp>>,
@@ -88,6 +89,15 @@ impl ServerBuilder {
         self
     }
 
+    /// The host under which people are signed in where there is no TLS: [`fresh_pages_host`](crate::fresh_pages_host) makes one.
+    ///
+    /// Whoever signs in under another name is led there. Only who shows a person's token learns it.
+    #[must_use]
+    pub fn pages_host(mut self, host: &str) -> Self {
+        self.pages_host = Some(host.to_ascii_lowercase());
+        self
+    }
+
     /// Who is told of questions, and the file that says that this server runs; nothing without [`Self::public_url`].
     ///
     /// Of several servers with the same file, one tells.
@@ -124,6 +134,7 @@ impl ServerBuilder {
             limits,
             hosts: self.hosts,
             public: self.public,
+            pages_host: self.pages_host,
             notices: self.notices,
             metrics: self.metrics,
             collector: self.collector,
@@ -143,6 +154,7 @@ impl Server {
             limits: Limits::default(),
             hosts: Vec::new(),
             public: None,
+            pages_host: None,
             notices: None,
             metrics: None,
             collector: None,

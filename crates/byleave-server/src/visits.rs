@@ -20,9 +20,25 @@ const VISITS_MAX: usize = 10_000;
 /// How many questions a visit remembers as shown; who was shown more looks again.
 const SHOWN_MAX: usize = 1_000;
 
+/// How long a ticket counts: the time to follow a redirect.
+const TICKET: Duration = Duration::from_secs(60);
+const TICKETS_MAX: usize = 1_000;
+
 /// All visits.
 #[derive(Default)]
-pub(crate) struct Visits(Mutex<HashMap<Digest, Arc<Visit>>>);
+pub(crate) struct Visits {
+    open: Mutex<HashMap<Digest, Arc<Visit>>>,
+    tickets: Mutex<HashMap<Digest, Ticket>>,
+}
+
+/// Somebody who has signed in under one host and is led to another.
+pub(crate) struct Ticket {
+    /// The digest of the token, or what stands for one in the list.
+    pub(crate) token: Digest,
+    /// The page that they wanted.
+    pub(crate) next: String,
+    made: Instant,
+}
 
 /// Somebody with a browser.
 pub(crate) struct Visit {
@@ -53,7 +69,7 @@ impl Visits {
             shown: Mutex::default(),
             said: Mutex::default(),
         };
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= VISITS_MAX {
             open.retain(|_, visit| now < visit.until);
         }
@@ -66,13 +82,31 @@ impl Visits {
 
     /// The visit of a cookie.
     pub(crate) fn find(&self, secret: &str, now: Millis) -> Option<Arc<Visit>> {
-        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.get(&Digest::of(secret.as_bytes())).filter(|visit| now < visit.until).cloned()
     }
 
     /// Ends a visit.
     pub(crate) fn end(&self, secret: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&Digest::of(secret.as_bytes()));
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&Digest::of(secret.as_bytes()));
+    }
+
+    /// Makes a ticket, which counts once.
+    pub(crate) fn ticket(&self, token: Digest, next: String) -> io::Result<String> {
+        let secret = random::hex::<32>()?;
+        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.retain(|_, ticket| ticket.made.elapsed() < TICKET);
+        if tickets.len() >= TICKETS_MAX {
+            return Err(io::Error::other("too many people sign in at once"));
+        }
+        tickets.insert(Digest::of(secret.as_bytes()), Ticket { token, next, made: Instant::now() });
+        Ok(secret)
+    }
+
+    /// Takes a ticket.
+    pub(crate) fn take_ticket(&self, secret: &str) -> Option<Ticket> {
+        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.remove(&Digest::of(secret.as_bytes())).filter(|ticket| ticket.made.elapsed() < TICKET)
     }
 }
 
@@ -120,6 +154,15 @@ mod tests {
         assert!(visits.find(&secret.to_uppercase(), 2_000).is_none() && visits.find("", 2_000).is_none());
         visits.end(&secret);
         assert!(visits.find(&secret, 2_000).is_none(), "ended");
+    }
+
+    #[test]
+    fn a_ticket_counts_once() {
+        let visits = Visits::default();
+        let ticket = visits.ticket(Digest::of(b"token"), "/x".into()).unwrap();
+        assert!(visits.take_ticket("made up").is_none());
+        assert_eq!(visits.take_ticket(&ticket).unwrap().next, "/x");
+        assert!(visits.take_ticket(&ticket).is_none(), "it was used");
     }
 
     #[test]

@@ -68,12 +68,12 @@ async function strangers(ground, page, item) {
     [{ ...form, mark: mark.replace(/./, (c) => (c === "0" ? "1" : "0")) }],
   ];
   for (const [fields, origin] of forged) assert.equal((await send(page, answerOf(call), fields, origin)).status, 403);
-  await fromElsewhere(page, `${stage.url}${answerOf(call)}`, form);
+  await fromElsewhere(page, `${stage.pages}${answerOf(call)}`, form);
   await ground.no(call);
   return "a person who may only read, one of another tenant, forms without the mark of the visit, and a page of another origin that the approver opens: each is refused, and the question stays open";
 }
 
-/** A page on another port of this machine, to which the browser does send our cookie, sends the form by itself. */
+/** A page on another port of our own host, to which the browser does send our cookie, sends the form by itself. */
 async function fromElsewhere(page, to, form) {
   const fields = Object.entries(form).map(([name, value]) => `<input type=hidden name="${name}" value="${value}">`).join("");
   const evil = createServer((_, response) => {
@@ -82,7 +82,7 @@ async function fromElsewhere(page, to, form) {
   });
   await new Promise((resolve) => evil.listen(0, "127.0.0.1", resolve));
   const answered = page.waitForResponse((response) => response.url() === to);
-  await page.goto(`http://127.0.0.1:${evil.address().port}/`, { waitUntil: "commit" });
+  await page.goto(`http://${new URL(to).hostname}:${evil.address().port}/`, { waitUntil: "commit" });
   const response = await answered;
   assert.equal(response.status(), 403);
   assert.match((await response.request().allHeaders()).cookie ?? "", /byleave/, "the browser sent the cookie");

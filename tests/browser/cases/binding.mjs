@@ -192,10 +192,8 @@ async function parallel(ground, page, item) {
   assert.equal((await ground.stage.settled(one.call)).outcome, "completed");
   await page.locator(`li[data-id="${also.question.id}"]`).waitFor();
   // A form with both of them, of which one was never shown.
-  const both = new URLSearchParams({ ...(await yesOf(page, also)) });
-  both.append("question", also.question.id);
-  const response = await page.request.post("/several", { data: both.toString(), headers: { origin: ground.stage.url, "content-type": "application/x-www-form-urlencoded" } });
-  assert.equal(response.status(), 409);
+  const both = { ...(await yesOf(page, also)), question: also.question.id };
+  assert.equal((await send(page, "/several", both)).status, 409);
   await ground.no(also);
   return "of two that wait one is answered; the other is open as before, and an answer without its page is refused";
 }

@@ -4,6 +4,7 @@
 //! carries the mark of its visit.
 
 use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
@@ -99,11 +100,28 @@ fn is_link(request: &Request) -> bool {
 
 /// Who is signed in: a person whose visit goes on, and whose token still counts.
 fn signed_in(app: &App, headers: &HeaderMap) -> Option<Visitor> {
+    if !is_at_pages_host(app, headers) {
+        return None;
+    }
     let now = SystemClock.now();
     let secret = cookie(headers, &cookie_name(app))?;
     let visit = app.visits().find(&secret, now)?;
     let caller = holder(app, app.tokens().holder(&visit.token, now))?;
     (caller.principal.kind == Kind::Person).then_some(Visitor { caller, visit, secret })
+}
+
+/// Whether a request is made under the host that people are signed in under.
+pub(super) fn is_at_pages_host(app: &App, headers: &HeaderMap) -> bool {
+    let Some(own) = app.pages_host() else { return true };
+    let host = only(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
+    host.is_some_and(|host| host.host().eq_ignore_ascii_case(own))
+}
+
+/// The same server under another name: with the port that the browser used, which may be forwarded.
+pub(super) fn under(app: &App, name: &str, headers: &HeaderMap) -> String {
+    let host = only(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
+    let port = host.and_then(|host| host.port_u16()).unwrap_or(app.port);
+    format!("{}://{name}:{port}", app.scheme)
 }
 
 /// What the cookie is called. With TLS the name itself says that no other host and no unprotected page can have set it; without,

@@ -8,8 +8,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use byleave::clock::{Clock as _, SystemClock};
 use serde::Deserialize;
+use url::form_urlencoded::byte_serialize;
 
-use super::door::{cookie, cookie_name};
+use super::door::{cookie, cookie_name, is_at_pages_host, under};
 use super::sign_in::{self, Wanted, inside};
 use super::wrong::Wrong;
 use crate::app::App;
@@ -27,6 +28,12 @@ pub(super) async fn begin(
     Asked(wanted): Asked<Wanted>,
 ) -> Result<Response, Wrong> {
     let provider = provider(&app)?;
+    // The provider knows where to send people back to, and that name is not one of them.
+    if app.pages_host().is_some() && is_at_pages_host(&app, &headers) {
+        let next: String = byte_serialize(inside(wanted.next.as_deref()).as_bytes()).collect();
+        let to = format!("{}/sign-in/elsewhere?next={next}", under(&app, "127.0.0.1", &headers));
+        return Ok(Redirect::to(&to).into_response());
+    }
     // The door has looked at it: it is one of our names.
     let host = only(&headers, &HOST).ok_or_else(|| Problem::not_found("host"))?;
     let back = format!("{}/sign-in/done", app.origin(host));
@@ -66,7 +73,7 @@ pub(super) async fn end(
         if let Some((holds, principal)) = found
             && app.tenancy(&principal.tenant).is_some()
         {
-            return Ok(sign_in::begin(&app, holds, &known.next)?);
+            return Ok(sign_in::begin(&app, &headers, holds, &known.next)?);
         }
     }
     let why = "You signed in there, and nobody has let you in here. Whoever runs the server can: `byleave token add NAME --person --at ISSUER --as email:ADDRESS`.";

@@ -2,8 +2,8 @@
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::header::SET_COOKIE;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::header::{REFRESH, SET_COOKIE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::digest::Digest;
@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded::byte_serialize;
 
-use super::door::cookie_name;
+use super::door::{cookie_name, is_at_pages_host, under};
 use super::form::{Fields, Marked};
 use super::paper::bare;
 use super::visitor::Visitor;
@@ -43,7 +43,11 @@ pub(super) async fn ask(
 }
 
 /// Somebody shows a token.
-pub(super) async fn enter(State(app): State<App>, fields: Fields) -> Result<Response, Wrong> {
+pub(super) async fn enter(
+    State(app): State<App>,
+    headers: HeaderMap,
+    fields: Fields,
+) -> Result<Response, Wrong> {
     let next = inside(fields.one("next"));
     let shown = fields.need("token")?.trim();
     let now = SystemClock.now();
@@ -56,11 +60,49 @@ pub(super) async fn enter(State(app): State<App>, fields: Fields) -> Result<Resp
     if caller.principal.kind != Kind::Person {
         return refused("That is an agent's token. These pages are for people.");
     }
-    Ok(begin(&app, Digest::of(shown.as_bytes()), &next)?)
+    Ok(begin(&app, &headers, Digest::of(shown.as_bytes()), &next)?)
 }
 
-/// Begins a visit, and leads on.
-pub(super) fn begin(app: &App, holds: Digest, next: &str) -> Result<Response, Problem> {
+/// Begins a visit, and leads on. Under another name than the one for it, it is begun there.
+pub(super) fn begin(app: &App, headers: &HeaderMap, holds: Digest, next: &str) -> Result<Response, Problem> {
+    if let Some(own) = app.pages_host().filter(|_| !is_at_pages_host(app, headers)) {
+        let ticket = app.visits().ticket(holds, next.to_owned());
+        let ticket = ticket.map_err(|why| Problem::fault("nobody can be signed in now", &why))?;
+        let to = format!("{}/sign-in/arrive?ticket={ticket}", under(app, own, headers));
+        return lead(&to);
+    }
+    visit(app, holds, next)
+}
+
+/// A page that leads on by itself: a redirect would be part of sending the form, which must not leave this origin.
+fn lead(to: &str) -> Result<Response, Problem> {
+    // The script is quicker.
+    let header = HeaderValue::try_from(format!("1; url={to}"));
+    let header = header.map_err(|why| Problem::fault("there is no way on", &why))?;
+    let page = bare("Signed in", &html! { p { a href=(to) data-leads { "You are signed in. Go on" } } });
+    Ok(([(REFRESH, header)], Html(page.into_string())).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arriving {
+    ticket: String,
+}
+
+/// Somebody comes who has signed in under another name.
+pub(super) async fn arrive(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Asked(arriving): Asked<Arriving>,
+) -> Result<Response, Wrong> {
+    let ticket = app.visits().take_ticket(&arriving.ticket).filter(|_| is_at_pages_host(&app, &headers));
+    match ticket {
+        Some(ticket) => Ok(visit(&app, ticket.token, &ticket.next)?),
+        None => Ok(Redirect::to("/sign-in").into_response()),
+    }
+}
+
+fn visit(app: &App, holds: Digest, next: &str) -> Result<Response, Problem> {
     let secret = app.visits().begin(holds, SystemClock.now());
     let secret = secret.map_err(|why| Problem::fault("nobody can be signed in now", &why))?;
     let cookie = cookie(app, &cookie_name(app), &secret, LASTS_MS / 1_000)?;

@@ -147,6 +147,22 @@ function clocks() {
   setInterval(tick, 1000);
 }
 
+/* Without TLS people are signed in under a host of its own. No other port can read what this origin remembers, as it could a cookie. */
+function home() {
+  const leads = $("a[data-leads]");
+  if (leads) {
+    localStorage.setItem("pages", new URL(leads.href).origin);
+    return location.replace(leads.href);
+  }
+  const form = $("form[action='/sign-in']");
+  const known = localStorage.getItem("pages");
+  if (!form || !known || known === location.origin) return;
+  const link = Object.assign(document.createElement("a"), { href: known + $("input[name=next]", form).value });
+  link.textContent = "Go on where you signed in before";
+  form.after(link);
+}
+
+home();
 follow();
 guard();
 keys();
