@@ -72,21 +72,13 @@ impl Agent {
     /// What holds for the agent once it is set up, and what does not.
     pub(crate) const fn enforced(self) -> &'static str {
         match self {
-            Self::ClaudeCode => {
+            Self::ClaudeCode | Self::Gemini | Self::Cursor => {
                 "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
                  built-in tools; a hook that fails blocks the call"
             }
             Self::Codex => {
                 "enforced: MCP calls, and shell commands, which run in our sandbox, once you trusted the hooks under \
                  `/hooks`; judged and recorded only: apply_patch and the rest; a hook that fails blocks the call"
-            }
-            Self::Gemini => {
-                "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
-                 built-in tools; a hook that fails blocks the call"
-            }
-            Self::Cursor => {
-                "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
-                 built-in tools; a hook that fails blocks the call"
             }
             Self::Goose => {
                 "enforced: MCP calls; judged and recorded only: its built-in tools, shell commands included; a hook that \

@@ -18,5 +18,5 @@ pub use dialect::Dialect;
 pub use exec::{exec_line, ticket_of};
 pub use hear::{Heard, Moment, Unheard, hear};
 pub use say::{Answer, Said, say};
-pub use tools::{Claim, Claims, Kind, claims, is_ours, shell_of, with_command};
+pub use tools::{Claim, Claims, Kind, claims, directory_of, is_ours, shell_of, with_command};
 pub use wire::{INPUT_BYTES_MAX, PROTOCOL, Reply, Request, SOCKET};

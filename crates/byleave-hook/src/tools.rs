@@ -192,13 +192,25 @@ pub fn shell_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
     matches!(row.does, Does::Run).then(|| input.get("command")?.as_str()).flatten()
 }
 
+/// The arguments by which a tool is told the directory to work in.
+const DIRECTORIES: [&str; 4] = ["working_directory", "directory", "dir_path", "workdir"];
+
+/// The directory that a tool is told to work in. For one that reads, these arguments name what it reads.
+pub fn directory_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
+    if claims(tool, input).kind == Kind::Reads {
+        return None;
+    }
+    let named = DIRECTORIES.iter().find_map(|key| input.get(*key)).and_then(Value::as_str);
+    named.filter(|named| !named.is_empty() && *named != ".")
+}
+
 /// The same input with another command.
 pub fn with_command(input: &Value, command: &str) -> Value {
     let mut input = input.clone();
     if let Value::Object(fields) = &mut input {
         fields.insert("command".into(), command.into());
         // The line that we make stands where it is run.
-        for place in ["working_directory", "directory", "dir_path", "workdir"] {
+        for place in DIRECTORIES {
             fields.remove(place);
         }
     }

@@ -144,7 +144,7 @@ pub enum Network {
 }
 
 impl Confinement {
-    /// The guarantees that it stands for.
+    /// The guarantees that it stands for, those that are required among them.
     pub fn guarantees(&self) -> Vec<Guarantee> {
         let needs = |guarantee: &Guarantee| match guarantee {
             Guarantee::SecretsHidden => !self.files.hidden.is_empty() || self.files.asked.is_some(),
@@ -154,25 +154,25 @@ impl Confinement {
             Guarantee::NetworkConfined => self.network != Network::Host,
             _ => true,
         };
-        Guarantee::ALL.into_iter().filter(needs).collect()
+        let is_asked = |guarantee: &Guarantee| needs(guarantee) || self.required.contains(guarantee);
+        Guarantee::ALL.into_iter().filter(is_asked).collect()
     }
 
     /// Whether a backend that gives this much may run it: everything in full, but for what was waived by name and for what is best
     /// effort. What is required must be given in full.
     pub fn held_against(&self, given: impl Fn(Guarantee) -> Given) -> Result<(), Unenforceable> {
-        let asked = self.guarantees().into_iter().chain(self.required.iter().copied());
-        let missing: BTreeMap<Guarantee, String> = asked
-            .filter_map(|guarantee| {
-                let is_required = self.required.contains(&guarantee);
-                match given(guarantee) {
-                    Given::Fully => None,
-                    _ if !is_required && self.waived.contains(&guarantee) => None,
-                    Given::Partly(_) if !is_required && guarantee.is_best_effort() => None,
-                    Given::Partly(why) | Given::Not(why) => Some((guarantee, why)),
+        let missing = self.guarantees().into_iter().filter_map(|guarantee| {
+            let given = given(guarantee);
+            let why = match &given {
+                Given::Partly(why) | Given::Not(why) if self.required.contains(&guarantee) => {
+                    Some(why.as_str())
                 }
-            })
-            .collect();
-        let missing: Vec<_> = missing.into_iter().collect();
+                _ if self.waived.contains(&guarantee) => None,
+                given => guarantee.lacks(given),
+            };
+            Some((guarantee, why?.to_owned()))
+        });
+        let missing: Vec<_> = missing.collect();
         if missing.is_empty() { Ok(()) } else { Err(Unenforceable { missing }) }
     }
 }

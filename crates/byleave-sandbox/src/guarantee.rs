@@ -86,6 +86,15 @@ impl Guarantee {
         matches!(self, Self::MemoryLimited | Self::ProcessesLimited)
     }
 
+    /// Why a command does not run where this much is given, and nobody requires or waives anything.
+    pub fn lacks(self, given: &Given) -> Option<&str> {
+        match given {
+            Given::Fully => None,
+            Given::Partly(_) if self.is_best_effort() => None,
+            Given::Partly(why) | Given::Not(why) => Some(why),
+        }
+    }
+
     /// The guarantee of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|guarantee| guarantee.name() == name)

@@ -41,7 +41,7 @@ impl PublicUrl {
     }
 
     /// Whether others cannot hear what is said there.
-    pub(crate) fn is_protected(&self) -> bool {
+    pub fn is_protected(&self) -> bool {
         self.origin.starts_with("https://")
     }
 

@@ -132,7 +132,7 @@ impl Tool for Bash {
         &self.manifest
     }
 
-    fn can_run(&self, _: Value, run: Run) -> Pending<'_, Result<(), ToolFault>> {
+    fn can_run(&self, run: Run) -> Pending<'_, Result<(), ToolFault>> {
         let workplace = Arc::clone(&self.workplace);
         Box::pin(async move {
             let looked = tokio::task::spawn_blocking(move || workplace.can_run(&run)).await;

@@ -43,7 +43,7 @@ pub trait Tool: Send + Sync + 'static {
     }
 
     /// Says why this call cannot run here, whatever a person answers. Called before a person is asked.
-    fn can_run(&self, _arguments: Value, _run: Run) -> Pending<'_, Result<(), ToolFault>> {
+    fn can_run(&self, _run: Run) -> Pending<'_, Result<(), ToolFault>> {
         Box::pin(async { Ok(()) })
     }
 

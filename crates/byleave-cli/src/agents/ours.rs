@@ -17,7 +17,7 @@ const AFTER_S: u32 = 60;
 /// another code than 0 and 2. Agents go ahead on other codes. The hook and its dialect follow as words.
 ///
 /// A shell of its own, because some agents start hooks with the person's shell, which need not be a POSIX shell.
-const BLOCKING: &str = r#"/bin/sh -c '"$0" "$1" || { [ $? = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2; }' "#;
+const FAIL_CLOSED: &str = r#"/bin/sh -c '"$0" "$1" || { [ $? = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2; }' "#;
 
 /// The programs that are named in the settings.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub(crate) fn hook_of(item: &Value) -> Option<PathBuf> {
         };
     }
     let command = item.get("command").or_else(|| item.get("bash"))?.as_str()?;
-    let program = unquoted(command.strip_prefix(BLOCKING).unwrap_or(command));
+    let program = unquoted(command.strip_prefix(FAIL_CLOSED).unwrap_or(command));
     (Path::new(&program).file_name()? == "byleave-hook").then(|| PathBuf::from(program))
 }
 
@@ -81,7 +81,7 @@ pub(super) fn gateway(agent: Agent, programs: &Programs) -> Value {
 pub(super) fn hooks(agent: Agent, programs: &Programs) -> [(&'static str, Value); 2] {
     let line = format!("{} {}", quoted(&programs.hook.to_string_lossy()), agent.name());
     // Afterwards nothing can be blocked.
-    let before = format!("{BLOCKING}{line}");
+    let before = format!("{FAIL_CLOSED}{line}");
     match agent {
         Agent::ClaudeCode | Agent::Codex | Agent::Goose => {
             // Goose reads a regular expression, and skips a hook whose matcher is not one.

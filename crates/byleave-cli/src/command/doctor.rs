@@ -106,10 +106,9 @@ impl Report {
         let lacking = lacking.filter_map(|(guarantee, given)| match given {
             Given::Fully => None,
             Given::Partly(why) | Given::Not(why) => {
-                let is_enough = guarantee.is_best_effort() && matches!(given, Given::Partly(_));
                 let then = if waived.contains(guarantee) {
                     "your settings do without it".to_owned()
-                } else if is_enough {
+                } else if guarantee.lacks(given).is_none() {
                     "commands run all the same, unless a rule requires it".to_owned()
                 } else {
                     format!(

@@ -2,10 +2,7 @@
 
 mod ground;
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +25,7 @@ use crate::config::Config;
 use crate::house::{House, equipped, state_of};
 use crate::options::Options;
 use crate::private::read_private;
+use crate::replace;
 use crate::rules::Rules;
 use crate::screen::{Screen, one_line, prose};
 use crate::show;
@@ -82,17 +80,18 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     })?;
     let address = listener.local_addr().context("cannot find out where we listen")?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let own_host = pages_host(options)?;
     let public = match typed.public_url {
         Some(url) => url,
         None => usual_url(scheme, address, typed.hosts.first())?,
     };
     // Links are told to agents and to webhooks; the host that people are signed in under is for people alone.
-    let pages = match tls.is_none() && public.to_string().starts_with("http:") {
-        true => format!("{scheme}://{own_host}:{}", address.port()),
-        false => public.to_string(),
+    let (builder, pages) = if tls.is_some() || public.is_protected() {
+        (builder, public.to_string())
+    } else {
+        let host = pages_host(options)?;
+        (builder.pages_host(&host), format!("{scheme}://{host}:{}", address.port()))
     };
-    let builder = builder.public_url(public).pages_host(&own_host);
+    let builder = builder.public_url(public);
     let server = builder.notices(serving_file(options), webhook::webhooks(options)).build();
     screen.say(&format!("listening on {scheme}://{address}/v1"));
     screen.say(&format!("people sign in at {pages}/"));
@@ -116,18 +115,12 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
 /// The host under which people are signed in without TLS: the same each time, so that a bookmark holds.
 fn pages_host(options: &Options) -> Result<String> {
     let path = options.state.join("pages-host");
-    match fs::read_to_string(&path) {
-        Ok(host) if !host.trim().is_empty() => return Ok(host.trim().to_owned()),
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => {
-            let unreadable = Complaint::new(format!("cannot read `{}`: {error}", path.display()));
-            return Err(unreadable.hint("remove it: another is made").into());
-        }
+    let known = replace::text(&path)?;
+    if let Some(host) = known.as_deref().map(str::trim).filter(|host| !host.is_empty()) {
+        return Ok(host.to_owned());
     }
     let host = fresh_pages_host().context("there are no random numbers")?;
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
-    file.write_all(host.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))?;
+    replace::replace(&path, known.as_deref(), &host)?;
     Ok(host)
 }
 

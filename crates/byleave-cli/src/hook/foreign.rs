@@ -39,12 +39,11 @@ pub(super) fn equip(gate: &Gate, dialect: Dialect, tool: &str) -> Result<String>
 }
 
 /// The arguments of a call that is made in these directories, each seen from the one before.
-pub(super) fn placed(arguments: &Value, directories: &[&str]) -> Result<Value> {
+pub(super) fn placed(mut arguments: Value, directories: &[&str]) -> Result<Value> {
     if arguments.get(AGENT_CWD).is_some() {
         let taken = Complaint::refused(format!("an argument named `{AGENT_CWD}` is not judged"));
         return Err(taken.hint("leave it out").into());
     }
-    let mut arguments = arguments.clone();
     if let (Value::Object(fields), false) = (&mut arguments, directories.is_empty()) {
         let directory: PathBuf = directories.iter().collect();
         fields.insert(AGENT_CWD.into(), text_of(&directory)?.into());
@@ -53,8 +52,7 @@ pub(super) fn placed(arguments: &Value, directories: &[&str]) -> Result<Value> {
 }
 
 /// The arguments as the agent knows them.
-pub(super) fn unplaced(arguments: &Value) -> Value {
-    let mut arguments = arguments.clone();
+pub(super) fn unplaced(mut arguments: Value) -> Value {
     if let Value::Object(fields) = &mut arguments {
         fields.remove(AGENT_CWD);
     }
@@ -118,13 +116,13 @@ impl Foreign {
     /// What the tool would do, planned as a tool of ours with arguments of that meaning.
     fn planned(&self, arguments: &Value, site: &Site) -> Result<Plan, ToolFault> {
         let directory = arguments.get(AGENT_CWD).and_then(Value::as_str).map(PathBuf::from);
-        let arguments = &unplaced(arguments);
-        let about = claims(&self.tool, arguments);
+        let arguments = unplaced(arguments.clone());
+        let about = claims(&self.tool, &arguments);
         let mut manifest = Manifest::new(self.manifest.name.clone(), "", json!({}));
         manifest.permission_class = class(about.kind);
         let mut unknown = Vec::new();
         let mut meant = match arguments {
-            Value::Object(fields) => fields.clone(),
+            Value::Object(fields) => fields,
             _ => Map::new(),
         };
         for (number, claim) in about.claims.into_iter().enumerate() {

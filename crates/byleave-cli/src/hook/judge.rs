@@ -13,7 +13,7 @@ use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::gate::Gate;
 use byleave::result::{CallResult, Changed, Ending, Standing};
 use byleave_hook::{
-    Answer, Dialect, Heard, Kind, Moment, claims, exec_line, is_ours, ticket_of, with_command,
+    Answer, Dialect, Heard, Kind, Moment, claims, directory_of, exec_line, is_ours, ticket_of, with_command,
 };
 use serde_json::{Value, json};
 
@@ -248,7 +248,7 @@ impl Judge {
         if !is_shell {
             let tool = foreign::equip(&self.gate, dialect, &heard.tool)?;
             let mut call = self.named(dialect, heard, id, &tool)?;
-            call.arguments = foreign::placed(&call.arguments, &self.directories(heard))?;
+            call.arguments = foreign::placed(call.arguments, &self.directories(heard))?;
             return Ok(call);
         }
         let claimed = claims(&heard.tool, &heard.input);
@@ -271,11 +271,7 @@ impl Judge {
     /// model names.
     fn directories<'a>(&self, heard: &'a Heard) -> Vec<&'a str> {
         let said = heard.cwd.as_deref().filter(|said| !self.is_workspace(said));
-        let keys = ["working_directory", "directory", "dir_path", "workdir"];
-        let is_target = claims(&heard.tool, &heard.input).kind == Kind::Reads;
-        let named = keys.iter().find_map(|key| heard.input.get(*key)).and_then(Value::as_str);
-        let named = named.filter(|named| !is_target && !named.is_empty() && *named != ".");
-        said.into_iter().chain(named).collect()
+        said.into_iter().chain(directory_of(&heard.tool, &heard.input)).collect()
     }
 
     fn is_workspace(&self, directory: &str) -> bool {
@@ -381,7 +377,7 @@ fn told(heard: &Heard, result: &CallResult) -> Answer {
             let notes = notes.filter_map(|change| Some(format!("{}: {}", change.by, change.why.as_ref()?)));
             let notes: Vec<String> = notes.collect();
             let note = (!notes.is_empty()).then(|| notes.join("; "));
-            let input = foreign::unplaced(&result.arguments);
+            let input = foreign::unplaced(result.arguments.clone());
             if input == heard.input {
                 return passed(note);
             }

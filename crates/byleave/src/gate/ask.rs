@@ -74,16 +74,13 @@ pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step
 /// Nobody is asked about a call that cannot run, whatever the answer. What ran on a copy can, and who has not got the tool cannot tell.
 async fn can_run(parts: &Parts, desk: &mut Desk, kind: QuestionKind) -> Step<()> {
     let ran = desk.record.draft().is_some_and(|draft| matches!(draft.rehearsed(), Some(Rehearsed::Ran(_))));
-    let Ok(entry) = pinned(parts, desk) else { return Ok(()) };
     if ran || kind == QuestionKind::Release {
         return Ok(());
     }
-    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let Ok(entry) = pinned(parts, desk) else { return Ok(()) };
     let run = given(parts, desk, None).await?.unheard(CancellationToken::new());
     let tool = entry.tool().clone();
-    let answer = guard(parts.settings.stranger_timeout, move || async move {
-        tool.can_run((*arguments).clone(), run).await
-    });
+    let answer = guard(parts.settings.stranger_timeout, move || async move { tool.can_run(run).await });
     answer.await.map_err(|broken| {
         let why = match broken {
             Broken::Failed(fault) => fault.to_string(),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use byleave_sandbox::guarantee::{Given, Guarantee};
+use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::ladder::Rung;
-use byleave_sandbox::probe::{Probe, Tried};
+use byleave_sandbox::probe::Probe;
 
 use super::around::Finding;
 
@@ -25,24 +25,12 @@ pub(crate) fn can_run(probe: &Probe, waived: &BTreeSet<Guarantee>) -> Result<(),
         let hint = obstacle.remedies.first().cloned().unwrap_or_else(|| more.into());
         return Err((obstacle.why.clone(), hint));
     }
-    match missing(native, waived).next() {
+    let missing = native.given.iter().filter(|(guarantee, _)| !waived.contains(guarantee));
+    match missing.filter_map(|(guarantee, given)| Some((guarantee, guarantee.lacks(given)?))).next() {
         None => Ok(()),
         Some((guarantee, why)) => Err((
             format!("`{guarantee}` is not given in full: {why}"),
             format!("`waive = [\"{guarantee}\"]` in your settings does without it"),
         )),
     }
-}
-
-/// What a rung does not give, and an ordinary command does not run without.
-fn missing<'a>(
-    tried: &'a Tried,
-    waived: &'a BTreeSet<Guarantee>,
-) -> impl Iterator<Item = (Guarantee, &'a str)> {
-    tried.given.iter().filter_map(|(guarantee, given)| match given {
-        _ if waived.contains(guarantee) => None,
-        Given::Fully => None,
-        Given::Partly(_) if guarantee.is_best_effort() => None,
-        Given::Partly(why) | Given::Not(why) => Some((*guarantee, why.as_str())),
-    })
 }
