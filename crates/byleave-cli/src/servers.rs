@@ -16,6 +16,7 @@ use crate::house::House;
 use crate::options::Options;
 use crate::replace;
 use crate::servers_file::FILE;
+use crate::tools;
 
 /// Where the servers are written down.
 pub(crate) fn path(options: &Options) -> Result<PathBuf> {
@@ -84,6 +85,7 @@ fn ground(house: &House, options: &Options) -> Result<Ground> {
     Ok(Ground {
         workspace: PathBuf::from(&options.cwd),
         home: options.home.as_ref().map(PathBuf::from),
+        unfinished: Some(tools::unfinished(&state)),
         ours: std::iter::once(state).chain(config).collect(),
         homes: options.cache().join("byleave").join("mcp"),
         environment: std::env::vars().collect(),

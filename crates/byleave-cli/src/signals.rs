@@ -2,7 +2,34 @@
 
 use anyhow::{Context as _, Result};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+/// What the system sends to end a program that runs something for a person: a key, a closed terminal, somebody's `kill`.
+const ENDING: [fn() -> SignalKind; 4] =
+    [SignalKind::interrupt, SignalKind::terminate, SignalKind::hangup, SignalKind::quit];
+
+/// Told the number of each signal that wants us to end. One that we were started without, as by `nohup`, stays ignored.
+pub(crate) fn ending() -> Result<mpsc::UnboundedReceiver<i32>> {
+    let (told, heard) = mpsc::unbounded_channel();
+    let ignored = ignored();
+    for kind in ENDING.map(|kind| kind()) {
+        let number = kind.as_raw_value();
+        if ignored >> (number - 1) & 1 == 1 {
+            continue;
+        }
+        let (mut signals, told) = (signal(kind).context("cannot listen to signals")?, told.clone());
+        tokio::spawn(async move { while signals.recv().await.is_some() && told.send(number).is_ok() {} });
+    }
+    Ok(heard)
+}
+
+/// The signals that this process ignores, a bit for each.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or_default()
+}
 
 /// Told when somebody wants us to end, and when they want it a second time.
 pub(crate) fn ended_then_at_once() -> Result<(CancellationToken, CancellationToken)> {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byleave::catalog::{Catalog, NotRegistered};
@@ -41,11 +41,17 @@ pub(crate) fn workplace(options: &Options, workspace: &str) -> Workplace {
     let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
     let mut workplace = Workplace::new(state.join("copies"), PathBuf::from(workspace));
     workplace.home = options.home.as_ref().map(PathBuf::from);
+    workplace.unfinished = Some(unfinished(&state));
     workplace.ours = vec![options.ours().canonicalize().unwrap_or(state)];
     workplace.environment = std::env::vars().collect();
     workplace.waived.clone_from(&options.waived);
     workplace.required.clone_from(&options.required);
     workplace
+}
+
+/// Where runs that have not ended are noted, the same for all that runs commands: what one left, the next puts out of action.
+pub(crate) fn unfinished(state: &Path) -> PathBuf {
+    state.join("unfinished")
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -54,6 +54,18 @@ impl Copy {
         Ok(listing.changes())
     }
 
+    /// How the text of one change differs; none where there is no text to compare.
+    pub fn difference(&self, change: &Change) -> Result<Option<String>, Fault> {
+        let listing = self.listed()?;
+        let at = listing.items.binary_search_by(|item| item.change.path.cmp(&change.path));
+        let item = at.ok().and_then(|at| listing.items.get(at));
+        let root = item.and_then(|item| Some((item.root, self.meta.roots.get(item.root)?)));
+        let Some((number, root)) = root else { return Ok(None) };
+        let changed = self.at.join(layers::changed(root.method, number));
+        let inside = paths::inside(&root.path, &change.path);
+        shown(change, (Path::new(&root.path), inside), (&changed, inside))
+    }
+
     /// Fills in how texts differ, and keeps that with the copy.
     pub fn show(&self, changes: &mut Changes) -> Result<(), Fault> {
         let mut listing = self.listed()?;

@@ -48,6 +48,9 @@ pub struct Files {
     pub asked: Option<Asked>,
     /// What the command finds a copy of, at the same path. Only for a command that is started by itself on the native rung.
     pub copied: Vec<Copied>,
+    /// Where it is noted, while a command runs, what was there before it, so that the next run finds what a killed one left. Nothing
+    /// that a command can see. Without it a run that is killed leaves what it planted.
+    pub unfinished: Option<PathBuf>,
 }
 
 /// Something that the command finds a copy of: what it changes there, it changes in the copy.

@@ -47,6 +47,8 @@ pub struct Place {
     pub home: Option<PathBuf>,
     /// What is ours: the state directory, sockets of the gate. Not there inside.
     pub ours: Vec<PathBuf>,
+    /// Where runs that have not ended are noted, in what is ours: see [`Files::unfinished`].
+    pub unfinished: Option<PathBuf>,
     /// The environment of this process, of which the usual names are passed on.
     pub environment: BTreeMap<String, String>,
     /// Nothing may be changed: the call was made in the mode `read-only`.
@@ -89,6 +91,7 @@ pub fn confinement(plan: &Plan, policy: &Arc<Policy>, place: &Place) -> Result<C
         cwd: place.cwd.clone(),
         home: place.home.clone(),
         home_readable: preset::toolchains(place.home.as_deref()),
+        unfinished: place.unfinished.clone(),
         ..Files::default()
     };
     files.hidden.extend(preset::credentials(place.home.as_deref()));

@@ -28,6 +28,7 @@ pub fn told(confinement: &Confinement, outcome: &Outcome) -> Vec<String> {
         })
         .collect();
     push_some(&mut lines, refused, outcome.network.left_out);
+    push_some(&mut lines, outcome.earlier.iter().map(left_behind).collect(), 0);
     push_some(&mut lines, outcome.planted.iter().map(planted).collect(), 0);
     if let Some(limit) = outcome.ended_by {
         lines.push(match limit {
@@ -76,6 +77,14 @@ pub fn planted(planted: &Planted) -> String {
     let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
     format!(
         "blocked by policy: `{path}` would be obeyed or run later by others, and is now `{now}`; ask for `write {path}`"
+    )
+}
+
+/// What is said of something that an earlier run had planted.
+fn left_behind(planted: &Planted) -> String {
+    let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
+    format!(
+        "an earlier run was killed and had made `{path}`, which others would obey or run; it is now `{now}`; if it is yours, rename it back"
     )
 }
 

@@ -4,24 +4,69 @@
 //! something to run are listed before a command, and what is new there afterwards gets a name under which nothing runs it. It
 //! follows no symbolic link, and deletes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, CWD, Mode, OFlags, RenameFlags, ResolveFlags, access, openat2, renameat_with};
 use rustix::io::Errno;
 
-use crate::index::{AnyIndex, MarkFault, Places};
+use crate::index::{AnyIndex, Index, MarkFault, Marker, Places};
+use crate::repository::{self, Commands, LIST_BYTES_MAX};
+use crate::unfinished::{Abandoned, Before, Note};
 
 const QUARANTINED: &str = "quarantined";
+/// How long something that was planted may lie there while its command runs, if looking is quick.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Of the time, this part may be spent looking: one in so many.
+const SHARE: u32 = 10;
 
 /// The list of what was there before a command.
-#[derive(Clone, Debug)]
-pub struct Tripwire {
+#[derive(Debug)]
+pub(crate) struct Tripwire {
     index: Arc<Mutex<AnyIndex>>,
-    before: Arc<Places>,
-    unseen: BTreeMap<PathBuf, io::ErrorKind>,
+    before: Seen,
+    note: Option<Note>,
+}
+
+/// What could be run later, as it is at one moment.
+#[derive(Debug)]
+struct Seen {
+    places: Arc<Places>,
+    commands: Commands,
+    unseen: BTreeSet<PathBuf>,
+}
+
+impl Seen {
+    fn by(index: &mut AnyIndex) -> Result<Self, TripFault> {
+        let (places, lists) = (index.places()?, index.lists()?);
+        let commands = |list: &PathBuf| {
+            let text = read_list(list);
+            (list.clone(), text.map(|text| repository::commands(&text)))
+        };
+        Ok(Self { places, commands: lists.iter().map(commands).collect(), unseen: index.unseen() })
+    }
+
+    /// What is in it and was not before: a new path, a link that leads elsewhere, a list with a command that it did not have.
+    fn new_since(&self, before: &Self) -> Vec<PathBuf> {
+        // As long as nothing has changed, it is the same list.
+        let same = Arc::ptr_eq(&self.places, &before.places);
+        let places = self.places.iter().filter(|_| !same);
+        let places = places.filter(|(path, leads_to)| before.places.get(*path) != Some(leads_to));
+        let lists = self.commands.iter().filter(|(path, commands)| {
+            let known = before.commands.get(*path);
+            match (commands, known) {
+                (Some(commands), Some(Some(known))) => !commands.is_subset(known),
+                (Some(commands), _) => !commands.is_empty(),
+                (None, Some(None)) => false,
+                (None, _) => true,
+            }
+        });
+        places.map(|(path, _)| path).chain(lists.map(|(path, _)| path)).cloned().collect()
+    }
 }
 
 /// Something that was planted.
@@ -47,54 +92,193 @@ pub enum TripFault {
         /// Why not.
         error: io::Error,
     },
+    /// It cannot be noted what was there before, or such a note cannot be read.
+    #[error("cannot keep a note of what is there before the command in `{directory}`: {error}", directory = directory.display())]
+    Note {
+        /// Where notes are kept.
+        directory: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
 }
 
 impl Tripwire {
     /// Lists what an index has.
-    pub fn on(index: &Arc<Mutex<AnyIndex>>) -> Result<Self, TripFault> {
+    pub(crate) fn on(index: &Arc<Mutex<AnyIndex>>) -> Result<Self, TripFault> {
         let mut looked = index.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = looked.places()?;
-        Ok(Self { index: Arc::clone(index), before, unseen: looked.unseen() })
+        let before = Seen::by(&mut looked)?;
+        Ok(Self { index: Arc::clone(index), before, note: None })
+    }
+
+    /// Notes the list in a directory, for whoever comes next should we be killed.
+    pub(crate) fn noted_in(self, directory: &Path) -> Result<Self, TripFault> {
+        let roots = self.index.lock().unwrap_or_else(PoisonError::into_inner).roots().to_vec();
+        let Seen { places, commands, unseen } = &self.before;
+        let (commands, unseen) = (commands.clone(), unseen.clone());
+        let before = Before { roots, places: Places::clone(places), commands, unseen };
+        let note = Note::write(directory, &before).map_err(in_directory(directory))?;
+        Ok(Self { note: Some(note), ..self })
     }
 
     /// Puts what is new out of action, and says what it was. While several commands run, it is not told whose it was.
-    pub fn spring(&self) -> Result<Vec<Planted>, TripFault> {
+    fn spring(&self) -> Result<Vec<Planted>, TripFault> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = index.places()?;
-        // As long as nothing has changed, it is the same list.
-        if Arc::ptr_eq(&after, &self.before) {
-            return Ok(Vec::new());
-        }
-        let mut planted: Vec<Planted> = Vec::new();
-        let mut in_action = None;
-        // A link that leads elsewhere than before is as good as a new one.
-        for (path, _) in after.iter().filter(|(path, leads_to)| self.before.get(*path) != Some(leads_to)) {
-            // What lies in something that was moved went with it.
-            if planted.iter().any(|above| path.starts_with(&above.path)) {
-                continue;
+        let after = Seen::by(&mut index)?;
+        spring(&after, &self.before, |_| true)
+    }
+}
+
+/// Puts out of action what runs left that ended without looking, before anything else runs. What cannot be is an error if it is where
+/// this command works, and stays noted.
+pub(crate) fn settle(
+    directory: &Path,
+    roots: &[PathBuf],
+    marker: Option<&Arc<dyn Marker + Send + Sync>>,
+) -> Result<Vec<Planted>, TripFault> {
+    let mut planted = Vec::new();
+    for (run, before) in Abandoned::all(directory).map_err(in_directory(directory))? {
+        // Where nothing is any more, nothing is planted.
+        let left: Vec<PathBuf> = before.roots.iter().filter(|root| root.is_dir()).cloned().collect();
+        let mut index = Index::cold(left, marker.cloned());
+        let Before { roots: theirs, places, commands, unseen } = before;
+        let seen = Seen { places: Arc::new(places), commands, unseen };
+        let sprung =
+            Seen::by(&mut index).and_then(|after| spring(&after, &seen, |path| run.may_have_made(path)));
+        let is_here = |root: &PathBuf| roots.iter().any(|own| own.starts_with(root) || root.starts_with(own));
+        match sprung {
+            Ok(found) => {
+                planted.extend(found);
+                run.settled().map_err(in_directory(directory))?;
             }
-            match quarantine(path) {
-                Ok(Some(quarantined)) => planted.push(Planted { path: path.clone(), quarantined }),
-                // Another command's tripwire was quicker.
-                Ok(None) => {}
-                // The others are put out of action all the same.
-                Err(error) => {
-                    in_action = in_action.or(Some(TripFault::InAction { path: path.clone(), error }))
-                }
-            }
-        }
-        if let Some(fault) = in_action {
-            return Err(fault);
-        }
-        // What could be looked into before and cannot any more was made so by a command. One that cannot be entered either is of no
-        // use to anybody, and when it is opened again what is in it is new.
-        let is_open = |path: &Path| access(path, Access::EXEC_OK) != Err(Errno::ACCESS);
-        let mut unseen = index.unseen().into_iter();
-        match unseen.find(|(path, _)| !self.unseen.contains_key(path) && is_open(path)) {
-            Some((path, kind)) => Err(MarkFault::Unreadable { path, error: kind.into() }.into()),
-            None => Ok(planted),
+            Err(fault) if theirs.iter().any(is_here) => return Err(fault),
+            Err(_) => {}
         }
     }
+    Ok(planted)
+}
+
+fn in_directory(directory: &Path) -> impl Fn(io::Error) -> TripFault {
+    |error| TripFault::Note { directory: directory.to_path_buf(), error }
+}
+
+fn spring(
+    after: &Seen,
+    before: &Seen,
+    may_be_new: impl Fn(&Path) -> bool,
+) -> Result<Vec<Planted>, TripFault> {
+    let mut planted: Vec<Planted> = Vec::new();
+    let mut in_action = None;
+    for path in after.new_since(before).iter().filter(|path| may_be_new(path)) {
+        // What lies in something that was moved went with it.
+        if planted.iter().any(|above| path.starts_with(&above.path)) {
+            continue;
+        }
+        match quarantine(path) {
+            Ok(Some(quarantined)) => planted.push(Planted { path: path.clone(), quarantined }),
+            // Another command's tripwire was quicker.
+            Ok(None) => {}
+            // The others are put out of action all the same.
+            Err(error) => in_action = in_action.or(Some(TripFault::InAction { path: path.clone(), error })),
+        }
+    }
+    if let Some(fault) = in_action {
+        return Err(fault);
+    }
+    // What could be looked into before and cannot any more was made so by a command. One that cannot be entered either is of no
+    // use to anybody, and when it is opened again what is in it is new.
+    let is_open = |path: &Path| access(path, Access::EXEC_OK) != Err(Errno::ACCESS);
+    match after.unseen.iter().find(|path| !before.unseen.contains(*path) && is_open(path)) {
+        Some(path) => {
+            let error = io::ErrorKind::PermissionDenied.into();
+            Err(MarkFault::Unreadable { path: path.clone(), error }.into())
+        }
+        None => Ok(planted),
+    }
+}
+
+/// Who is told of what was planted.
+type Told = Box<dyn FnMut(&[Planted]) + Send + Sync>;
+
+/// Looks for what a command plants, again and again while it runs: by its end somebody may long have run that.
+pub(crate) struct Guard {
+    tripwire: Tripwire,
+    next: Instant,
+    planted: Vec<Planted>,
+    told: Option<Told>,
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("tripwire", &self.tripwire).finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// From before a command begins.
+    pub(crate) fn new(tripwire: Tripwire) -> Self {
+        Self { tripwire, next: Instant::now() + INTERVAL, planted: Vec::new(), told: None }
+    }
+
+    /// Tells of what is planted when it is found, instead of keeping it for the end.
+    pub(crate) fn tell(&mut self, told: Told) {
+        self.told = Some(told);
+    }
+
+    /// When to look next.
+    pub(crate) const fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Looks, if it is time.
+    pub(crate) fn look(&mut self) -> Result<(), TripFault> {
+        let began = Instant::now();
+        if began < self.next {
+            return Ok(());
+        }
+        if let Some(note) = &self.tripwire.note {
+            // What is not known to live is looked at with more suspicion, and no worse.
+            note.is_alive().unwrap_or_default();
+        }
+        let planted = self.tripwire.spring()?;
+        self.next = Instant::now() + INTERVAL.max(began.elapsed() * SHARE);
+        self.take(planted);
+        Ok(())
+    }
+
+    /// Looks when everything has ended, and says what was planted and not told yet. After an error what was noted stays.
+    pub(crate) fn end(&mut self) -> Result<Vec<Planted>, TripFault> {
+        let planted = self.tripwire.spring()?;
+        self.take(planted);
+        if let Some(note) = self.tripwire.note.take() {
+            let directory = note.directory();
+            note.remove().map_err(in_directory(&directory))?;
+        }
+        Ok(std::mem::take(&mut self.planted))
+    }
+
+    fn take(&mut self, planted: Vec<Planted>) {
+        match &mut self.told {
+            Some(told) if !planted.is_empty() => told(&planted),
+            _ => self.planted.extend(planted),
+        }
+    }
+}
+
+/// The text of a list; none where it is no file that can be read, or too long.
+fn read_list(path: &Path) -> Option<String> {
+    use io::Read as _;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    let file = match opened {
+        Err(Errno::NOENT) => return Some(String::new()),
+        opened => std::fs::File::from(opened.ok()?),
+    };
+    let is_short = |found: std::fs::Metadata| found.is_file() && found.len() <= LIST_BYTES_MAX;
+    file.metadata().ok().filter(|found| is_short(found.clone()))?;
+    let mut bytes = Vec::new();
+    file.take(LIST_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    // Git does not ask whether it is text.
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Renames within the directory, which is opened without following any link: another command may be moving things about.

@@ -23,6 +23,7 @@ use crate::jobs::Jobs;
 use crate::lines::say;
 use crate::observed;
 use crate::run::{self, Advice, Ran};
+use crate::run_by_git::run_by_git;
 use crate::workplace::{Unready, Way, Workplace};
 
 /// The longest that a command may run before its call is over, in milliseconds.
@@ -218,7 +219,10 @@ fn kept(copy: &Copy, confinement: &Confinement, mut output: Output, run: &Run) -
         return Ok(Output { is_error: true, error: Some(why.into()), ..output });
     }
     let changes = copy.changes().map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
-    let forbidden = observed::forbidden(&changes, confinement);
+    let mut forbidden = observed::forbidden(&changes, confinement);
+    let later =
+        run_by_git(copy, &changes).map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
+    forbidden.extend(later.into_iter().filter(|path| !forbidden.contains(path)).collect::<Vec<_>>());
     let chosen = changes.except(&forbidden);
     for path in &forbidden {
         let path = path.escape_debug();

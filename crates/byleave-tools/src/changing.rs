@@ -21,6 +21,7 @@ use crate::apart::{apart, rehearsed_apart};
 use crate::commit::{committed, discard, drop_copy, finish, is_kept, undo_of};
 use crate::files::Files;
 use crate::revision::{From, Put, Revision};
+use crate::run_by_git::run_by_git;
 use crate::unasked::may_be_read;
 use crate::workplace::Workplace;
 
@@ -61,13 +62,24 @@ impl<T: DeserializeOwned + 'static> Tool for Changing<T> {
                 on_a_copy(&workplace, &revision, &run).map_err(|unready| unready.to_string())?;
             let done = match run.cancel.is_cancelled() {
                 true => Err("it was called off, and nothing was changed; call again".into()),
-                false => committed(&copy, &changes),
+                false => none_is_run_by_git(&copy, &changes).and_then(|()| committed(&copy, &changes)),
             };
             if done.is_err() {
                 discard(copy);
             }
             done.map(|()| Output { undo: undo_of(&run, &changes), ..revision.output })
         }))
+    }
+}
+
+/// Refuses what nobody was asked about and git would run later.
+fn none_is_run_by_git(copy: &Copy, changes: &Changes) -> Result<(), String> {
+    match run_by_git(copy, changes).map_err(|fault| format!("nothing was changed: {fault}"))?.first() {
+        None => Ok(()),
+        Some(path) => Err(format!(
+            "nothing was changed: git would run what `{}` says; leave it to a person",
+            path.escape_debug()
+        )),
     }
 }
 

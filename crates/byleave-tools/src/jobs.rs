@@ -7,17 +7,17 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use byleave::core::id::{SessionId, TenantId};
 use byleave::tool::{Run, Site};
 use byleave_sandbox::confinement::Confinement;
-use byleave_sandbox::launch::{Running, Status, Stopper};
+use byleave_sandbox::launch::{LaunchError, Running, Status, Stopper};
 use byleave_sandbox::limits::Limit;
 use byleave_sandbox::told;
-use byleave_sandbox::tripwire::Tripwire;
+use byleave_sandbox::tripwire::Planted;
 use tokio::sync::watch;
 
 pub use tools::{bash_kill, bash_output};
@@ -32,9 +32,6 @@ type Whose = (TenantId, SessionId);
 
 /// How many jobs that have ended a session can still ask about.
 const ENDED_MAX: usize = 16;
-
-/// How long something that a job has planted may lie there.
-const LOOKED_FOR_EVERY: Duration = Duration::from_millis(200);
 
 /// How much is said of what it planted, at once.
 const SAID_MAX: usize = 20;
@@ -80,7 +77,6 @@ struct Job {
     killed: AtomicBool,
     state: Mutex<State>,
     changed: watch::Sender<()>,
-    over: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -165,9 +161,10 @@ impl Jobs {
             (confinement.clone(), since),
         ));
         running.pass_on(job.ear());
+        running.tell_planted(job.planted());
         let attended = Arc::clone(&job);
         let thread = std::thread::Builder::new().name("byleave-job".into());
-        let thread = thread.spawn(move || attended.attend(running, &confinement));
+        let thread = thread.spawn(move || attended.wait(running, &confinement));
         let thread = thread.map_err(|error| format!("it was not started: {error}; try again later"))?;
         *locked(&job.thread) = Some(thread);
         let id = job.id.clone();
@@ -260,7 +257,6 @@ impl Job {
             killed: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
-            over: Condvar::new(),
             thread: Mutex::new(None),
         }
     }
@@ -290,41 +286,20 @@ impl Job {
         }
     }
 
-    /// Waits for its end, and writes it down. Meanwhile what it plants is looked for: it works on the real files, and by its end
-    /// somebody may long have run that.
-    fn attend(&self, running: Running, confinement: &Confinement) {
-        let tripwire = running.tripwire();
-        std::thread::scope(|scope| {
-            scope.spawn(|| self.guard(&tripwire));
-            self.wait(running, confinement);
-        });
-    }
-
-    /// Puts out of action what it plants, until it has ended. Where that cannot be done, it is ended.
-    fn guard(&self, tripwire: &Tripwire) {
-        let mut state = locked(&self.state);
-        while state.end.is_none() {
-            let waited = self.over.wait_timeout(state, LOOKED_FOR_EVERY);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
-            let sprung = tripwire.spring();
-            state = locked(&self.state);
-            match sprung {
-                Ok(planted) if planted.is_empty() => continue,
-                Ok(planted) => state.said.extend(planted.iter().map(told::planted)),
-                Err(fault) if state.end.is_none() => {
-                    state.said.push(format!("it was ended: {fault}"));
-                    drop(state);
-                    self.kill();
-                    return;
-                }
-                Err(_) => return,
-            }
+    /// Says what it plants, when that is put out of action.
+    fn planted(self: &Arc<Self>) -> impl FnMut(&[Planted]) + Send + Sync + 'static {
+        let job = Arc::clone(self);
+        move |planted| {
+            let mut state = locked(&job.state);
+            state.said.extend(planted.iter().map(told::planted));
             // There may be one for every file: what is said is for reading.
             state.said.truncate(SAID_MAX);
-            self.changed.send_replace(());
+            drop(state);
+            job.changed.send_replace(());
         }
     }
 
+    /// Waits for its end, and writes it down.
     fn wait(&self, running: Running, confinement: &Confinement) {
         let end = match running.finish() {
             Ok(outcome) => {
@@ -336,12 +311,15 @@ impl Job {
                 let lines = told::told(confinement, &outcome);
                 End { status: Some(outcome.status), how, lines, after: self.began.elapsed() }
             }
+            Err(error @ LaunchError::Tripwire(_)) => {
+                let how = format!("it was ended: {error}");
+                End { status: None, how, lines: Vec::new(), after: self.began.elapsed() }
+            }
             Err(error) => {
                 End { status: None, how: error.to_string(), lines: Vec::new(), after: self.began.elapsed() }
             }
         };
         locked(&self.state).end = Some(end);
-        self.over.notify_all();
         self.changed.send_replace(());
     }
 }

@@ -41,6 +41,7 @@ pub mod read_file;
 pub mod read_output;
 mod revision;
 mod run;
+mod run_by_git;
 pub mod todo;
 mod unasked;
 pub mod undo;

@@ -44,6 +44,8 @@ pub struct Workplace {
     pub home: Option<PathBuf>,
     /// What is ours: the state directory, sockets of the gate. Not there for commands. The store is always among it.
     pub ours: Vec<PathBuf>,
+    /// Where runs that have not ended are noted, in what is ours.
+    pub unfinished: Option<PathBuf>,
     /// The environment, of which the usual names are passed on.
     pub environment: BTreeMap<String, String>,
     /// Guarantees that the operator does without, by name.
@@ -87,6 +89,7 @@ impl Workplace {
             workspace,
             home: None,
             ours: Vec::new(),
+            unfinished: None,
             environment: BTreeMap::new(),
             waived: BTreeSet::new(),
             required: BTreeSet::new(),
@@ -140,6 +143,7 @@ impl Workplace {
             cwd,
             home: self.home.clone(),
             ours: self.all_ours(),
+            unfinished: self.unfinished.clone(),
             environment: self.environment.clone(),
             read_only: run.mode == Mode::ReadOnly,
             rehearsing: way == Way::Closed,

@@ -19,19 +19,22 @@ use byleave::settings::Settings;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::granted::{self, Keeper, Place};
 use byleave_sandbox::ladder::{self, Rung};
-use byleave_sandbox::launch::{LaunchError, Outcome, RunAs, Running, Uplink, start_through};
+use byleave_sandbox::launch::{self, LaunchError, Outcome, RunAs, Running, Uplink, start_through};
 use byleave_sandbox::net::policy::Door;
 use byleave_sandbox::plan::Command;
 use byleave_sandbox::probe::Probe;
 use byleave_sandbox::told::told;
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use crate::args::{self, Ask, Profile};
 use crate::complaint::Complaint;
 use crate::house::House;
 use crate::options::{Options, real_path};
 use crate::screen::{Screen, Tone, one_line};
+use crate::signals;
 use crate::status::Status;
+use crate::tools;
 
 /// A command that runs for as long as a person sits before it.
 const NO_END: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -60,10 +63,15 @@ pub(crate) async fn run(command: args::Sandbox, options: &Options, screen: &mut 
     let keeper = Keeper::new(policy, &plan, session, agent);
     let on = typed.on.map(Rung::from);
     let argv = typed.command;
-    let (outcome, confinement) = tokio::task::spawn_blocking(move || {
-        ran(&confinement, argv, keeper, on).map(|ran| (ran, confinement))
+    // Before it is started, so that none of them finds us unprepared.
+    let ending = signals::ending()?;
+    let (running, confinement) = tokio::task::spawn_blocking(move || {
+        started(&confinement, argv, keeper, on).map(|running| (running, confinement))
     })
-    .await??;
+    .await?
+    .map_err(|error| not_run(&error))?;
+    let (ended, signal) = waited(running, ending).await?;
+    let outcome = ended.map_err(|error| Complaint::not_run(one_line(&format!("it was ended: {error}"))))?;
     let lines = told(&confinement, &outcome);
     if screen.json() {
         let status = format!("{:?}", outcome.status);
@@ -74,7 +82,27 @@ pub(crate) async fn run(command: args::Sandbox, options: &Options, screen: &mut 
             screen.toned(Tone::Careful, "byleave:", line);
         }
     }
-    Ok(Status::of_command(outcome.status))
+    Ok(match signal {
+        Some(signal) => Status::of_command(launch::Status::Signalled(signal)),
+        None => Status::of_command(outcome.status),
+    })
+}
+
+/// Waits for the end of the command. When somebody wants us to end, the command ends first, and it is looked for what it left: which
+/// signal it was.
+async fn waited(
+    running: Running,
+    mut ending: mpsc::UnboundedReceiver<i32>,
+) -> Result<(Result<Outcome, LaunchError>, Option<i32>)> {
+    let stopper = running.stopper()?;
+    let mut carried = tokio::task::spawn_blocking(move || carry::through(running));
+    tokio::select! {
+        ended = &mut carried => Ok((ended?, None)),
+        Some(signal) = ending.recv() => {
+            stopper.stop()?;
+            Ok((carried.await?, Some(signal)))
+        }
+    }
 }
 
 /// What is granted by who types it.
@@ -141,6 +169,7 @@ fn confinement(
         cwd: PathBuf::from(&options.cwd).canonicalize()?,
         home: options.home.as_ref().map(PathBuf::from),
         ours: options.state.canonicalize().into_iter().collect(),
+        unfinished: options.state.canonicalize().ok().map(|state| tools::unfinished(&state)),
         environment: std::env::vars().collect(),
         read_only: typed.profile == Profile::Look,
         rehearsing: false,
@@ -160,24 +189,14 @@ fn confinement(
     Ok(confinement)
 }
 
-fn ran(
+fn started(
     confinement: &Confinement,
     argv: Vec<std::ffi::OsString>,
     keeper: Keeper,
     on: Option<Rung>,
-) -> Result<Outcome, Complaint> {
-    let terminal = carry::terminal();
-    let command = Command { argv, terminal, carried_by_caller: terminal.is_none(), ..Command::default() };
-    let running = started(confinement, &command, keeper, on).map_err(|error| not_run(&error))?;
-    carry::through(running).map_err(|error| not_run(&error))
-}
-
-fn started(
-    confinement: &Confinement,
-    command: &Command,
-    keeper: Keeper,
-    on: Option<Rung>,
 ) -> Result<Running, LaunchError> {
+    let terminal = carry::terminal();
+    let command = &Command { argv, terminal, carried_by_caller: terminal.is_none(), ..Command::default() };
     let rung = match on {
         Some(rung) => rung,
         None => Probe::first(confinement, RunAs::Caller)?,

@@ -1,6 +1,10 @@
 //! `byleave sandbox exec`, as somebody who is not root meets it.
 
+use std::io::Read as _;
 use std::path::Path;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::desk::{Desk, said};
 use crate::sitting::Sitting;
@@ -81,4 +85,79 @@ fn at_a_terminal_the_command_has_one_of_its_own() {
     let (code, seen) = sitting.end();
     assert!(seen.contains("/dev/pts/0") && seen.contains("got ann") && seen.contains("caught"), "{seen}");
     assert_eq!(code, Some(7), "{seen}");
+}
+
+/// Plants something again and again, so that some of it lies there at whatever moment the run ends.
+const PLANTS: &str = "echo up; while :; do mkdir -p .vscode; echo planted >.envrc; echo .; sleep 0.01; done";
+
+/// What of it lies where others would run it.
+fn in_action(desk: &Desk) -> Vec<&'static str> {
+    let is_there = |name: &&str| desk.world.workspace().join(name).exists();
+    [".envrc", ".vscode"].into_iter().filter(is_there).collect()
+}
+
+/// A confined command that plants, after it has begun to.
+fn planting(desk: &Desk) -> Child {
+    let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "bash", "-c", PLANTS]].concat();
+    let mut command = desk.command(&words);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = [0; 3];
+    child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"up\n");
+    while in_action(desk).is_empty() {
+        std::thread::yield_now();
+    }
+    child
+}
+
+// req: E2, E7
+#[test]
+fn a_signal_ends_the_command_and_what_it_planted_is_put_out_of_action() {
+    let desk = Desk::new();
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT] {
+        let child = planting(&desk);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let (code, _, err) = said(&child.wait_with_output().unwrap());
+        assert_eq!(code, Some(128 + signal.as_raw()), "{err}");
+        assert_eq!(in_action(&desk), [""; 0], "{signal:?}: {err}");
+        assert!(err.contains(".quarantined-"), "{signal:?}: {err}");
+    }
+    // The window is closed.
+    let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "bash", "-c", PLANTS]].concat();
+    let mut command = desk.world.command(Path::new("setsid"));
+    command.args(["--ctty", "--wait"]).arg(&desk.program).args(&words);
+    let mut sitting = Sitting::before(desk.by_another(command));
+    sitting.await_text("up\r\n");
+    sitting.hang_up();
+    assert_eq!(in_action(&desk), [""; 0]);
+}
+
+// req: E2, E7
+#[test]
+fn what_a_killed_run_planted_is_put_out_of_action_before_the_next_run() {
+    let desk = Desk::new();
+    let mut child = planting(&desk);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let notes = desk.world.state().join("unfinished");
+    let note = std::fs::read_dir(&notes).unwrap().next().unwrap().unwrap().path();
+    let (code, _, err) = said(&desk.exec(&WAIVE, "true", ""));
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(in_action(&desk), [""; 0], "{err}");
+    assert!(err.contains("an earlier run was killed and had made"), "{err}");
+    assert!(!note.exists(), "it was not settled");
+    // A run that ended well leaves no note.
+    assert_eq!(std::fs::read_dir(&notes).unwrap().count(), 0);
+}
+
+// req: E2, E7
+#[test]
+fn what_is_planted_is_put_out_of_action_while_the_command_runs() {
+    let desk = Desk::new();
+    let script =
+        "echo planted >.envrc; for nap in {1..600}; do [ -e .envrc ] || exit 0; sleep 0.1; done; exit 9";
+    let (code, _, err) = said(&desk.exec(&[&WAIVE[..], &["--profile", "agent"]].concat(), script, ""));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains(".envrc.quarantined-0"), "{err}");
 }

@@ -33,6 +33,8 @@ pub struct Ground {
     pub home: Option<PathBuf>,
     /// What is ours, and not there for servers: the state directory.
     pub ours: Vec<PathBuf>,
+    /// Where runs that have not ended are noted, in what is ours.
+    pub unfinished: Option<PathBuf>,
     /// Where each server has a directory of its own that stays, as its home.
     pub homes: PathBuf,
     /// The person's environment: the usual names are passed on, others where a definition refers to them.
@@ -155,35 +157,17 @@ fn confined(
     };
     let pipes = running.take_pipes().ok_or_else(|| io::Error::other("its streams cannot be had"))?;
     let stopper = running.stopper()?;
-    let ending = running.stopper()?;
-    let (tripwire, name) = (running.tripwire(), definition.name.to_string());
-    let guarded = !confinement.files.writable.is_empty();
-    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let ended = Arc::clone(&over);
-    // What it plants where somebody else would run it is put out of action while it runs, not only at its end.
-    if guarded {
-        thread::Builder::new().name("byleave-mcp-guard".into()).spawn(move || {
-            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
-                thread::sleep(Duration::from_millis(200));
-                match tripwire.spring() {
-                    Ok(planted) if planted.is_empty() => {}
-                    Ok(planted) => tracing::warn!(server = name, count = planted.len(), "a server planted something"),
-                    Err(error) => {
-                        tracing::error!(server = name, %error, "what a server plants cannot be looked for; it is ended");
-                        if let Err(error) = ending.stop() {
-                            tracing::error!(server = name, %error, "a server could not be stopped");
-                        }
-                        return;
-                    }
-                }
-            }
-        })?;
-    }
-    thread::Builder::new().name("byleave-mcp-server".into()).spawn(move || {
-        if let Err(error) = running.finish() {
-            tracing::debug!(%error, "a server did not end well");
+    let name = definition.name.to_string();
+    let server = name.clone();
+    running.tell_planted(move |planted| {
+        tracing::warn!(server, count = planted.len(), "a server planted something");
+    });
+    thread::Builder::new().name("byleave-mcp-server".into()).spawn(move || match running.finish() {
+        Ok(_) => {}
+        Err(error @ LaunchError::Tripwire(_)) => {
+            tracing::error!(server = name, %error, "what a server plants cannot be put out of action; it was ended");
         }
-        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        Err(error) => tracing::debug!(server = name, %error, "a server did not end well"),
     })?;
     Ok((pipes.stdin, pipes.stdout, pipes.stderr, Held::Confined(stopper)))
 }
@@ -235,6 +219,7 @@ fn confinement(
         workspace,
         home: ground.home.clone(),
         ours: ground.ours.clone(),
+        unfinished: ground.unfinished.clone(),
         environment: ground.environment.clone(),
         read_only: false,
         rehearsing: false,

@@ -89,6 +89,7 @@ impl Stage {
             .build()
             .unwrap();
         let ground = Ground {
+            unfinished: None,
             homes: workspace.join("homes"),
             workspace,
             home: None,

@@ -24,6 +24,8 @@ pub(super) struct Marks {
     /// Whether rules that ask are about single paths. One that asks about the whole workspace was answered with the call.
     asks_to_read: bool,
     asks_to_write: bool,
+    /// What rules ask about may be written: it is a copy, and is asked about when it is known.
+    on_a_copy: bool,
 }
 
 impl Marks {
@@ -40,7 +42,8 @@ impl Marks {
         let path = something_new(workspace);
         let asks_to_read = !policy.may_ask(&Effect::Read { path: path.clone() });
         let asks_to_write = !policy.may_ask(&Effect::Write { path });
-        let marks = Self { policy, granted: Granted::default(), kept, asks_to_read, asks_to_write };
+        let marks =
+            Self { policy, granted: Granted::default(), kept, asks_to_read, asks_to_write, on_a_copy: false };
         // What is possible without a grant is not kept as one: most commands then have the same marks.
         let mut granted = granted;
         granted.read.retain(|path| path.ancestors().any(|above| marks.of(above, Self::hides)));
@@ -55,9 +58,9 @@ impl Marks {
         path.to_str().is_none_or(|path| says(self, path))
     }
 
-    /// The same for a copy: what rules ask about may be written, and is asked about when it is known.
+    /// The same for a copy.
     pub(super) fn on_a_copy(self) -> Self {
-        Self { asks_to_write: false, ..self }
+        Self { on_a_copy: true, ..self }
     }
 
     /// What rules deny to be read in places that they name, or ask about, other than in these roots. What cannot be read inside
@@ -148,7 +151,7 @@ impl Marker for Marks {
         }
         let guarded = |effect: Effect| match self.policy.guarded(&effect) {
             Some(Verdict::Deny) => true,
-            Some(_) => self.asks_to_write,
+            Some(_) => self.asks_to_write && !self.on_a_copy,
             None => false,
         };
         let removed = Effect::Delete { path: path.to_owned() };
@@ -178,7 +181,8 @@ impl Marker for Marks {
         // The rest follows from the policy, the workspace, and whether it is a copy.
         let paths = |marks: &Self| {
             let Granted { read, written, deleted, .. } = &marks.granted;
-            (read.clone(), written.clone(), deleted.clone(), marks.asks_to_read, marks.asks_to_write)
+            let asks = (marks.asks_to_read, marks.asks_to_write, marks.on_a_copy);
+            (read.clone(), written.clone(), deleted.clone(), asks)
         };
         Arc::ptr_eq(&self.policy, &other.policy) && paths(self) == paths(other)
     }

@@ -26,7 +26,8 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
 use rustix::io::Errno;
 
 pub use self::marker::{ENTRIES_MAX, MarkFault, Marked, Marker};
-use self::places::{Repository, Within};
+use self::places::Within;
+use crate::repository::{Part, SETTINGS, Shape, is_list};
 
 /// File systems that tell of every change on this machine: ext, xfs, btrfs, tmpfs, f2fs, overlay, zfs, bcachefs. Those that others
 /// write as well do not.
@@ -56,6 +57,7 @@ pub type Places = BTreeMap<PathBuf, Option<PathBuf>>;
 struct Answer {
     marked: Arc<Marked>,
     places: Arc<Places>,
+    lists: Arc<[PathBuf]>,
 }
 
 /// One directory, as it was when it was last read.
@@ -69,6 +71,8 @@ struct Directory {
     hidden: Vec<PathBuf>,
     protected: Vec<PathBuf>,
     places: Vec<(PathBuf, Option<PathBuf>)>,
+    /// What git runs the commands of.
+    lists: Vec<PathBuf>,
     /// Of what is no directory, the numbers by which the file system knows it.
     inodes: Vec<u64>,
 }
@@ -149,9 +153,20 @@ impl<M: Marker> Index<M> {
         Ok(Arc::clone(&self.answered().places))
     }
 
-    /// The directories that could not be looked into when it was last asked, and why not.
-    pub fn unseen(&self) -> BTreeMap<PathBuf, io::ErrorKind> {
-        self.unreadable.iter().map(|(path, (_, kind))| (path.clone(), *kind)).collect()
+    /// The lists that git works off, as far as could be seen. Whether they have changed is not known: they have to be read.
+    pub fn lists(&mut self) -> Result<Arc<[PathBuf]>, MarkFault> {
+        self.look()?;
+        Ok(Arc::clone(&self.answered().lists))
+    }
+
+    /// The directories that could not be looked into when it was last asked.
+    pub fn unseen(&self) -> BTreeSet<PathBuf> {
+        self.unreadable.keys().cloned().collect()
+    }
+
+    /// The directories that it is of.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
     }
 
     /// Brings everything up to date. After an error nothing is believed.
@@ -293,23 +308,24 @@ impl<M: Marker> Index<M> {
             hidden: Vec::new(),
             protected: Vec::new(),
             places: Vec::new(),
+            lists: Vec::new(),
             inodes: Vec::new(),
         };
-        let mut repository = Repository::default();
+        let mut shape = Shape::default();
         let mut below = Vec::new();
         for entry in Dir::new(opened)? {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name != "." && name != ".." {
-                repository.look_at(name);
+                shape.look_at(name);
                 if entry.file_type() != FileType::Directory {
                     directory.inodes.push(entry.ino());
                 }
                 self.take_entry(path.join(name), name, entry.file_type(), &mut directory, &mut below);
             }
         }
-        if directory.context.within == Within::Anything && repository.is_one() {
-            directory.places.push((path.join("HEAD"), None));
+        if directory.context.within == Within::Anything && shape.is_repository() {
+            Self::take_repository(path, &mut directory);
         }
         directory.below = below.iter().map(|(path, _)| path.clone()).collect();
         Ok((directory, below))
@@ -330,7 +346,12 @@ impl<M: Marker> Index<M> {
             kind => kind == FileType::Directory,
         };
         // First: what must not be read may be run all the same.
-        let (mut is_place, mut within) = within.look_at(&name.to_string_lossy(), is_directory);
+        let (part, mut within) = within.look_at(&name.to_string_lossy(), is_directory);
+        let mut is_place = part == Part::Run;
+        // In a repository that is one by what is in it, as well.
+        if part == Part::List || within.is_open() && is_list(&path.to_string_lossy()) {
+            directory.lists.push(path.clone());
+        }
         let plants = |marker: &M| path.to_str().is_some_and(|text| marker.plants(text));
         if !is_place && within.is_open() && self.marker.as_ref().is_some_and(plants) {
             (is_place, within) = (true, Within::Whole);
@@ -361,6 +382,20 @@ impl<M: Marker> Index<M> {
         }
     }
 
+    /// A directory that is a repository by what is in it. That it is one is new when its `HEAD` is. What git obeys in it is held, or new.
+    fn take_repository(path: &Path, directory: &mut Directory) {
+        directory.places.push((path.join("HEAD"), None));
+        for own in SETTINGS.map(|name| path.join(name)) {
+            if fs::symlink_metadata(&own).is_err() {
+                continue;
+            }
+            directory.places.push((own.clone(), None));
+            if !directory.context.is_protected && !directory.protected.contains(&own) {
+                directory.protected.push(own);
+            }
+        }
+    }
+
     fn drop_beneath(&mut self, path: &Path) {
         let mut left = vec![path.to_path_buf()];
         while let Some(path) = left.pop() {
@@ -384,18 +419,20 @@ impl<M: Marker> Index<M> {
     fn answered(&mut self) -> &Answer {
         let (directories, roots) = (&self.directories, &self.roots);
         self.answer.get_or_insert_with(|| {
-            let (mut marked, mut places) = (Marked::default(), Places::new());
+            let (mut marked, mut places, mut lists) = (Marked::default(), Places::new(), Vec::new());
             for directory in directories.values() {
                 marked.hidden.extend(directory.hidden.iter().cloned());
                 marked.protected.extend(directory.protected.iter().cloned());
                 places.extend(directory.places.iter().cloned());
+                lists.extend(directory.lists.iter().cloned());
             }
             for paths in [&mut marked.hidden, &mut marked.protected] {
                 paths.extend(aliases::of(paths, roots, directories));
                 paths.sort();
                 paths.dedup();
             }
-            Answer { marked: Arc::new(marked), places: Arc::new(places) }
+            lists.sort();
+            Answer { marked: Arc::new(marked), places: Arc::new(places), lists: lists.into() }
         })
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::ends::Ends;
+use super::looked::Looked;
 use super::process::{Process, spawn_as};
 use super::running::{Clock, Running};
 use super::scratch::Scratch;
@@ -22,7 +23,8 @@ pub(crate) fn start(
     run_as: RunAs,
 ) -> Result<Running, LaunchError> {
     let identity = identity(run_as)?;
-    let (confinement, tripwire) = &looked::once(confinement, None)?;
+    let Looked { confinement, tripwire, earlier } = looked::once(confinement, None)?;
+    let confinement = &confinement;
     let scratch = Scratch::new(identity)?;
     let plan = Plan::new(confinement, command, identity, &ThisHost)?;
     let processes = processes_of(identity.uid);
@@ -33,7 +35,8 @@ pub(crate) fn start(
     let pidfd = spawn_as(run_as, || sys::spawn_here(program, &ends.given(), &[c"byleave-init"]))?;
     let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
     let process = Process { pidfd, child: true, leash: Some(leash) };
-    let mut running = ends.running(process, None, plan, clock, tripwire.clone());
+    let mut running = ends.running(process, None, plan, clock, tripwire);
+    running.earlier = earlier;
     running.scratch = Some(scratch);
     Ok(running)
 }

@@ -11,7 +11,7 @@ use super::streams::Streams;
 use super::{LaunchError, carried, ours};
 use crate::cgroup::Group;
 use crate::plan::{Command, Plan};
-use crate::tripwire::Tripwire;
+use crate::tripwire::{Guard, Tripwire};
 
 /// Both ends of everything between a command and us.
 pub(super) struct Ends {
@@ -80,7 +80,8 @@ impl Ends {
             streams,
             plan,
             clock,
-            tripwire,
+            guard: Guard::new(tripwire),
+            earlier: Vec::new(),
             joined: None,
             over: false,
             scratch: None,

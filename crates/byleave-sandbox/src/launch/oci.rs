@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::looked::Looked;
 use super::streams::Streams;
 use super::{LaunchError, Outcome, Reached, RunAs, Status, ThisHost, identity, looked, ours};
 use crate::confinement::{Confinement, Network};
 use crate::guarantee::{Given, Guarantee};
 use crate::limits::Limit;
 use crate::plan::{Command, Host, Identity, Kind, PlanError, resolved};
-use crate::tripwire::Tripwire;
+use crate::tripwire::{Guard, Tripwire};
 
 /// The engine could not do it: what `run` returns for the engine's own failures.
 const ENGINE_FAILED: i32 = 125;
@@ -69,7 +70,8 @@ impl Oci {
             return Err(LaunchError::NoCopies("in a container, whose engine mounts none"));
         }
         confinement.held_against(|guarantee| self.given(confinement, guarantee))?;
-        let (confinement, tripwire) = &looked::once(confinement, None)?;
+        let Looked { confinement, tripwire, earlier } = looked::once(confinement, None)?;
+        let confinement = &confinement;
         let mut random = [0u8; 8];
         getrandom::fill(&mut random)
             .map_err(|error| ours("naming a container")(std::io::Error::other(error)))?;
@@ -85,7 +87,7 @@ impl Oci {
         if ended.is_err() {
             self.remove(&name)?;
         }
-        ended
+        ended.map(|outcome| Outcome { earlier, ..outcome })
     }
 
     fn attend(
@@ -95,11 +97,22 @@ impl Oci {
         name: &str,
         confinement: &Confinement,
         began: Instant,
-        tripwire: &Tripwire,
+        tripwire: Tripwire,
     ) -> Result<Outcome, LaunchError> {
         let id = i32::try_from(engine.id()).ok().and_then(Pid::from_raw).ok_or(LaunchError::Garbled)?;
         let pidfd = pidfd_open(id, PidfdFlags::empty()).map_err(ours("watching the container engine"))?;
-        let in_time = streams.carry(pidfd.as_fd(), began.checked_add(confinement.limits.wall))?;
+        let deadline = began.checked_add(confinement.limits.wall);
+        let mut guard = Guard::new(tripwire);
+        let in_time = loop {
+            let until = deadline.map_or(guard.next(), |deadline| deadline.min(guard.next()));
+            if streams.carry(pidfd.as_fd(), Some(until))? {
+                break true;
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                break false;
+            }
+            guard.look()?;
+        };
         if !in_time {
             self.remove(name)?;
             streams.carry(pidfd.as_fd(), None)?;
@@ -121,13 +134,14 @@ impl Oci {
         };
         let ended_by = if in_time { None } else { Some(Limit::Wall) };
         let reached = if stdout.dropped + stderr.dropped > 0 { vec![Limit::Output] } else { Vec::new() };
-        let planted = tripwire.spring()?;
+        let planted = guard.end()?;
         let (wall, cpu, network) = (began.elapsed(), Duration::ZERO, Reached::default());
         Ok(Outcome {
             status,
             ended_by,
             reached,
             planted,
+            earlier: Vec::new(),
             stdout,
             stderr,
             wall,

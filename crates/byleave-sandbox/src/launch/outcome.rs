@@ -86,6 +86,8 @@ pub struct Outcome {
     pub reached: Vec<Limit>,
     /// What was planted while it ran, to be run later by somebody else, and where it was put out of action.
     pub planted: Vec<Planted>,
+    /// What was put out of action before it ran: runs before it that were killed had planted it.
+    pub earlier: Vec<Planted>,
     /// What it printed; where it was to be together, with what it printed as errors.
     pub stdout: Printed,
     /// What it printed as errors.

@@ -16,7 +16,7 @@ use crate::cgroup::{Account, Group};
 use crate::confinement::Confinement;
 use crate::limits::{Limit, Limits};
 use crate::plan::Plan;
-use crate::tripwire::Tripwire;
+use crate::tripwire::{Guard, Planted};
 use crate::wire::{Part, REPORT_TERMINAL};
 
 /// A command that is running. When this is dropped, the command and everything that it started end.
@@ -28,7 +28,9 @@ pub struct Running {
     pub(super) streams: Streams,
     pub(super) plan: Plan,
     pub(super) clock: Clock,
-    pub(super) tripwire: Tripwire,
+    pub(super) guard: Guard,
+    /// What runs before this one had planted that ended without looking.
+    pub(super) earlier: Vec<Planted>,
     /// Ends after the processes: what they leave waiting is theirs alone.
     pub(super) joined: Option<Joined>,
     pub(super) over: bool,
@@ -75,12 +77,14 @@ impl Running {
         self.process.stopper()
     }
 
-    /// What finds out what the command plants, for who does not wait for its end: afterwards it is looked for in any case.
-    pub fn tripwire(&self) -> Tripwire {
-        self.tripwire.clone()
+    /// Tells of what the command plants, when it is found and put out of action, instead of keeping it: none of it is then in the
+    /// outcome. It is called by the thread that waits in [`Running::finish`].
+    pub fn tell_planted(&mut self, to: impl FnMut(&[Planted]) + Send + Sync + 'static) {
+        self.guard.tell(Box::new(to));
     }
 
-    /// Waits until the command and everything that it started have ended, or the time is over.
+    /// Waits until the command and everything that it started have ended, or the time is over. Meanwhile it is looked for what the
+    /// command plants; where that cannot be done, the command is ended and this is an error.
     pub fn finish(mut self) -> Result<Outcome, LaunchError> {
         let killed_for = self.carry()?;
         if killed_for.is_some() {
@@ -89,7 +93,7 @@ impl Running {
         }
         self.process.reap()?;
         self.over = true;
-        let planted = self.tripwire.spring()?;
+        let planted = self.guard.end()?;
         let wall = self.clock.began.elapsed();
         let network = self.joined.take().map(Joined::close).unwrap_or_default();
         let account = self.group.take().map(Group::end).transpose().map_err(ours("ending a cgroup"))?;
@@ -123,6 +127,7 @@ impl Running {
             ended_by,
             reached,
             planted,
+            earlier: std::mem::take(&mut self.earlier),
             stdout,
             stderr,
             wall,
@@ -137,7 +142,7 @@ impl Running {
     fn carry(&mut self) -> Result<Option<Limit>, LaunchError> {
         let deadline = self.clock.began.checked_add(self.clock.limits.wall);
         loop {
-            let next = self.clock.watch.next();
+            let next = self.clock.watch.next().min(self.guard.next());
             let until = deadline.map_or(next, |deadline| deadline.min(next));
             if self.streams.carry(self.process.pidfd.as_fd(), Some(until))? {
                 return Ok(None);
@@ -149,6 +154,7 @@ impl Running {
             if passed.is_some() {
                 return Ok(passed);
             }
+            self.guard.look()?;
         }
     }
 
@@ -166,7 +172,7 @@ impl Drop for Running {
         if !self.over && self.kill().is_ok() {
             self.process.reap().unwrap_or_default();
             // Nobody is left to be told.
-            self.tripwire.spring().unwrap_or_default();
+            self.guard.end().unwrap_or_default();
         }
         self.joined.take().map(Joined::close);
     }

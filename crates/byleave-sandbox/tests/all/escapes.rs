@@ -458,6 +458,7 @@ fn confinement(workspace: &Path, policy: &Arc<Policy>, rehearsing: bool) -> Conf
         cwd: workspace.to_path_buf(),
         home: std::env::var_os("HOME").map(Into::into),
         ours: Vec::new(),
+        unfinished: None,
         environment: std::env::vars().collect(),
         read_only: false,
         rehearsing,

@@ -83,6 +83,7 @@ impl World {
             cwd: self.work(),
             home: Some(self.at("home")),
             ours: Vec::new(),
+            unfinished: None,
             environment: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
             read_only: matches!(access, Access::Reading),
             rehearsing: false,

@@ -90,6 +90,7 @@ impl World {
             cwd: self.at("home/w"),
             home: Some(self.at("home")),
             ours: vec![self.at("home/state")],
+            unfinished: None,
             environment: BTreeMap::from([
                 ("PATH".into(), "/usr/bin".into()),
                 ("SECRET_TOKEN".into(), "x".into()),

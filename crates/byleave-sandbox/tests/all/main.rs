@@ -16,6 +16,7 @@ mod escapes;
 mod escapes_own;
 mod escapes_red;
 mod forms;
+mod git_later;
 mod granted;
 mod index;
 mod kernels;

@@ -23,6 +23,7 @@ mod changing;
 mod diagnostics;
 mod fatigue;
 mod files;
+mod git_later;
 mod hands;
 mod hostile;
 mod hostile_searching;

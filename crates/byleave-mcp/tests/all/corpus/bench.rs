@@ -205,6 +205,7 @@ impl Place {
         let root = self.root();
         let approver = Arc::clone(&person) as Arc<dyn Approver>;
         let ground = Ground {
+            unfinished: None,
             homes: root.join("homes"),
             workspace: root.join("ws"),
             home: None,

@@ -294,6 +294,7 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
         cwd,
         home: Some("/home/u".into()),
         ours: Vec::new(),
+        unfinished: None,
         environment: std::env::vars().collect(),
         read_only: mode(case) == Mode::ReadOnly,
         rehearsing: false,

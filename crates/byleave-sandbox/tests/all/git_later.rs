@@ -1,0 +1,102 @@
+//! What git would run later: commands in the list of a rebase, and directories that are repositories by what is in them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::launch::confinement;
+use crate::user::unprivileged;
+use crate::ways::ways;
+
+const TODO: &str = ".git/rebase-merge/git-rebase-todo";
+const BARE: &str =
+    "mkdir -p sub/objects sub/refs; echo 'ref: refs/heads/main' >sub/HEAD; echo '[core]' >sub/config";
+
+// req: E2
+#[test]
+fn a_command_in_the_list_of_a_rebase_is_put_out_of_action() {
+    if !unprivileged("git_later::a_command_in_the_list_of_a_rebase_is_put_out_of_action") {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let root = workspace.path().canonicalize().unwrap();
+    let rebasing = |list: Option<&str>| {
+        drop(fs::remove_dir_all(root.join(".git")));
+        fs::create_dir_all(root.join(".git/rebase-merge")).unwrap();
+        if let Some(list) = list {
+            fs::write(root.join(TODO), list).unwrap();
+        }
+    };
+    for (way, run) in ways(&confinement(&root)) {
+        let planted = |script: &str| -> Vec<PathBuf> {
+            run(script).planted.into_iter().map(|planted| planted.path).collect()
+        };
+        for (list, script) in [
+            // Added to in place, which no directory tells of.
+            (Some("pick 1 a\n"), format!("echo 'exec touch x' >>{TODO}")),
+            (Some("pick 1 a\n"), format!("printf 'pick 1 a\\n\\tx touch x\\n' >{TODO}")),
+            (Some("exec make\n"), format!("echo 'exec touch x' >>{TODO}")),
+            // Made up whole.
+            (None, format!("echo 'exec touch x' >{TODO}")),
+            (None, format!("rm -r .git/rebase-merge; mkdir .git/rebase-merge; echo 'x touch x' >{TODO}")),
+            (None, "mkdir .git/sequencer; echo 'exec touch x' >.git/sequencer/todo".to_owned()),
+            // What cannot be read is not passed over.
+            (Some("pick 1 a\n"), format!("rm {TODO}; mkfifo {TODO}")),
+            (Some("pick 1 a\n"), format!("rm {TODO}; ln -s ../../list {TODO}; echo 'exec touch x' >list")),
+            (Some("pick 1 a\n"), format!("truncate -s 900M {TODO}")),
+        ] {
+            rebasing(list);
+            assert_eq!(planted(&script).len(), 1, "{way}: {script}");
+            assert!(
+                fs::symlink_metadata(root.join(TODO)).is_err() || script.contains("sequencer"),
+                "{way}: {script}"
+            );
+            drop(fs::remove_file(root.join("list")));
+        }
+        // Everyday work goes on.
+        for (list, script) in [
+            (Some("exec make\npick 1 a\n"), format!("echo 'exec make' >{TODO}")),
+            (None, format!("printf 'pick 1 exec\\nedit 2 b\\n' >{TODO}")),
+        ] {
+            rebasing(list);
+            assert_eq!(planted(&script), [PathBuf::new(); 0], "{way}: {script}");
+        }
+    }
+}
+
+// req: E2
+#[test]
+fn a_directory_that_becomes_a_repository_is_put_out_of_action_and_the_settings_of_one_are_held() {
+    if !unprivileged(
+        "git_later::a_directory_that_becomes_a_repository_is_put_out_of_action_and_the_settings_of_one_are_held",
+    ) {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let root = workspace.path().canonicalize().unwrap();
+    for (way, run) in ways(&confinement(&root)) {
+        run(BARE);
+        assert!(!root.join("sub/HEAD").exists(), "{way}");
+        fs::remove_dir_all(root.join("sub")).unwrap();
+        // One that was there: nothing that git obeys is changed or comes to it.
+        for directory in ["sub/objects", "sub/refs"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        fs::write(root.join("sub/HEAD"), "ref: refs/heads/main").unwrap();
+        fs::write(root.join("sub/config"), "theirs").unwrap();
+        run(
+            "echo evil >sub/config; mkdir sub/hooks; echo evil >sub/hooks/post-checkout; echo fine >sub/objects/a",
+        );
+        assert_eq!(fs::read_to_string(root.join("sub/config")).unwrap(), "theirs", "{way}");
+        assert!(!root.join("sub/hooks").exists() && root.join("sub/objects/a").exists(), "{way}");
+        // What lies in it otherwise is as everywhere.
+        run("mkdir sub/src; echo evil >sub/src/.envrc");
+        assert!(!root.join("sub/src/.envrc").exists(), "{way}");
+        for vcs in [".hg", ".jj", ".sl"] {
+            run(&format!("mkdir {vcs}"));
+            assert!(!root.join(vcs).exists(), "{way}: {vcs}");
+        }
+        for entry in fs::read_dir(&root).unwrap() {
+            fs::remove_dir_all(entry.unwrap().path()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What of the changes git would run later, where no rule knows it by its name: commands in lists that it works off, and directories
+//! that are repositories by what is in them.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use byleave::core::change::{Change, Changes};
+use byleave_copy::{Copy, Fault};
+use byleave_sandbox::repository::{SETTINGS, Shape, is_command, is_list};
+
+/// The paths of such changes, with everything beneath them.
+pub(crate) fn run_by_git(copy: &Copy, changes: &Changes) -> Result<Vec<String>, Fault> {
+    let by_path: BTreeMap<&str, &Change> =
+        changes.list.iter().map(|change| (change.path.as_str(), change)).collect();
+    let mut found: Vec<&str> = Vec::new();
+    for change in changes.list.iter().filter(|change| change.after.is_some()) {
+        if makes_repository(&change.path, &by_path) || adds_command(copy, change)? {
+            found.push(&change.path);
+        }
+    }
+    let is_found = |path: &str| {
+        found.iter().any(|above| {
+            path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    };
+    Ok(changes.list.iter().map(|change| &change.path).filter(|path| is_found(path)).cloned().collect())
+}
+
+/// Whether a list has a command that it did not have. What cannot be compared may have one.
+fn adds_command(copy: &Copy, change: &Change) -> Result<bool, Fault> {
+    let kind = |node: &Option<_>| node.as_ref().map(|node: &byleave::core::change::Node| node.kind.clone());
+    if !is_list(&change.path) || kind(&change.before) == kind(&change.after) {
+        return Ok(false);
+    }
+    let Some(difference) = copy.difference(change)? else { return Ok(true) };
+    Ok(difference.lines().filter_map(|line| line.strip_prefix('+')).any(is_command))
+}
+
+/// Whether a change makes a directory a repository, or is of what git obeys in one. In `.git` rules say what may be changed.
+fn makes_repository(path: &str, changes: &BTreeMap<&str, &Change>) -> bool {
+    path.match_indices('/').any(|(at, _)| {
+        let (directory, beneath) =
+            (path.get(..at).unwrap_or_default(), path.get(at + 1..).unwrap_or_default());
+        let name = beneath.split('/').next().unwrap_or_default();
+        let is_setting = SETTINGS.contains(&name);
+        let is_part = Shape::NAMES.contains(&name) && name == beneath;
+        if !is_setting && !is_part || directory.split('/').any(|name| name == ".git") {
+            return false;
+        }
+        let shape = |is_there: &dyn Fn(&str) -> bool| {
+            let mut shape = Shape::default();
+            let names = Shape::NAMES.into_iter().filter(|name| is_there(&format!("{directory}/{name}")));
+            names.for_each(|name| shape.look_at(name.as_ref()));
+            shape.is_repository()
+        };
+        let on_disk = |path: &str| fs::symlink_metadata(path).is_ok();
+        let before = |path: &str| changes.get(path).map_or_else(|| on_disk(path), |it| it.before.is_some());
+        let after = |path: &str| changes.get(path).map_or_else(|| on_disk(path), |it| it.after.is_some());
+        shape(&after) && (is_setting || !shape(&before))
+    })
+}
