@@ -7,6 +7,8 @@
 //! The protocol has a crate with a proxy role, but that speaks to a conductor and not to an editor and an agent: here lines are passed on unread
 //! where they are nobody's business.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod asked;
 mod client;
 mod foreign;

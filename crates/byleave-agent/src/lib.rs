@@ -4,6 +4,8 @@
 //!
 //! What a model says is data. What may happen is decided by the gate; nothing here runs anything.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 #[cfg(feature = "agent")]
 pub mod agent;
 pub mod blocks;

@@ -200,6 +200,7 @@ pub(crate) fn glimpse(state: &Path, call: CallId) -> Option<Glimpse> {
 }
 
 /// A link here would lead elsewhere, and a pipe would make us wait.
+#[expect(clippy::disallowed_methods, reason = "in our own state directory, with flags of its own")]
 fn open() -> OpenOptions {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();

@@ -3,6 +3,8 @@
 //! Thin on purpose. What was typed is in [`args`], what it means in [`options`], one file per command under
 //! [`command`]; nothing is decided here that the gate decides.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod agents;
 mod args;
 mod ask;

@@ -3,12 +3,13 @@
 //! Mode and owner stay. A link is followed, and what it leads to is replaced: the link stays one. What is no plain file, not
 //! ours to give away, or was changed by somebody in the meantime is left alone, loudly.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use byleave_files::{Links, ReadError, own};
 
 use crate::complaint::Complaint;
 
@@ -36,21 +37,15 @@ pub(crate) fn target(path: &Path) -> Result<PathBuf> {
 /// The text of a file; nothing, if it is not there.
 pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     let odd = |why: &str| Complaint::new(format!("`{}` {why}", path.display())).hint("nothing was changed");
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot read `{}`", path.display())),
-    };
-    if !file.metadata()?.is_file() {
-        return Err(odd("is no plain file").into());
+    // Many people keep their settings elsewhere, and link to them; the agent follows such a link as well.
+    match byleave_files::read_text(path, Links::Follow, BYTES_MAX) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(ReadError::NotAFile | ReadError::Link) => Err(odd("is no plain file").into()),
+        Err(ReadError::TooLarge(_)) => Err(odd("is too large for settings").into()),
+        Err(error @ ReadError::NotText) => Err(odd(&format!("cannot be read as text: {error}")).into()),
+        Err(ReadError::Io(error)) => Err(error).with_context(|| format!("cannot read `{}`", path.display())),
     }
-    let mut text = String::new();
-    let read = file.take(BYTES_MAX.saturating_add(1)).read_to_string(&mut text);
-    read.map_err(|error| odd(&format!("cannot be read as text: {error}")))?;
-    if text.len() as u64 > BYTES_MAX {
-        return Err(odd("is too large for settings").into());
-    }
-    Ok(Some(text))
 }
 
 /// Puts a text in the place of another, or of nothing; refuses if `old` is no longer what is there.
@@ -71,7 +66,7 @@ pub(crate) fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<()> {
         fs::remove_file(&draft).unwrap_or_default();
         return Err(error.context(format!("cannot write `{}`", path.display())));
     }
-    File::open(directory).and_then(|directory| directory.sync_all())?;
+    own::sync_directory(directory)?;
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use byleave::core::digest::Digest;
+use byleave_files::own;
 use serde::{Deserialize, Serialize};
 
 use crate::agents::Agent;
@@ -136,7 +137,7 @@ impl Setup {
 
     fn kept(&self, options: &Options, name: &str, digest: &str) -> Result<String> {
         let path = self.directory(options).join(name);
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let text = own::read_text(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
         if Digest::of(text.as_bytes()).to_string() != digest {
             let other = Complaint::refused(format!("`{}` is not what was kept", path.display()));
             return Err(other.hint("nothing was changed; restore the agent's settings by hand").into());
@@ -159,7 +160,7 @@ pub(crate) fn all(options: &Options) -> Result<Vec<Setup>> {
 }
 
 fn load(path: &Path) -> Result<Option<Setup>> {
-    let text = match fs::read_to_string(path) {
+    let text = match own::read_text(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("cannot read `{}`", path.display())),

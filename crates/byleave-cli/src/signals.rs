@@ -1,6 +1,7 @@
 //! Signals: how the system says that somebody wants us to end.
 
 use anyhow::{Context as _, Result};
+use byleave_files::own;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +27,7 @@ pub(crate) fn ending() -> Result<mpsc::UnboundedReceiver<i32>> {
 
 /// The signals that this process ignores, a bit for each.
 fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = own::read_text("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or_default()
 }

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::rc::Rc;
 
+use byleave_files::own;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
@@ -334,7 +335,7 @@ pub(crate) fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     file.sync_all()?;
     std::fs::rename(&draft, path)?;
     match path.parent() {
-        Some(above) => File::open(above)?.sync_all(),
+        Some(above) => own::sync_directory(above),
         None => Ok(()),
     }
 }

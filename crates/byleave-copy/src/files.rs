@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use byleave_files::own;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -37,7 +38,7 @@ fn json<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, Fault> {
 }
 
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault> {
-    match fs::read(path) {
+    match own::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).at("read", path),
         Ok(text) => serde_json::from_slice(&text)

@@ -11,7 +11,7 @@
 //! | `layers`, `tree`, [`scratch`] | how a copy is made: layers for an overlay, a plain copy, what is built again and again |
 //! | `put` | changes made on a copy by hand |
 //! | `list`, `whiteout`, `listing` | what differs, and by which marks a layer says so; kept, so that what was shown is what is committed |
-//! | `fold`, `standing`, `index`, `diff`, `limits` | what was renamed, what git knows and its index, how text differs, what a copy cannot do |
+//! | `fold`, `standing`, `index`, [`patterns`], `diff`, `limits` | what was renamed, what git knows, its index and its ignore patterns, how text differs, what a copy cannot do |
 //! | `check`, `plan`, `staging` | that nothing stands in the way of a commit, its steps, and what it moves made ready |
 //! | `journal`, `steps`, `durable` | what a commit will do, written down before it is done; each step can be done twice and taken back |
 //! | `commit`, `recover`, `undo`, `images`, `tidy` | doing it, finishing it after a crash, doing the inverse, what was there before, forgetting |
@@ -19,6 +19,8 @@
 //!
 //! Knows nothing of who runs what; a copy is a directory of layers that the sandbox mounts. No `unsafe`. Never follows a link
 //! on its way to a path, never runs git, never removes what it has not moved to the store before.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod attributes;
 mod check;
@@ -39,6 +41,7 @@ mod limits;
 mod list;
 mod listing;
 mod paths;
+pub mod patterns;
 mod plan;
 mod put;
 mod read;

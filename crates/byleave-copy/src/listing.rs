@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use byleave_core::change::{Change, Changes, Node, NodeKind, Rename};
+use byleave_files::{Opened, ReadError};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -233,15 +234,12 @@ fn text(node: Option<&Node>, at: (&Path, &str)) -> Result<Option<Vec<u8>>, Fault
 
 /// The content of a file beneath a directory; none where it is not ours to read, or gone.
 pub(crate) fn content(root: &Path, inside: &str) -> Result<Option<Vec<u8>>, Fault> {
-    use std::io::Read as _;
     let path = || -> PathBuf { root.join(inside) };
     let root = Beneath::open(root).at("open", root)?;
     let Ok(file) = root.open_at(inside, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(None) };
-    let mut bytes = Vec::new();
-    let file = std::fs::File::from(file);
-    if !file.metadata().at("look at", path())?.is_file() {
-        return Ok(None);
+    match Opened::regular(file).and_then(|file| file.read(diff::BYTES_MAX)) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(ReadError::Io(error)) => Err(error).at("read", path()),
+        Err(_) => Ok(None),
     }
-    file.take(diff::BYTES_MAX + 1).read_to_end(&mut bytes).at("read", path())?;
-    Ok((bytes.len() as u64 <= diff::BYTES_MAX).then_some(bytes))
 }

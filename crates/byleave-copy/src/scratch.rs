@@ -11,6 +11,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use byleave_core::digest::Digest;
+use byleave_files::own;
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -140,7 +141,7 @@ impl Scratch {
         let mut all = Vec::new();
         for name in names(&self.at)? {
             let path = self.at.join(name).join("path");
-            match fs::read_to_string(&path) {
+            match own::read_text(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 text => all.push(PathBuf::from(text.at("read", &path)?)),
             }

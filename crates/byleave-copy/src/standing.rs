@@ -2,18 +2,29 @@
 //! cannot make its work look ignored. Never runs git, its hooks or its filters.
 //!
 //! Read are the index, the `.gitignore` files and `info/exclude`. The person's global excludes are not: this crate knows no home.
+//!
+//! An agent can replace every one of these files, and they are read outside of the sandbox. So each is read by `byleave-files`, and all of
+//! them together within limits. Where a file is not read because of that, the answer is the careful one: no repository has the path.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
+use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use byleave_core::change::Standing;
+use byleave_files::{Links, ReadError, open, read_text};
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::gitignore::Gitignore;
 
-use crate::index;
+use crate::index::Names;
 use crate::list::{self, Item};
+use crate::patterns;
+
+/// How many bytes of indexes are read for one listing.
+const INDEX_BYTES_MAX: u64 = 64 << 20;
+/// How many bytes of names out of indexes are kept for one listing.
+const NAME_BYTES_MAX: usize = 32 << 20;
 
 /// Fills in the standing of every item.
 pub(crate) fn tell(items: &mut [Item]) {
@@ -27,18 +38,46 @@ pub(crate) fn tell(items: &mut [Item]) {
 
 #[derive(Default)]
 struct Known {
+    limits: Limits,
     /// By directory: the repository that it lies in.
     repositories: HashMap<PathBuf, Option<Rc<Repository>>>,
     /// By directory: whether it is ignored, or lies in one that is.
     ignored: HashMap<PathBuf, bool>,
     /// By directory: the patterns that it has.
-    patterns: HashMap<PathBuf, Option<Rc<Gitignore>>>,
+    patterns: HashMap<PathBuf, Patterns>,
+}
+
+/// How much may still be read and kept.
+struct Limits {
+    index_bytes: u64,
+    name_bytes: usize,
+    patterns: patterns::Budget,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            index_bytes: INDEX_BYTES_MAX,
+            name_bytes: NAME_BYTES_MAX,
+            patterns: patterns::Budget::default(),
+        }
+    }
 }
 
 struct Repository {
     top: PathBuf,
-    tracked: HashSet<String>,
-    excluded: Gitignore,
+    tracked: Names,
+    excluded: Patterns,
+}
+
+/// The patterns of one file.
+enum Patterns {
+    /// There is no such file.
+    None,
+    /// They are these.
+    Known(Gitignore),
+    /// There is something, and it was not read or not compiled.
+    Unknown,
 }
 
 impl Known {
@@ -64,7 +103,7 @@ impl Known {
         if let Some(known) = self.repositories.get(directory) {
             return known.clone();
         }
-        let found = Repository::at(directory)
+        let found = Repository::at(directory, &mut self.limits)
             .map(Rc::new)
             .or_else(|| directory.parent().and_then(|above| self.repository(above)));
         self.repositories.insert(directory.to_owned(), found.clone());
@@ -92,59 +131,68 @@ impl Known {
             let patterns = self
                 .patterns
                 .entry(above.to_owned())
-                .or_insert_with(|| patterns(above, &above.join(".gitignore")).map(Rc::new));
-            match patterns.as_ref().map(|patterns| patterns.matched(path, is_directory)) {
-                Some(Match::Ignore(_)) => return true,
-                Some(Match::Whitelist(_)) => return false,
-                Some(Match::None) | None => {}
+                .or_insert_with(|| Patterns::read(above, &above.join(".gitignore"), &mut self.limits));
+            match patterns.of(path, is_directory) {
+                Match::Ignore(()) => return true,
+                Match::Whitelist(()) => return false,
+                Match::None => {}
             }
         }
-        repository.excluded.matched(path, is_directory).is_ignore()
+        repository.excluded.of(path, is_directory).is_ignore()
     }
 }
 
 impl Repository {
-    fn at(top: &Path) -> Option<Self> {
+    fn at(top: &Path, limits: &mut Limits) -> Option<Self> {
         let entry = top.join(".git");
         let metadata = fs::symlink_metadata(&entry).ok()?;
         let directory = if metadata.is_dir() {
             entry
         } else {
-            // A worktree or a submodule: a file that says where.
-            let text = fs::read_to_string(&entry).ok()?;
-            top.join(text.strip_prefix("gitdir:")?.trim())
+            // A worktree or a submodule: a file that says where. What is named there may lead through links.
+            let text = read_text(&entry, Links::Never, patterns::FILE_BYTES_MAX).ok()?;
+            top.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?
         };
-        let common = fs::read_to_string(directory.join("commondir"))
+        let common = read_text(&directory.join("commondir"), Links::Never, patterns::FILE_BYTES_MAX)
             .map_or_else(|_| directory.clone(), |text| directory.join(text.trim()));
-        let mut tracked = HashSet::new();
-        let names = fs::read(directory.join("index")).ok().and_then(|bytes| index::names(&bytes));
-        for name in names.unwrap_or_default() {
-            let mut above = name.as_str();
-            while let Some((directory, _)) = above.rsplit_once('/') {
-                if !tracked.insert(directory.to_owned()) {
-                    break;
-                }
-                above = directory;
-            }
-            tracked.insert(name);
-        }
-        let excluded = patterns(top, &common.join("info/exclude")).unwrap_or_else(Gitignore::empty);
+        let common = common.canonicalize().unwrap_or(common);
+        let tracked = tracked(&directory.join("index"), limits).unwrap_or_default();
+        let excluded = Patterns::read(top, &common.join("info/exclude"), limits);
         Some(Self { top: top.to_owned(), tracked, excluded })
     }
 }
 
-/// The patterns of a file, which count from a directory. A line that is none counts for nothing.
-fn patterns(directory: &Path, file: &Path) -> Option<Gitignore> {
-    if !fs::symlink_metadata(file).ok()?.is_file() {
-        return None;
-    }
-    let text = fs::read_to_string(file).ok()?;
-    let mut builder = GitignoreBuilder::new(directory);
-    for line in text.lines() {
-        // Whether it was understood or not, the others still count.
-        if builder.add_line(None, line).is_err() {
-            continue;
+/// The names in an index; none where they cannot be told.
+fn tracked(index: &Path, limits: &mut Limits) -> Option<Names> {
+    let index = open(index, Links::Never).ok()?;
+    limits.index_bytes = limits.index_bytes.checked_sub(index.metadata.len())?;
+    // Even if it grows.
+    let index = BufReader::new(index.file.take(index.metadata.len()));
+    let names = Names::read(index, limits.name_bytes)?;
+    limits.name_bytes = limits.name_bytes.saturating_sub(names.bytes());
+    Some(names)
+}
+
+impl Patterns {
+    /// Reads the patterns of a file, which count from a directory.
+    fn read(directory: &Path, file: &Path, limits: &mut Limits) -> Self {
+        match read_text(file, Links::Never, patterns::FILE_BYTES_MAX) {
+            Ok(text) => {
+                patterns::compile(directory, &text, &mut limits.patterns).map_or(Self::Unknown, Self::Known)
+            }
+            Err(error) if error.is_missing() => Self::None,
+            // Git follows no such link either.
+            Err(ReadError::Link) => Self::None,
+            Err(_) => Self::Unknown,
         }
     }
-    builder.build().ok()
+
+    /// What they say of a path. What cannot be told is not ignored, whatever is said further up.
+    fn of(&self, path: &Path, is_directory: bool) -> Match<()> {
+        match self {
+            Self::None => Match::None,
+            Self::Known(patterns) => patterns.matched(path, is_directory).map(|_| ()),
+            Self::Unknown => Match::Whitelist(()),
+        }
+    }
 }

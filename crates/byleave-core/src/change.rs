@@ -158,6 +158,17 @@ impl Change {
         }
     }
 
+    /// What it makes of a path in a repository's own directory that git never makes there: a link or a special file, in words. It would
+    /// lead git, and everybody else who reads the repository, to another file, or hold them for ever.
+    pub fn foreign_to_git(&self) -> Option<&str> {
+        match &self.after.as_ref()?.kind {
+            _ if self.standing != Standing::Repository => None,
+            NodeKind::Link { .. } => Some("link"),
+            NodeKind::Special { what } => Some(what),
+            NodeKind::File { .. } | NodeKind::Directory => None,
+        }
+    }
+
     /// The effect that this change is.
     pub fn effect(&self) -> Effect {
         let path = self.path.clone();

@@ -112,6 +112,15 @@ impl Rehearsal {
     /// What it did, as a plan that can be judged: the changes, and the hosts that it would have reached.
     pub fn observed(&self) -> Plan {
         let mut effects = self.changes.effects();
+        // No rule is about what becomes of a path, so that no rule allows this.
+        effects.extend(self.changes.list.iter().filter_map(|change| {
+            let why = format!(
+                "`{}` becomes a {}, which git never makes",
+                change.path.escape_debug(),
+                change.foreign_to_git()?
+            );
+            Some(Effect::Unknown { why })
+        }));
         effects.extend(self.wants().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }));
         Plan { effects, ..Plan::default() }
     }

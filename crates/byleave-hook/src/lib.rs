@@ -7,6 +7,8 @@
 //! Whatever is not understood must never come out as a pass: an event that is not known, a tool that is not named, an answer that
 //! cannot be said in a dialect is a deny.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod dialect;
 mod exec;
 mod hear;

@@ -7,6 +7,8 @@
 //! All that knows of `rmcp` is in this crate. Nothing here decides what may be done: that is the gate's. What a server says of
 //! itself is never believed where that would loosen anything.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod exchange;
 pub mod gateway;
 mod protocol;

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use byleave_files::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, access, getxattr, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
@@ -68,11 +69,11 @@ pub fn here() -> Result<&'static Delegated, Absent> {
 
 /// The directory of the group that this process is in.
 fn own() -> Result<PathBuf, Absent> {
-    let read = |path: &str| fs::read_to_string(path).map_err(|_| Absent::NotMounted);
+    let read = |path: &str| own::read_text(path).map_err(|_| Absent::NotMounted);
     let path =
         located(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?).ok_or(Absent::NotMounted)?;
     // What is told must be what is there: a tree of another namespace would have other processes.
-    let members = fs::read_to_string(path.join("cgroup.procs")).map_err(|_| Absent::NotMounted)?;
+    let members = own::read_text(path.join("cgroup.procs")).map_err(|_| Absent::NotMounted)?;
     let me = std::process::id().to_string();
     if members.lines().any(|line| line == me) { Ok(path) } else { Err(Absent::NotMounted) }
 }
@@ -103,7 +104,7 @@ impl Delegated {
         if !is_ours(own) {
             return Err(Absent::NotDelegated(own.to_path_buf()));
         }
-        let offered = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
+        let offered = own::read_text(own.join("cgroup.controllers")).unwrap_or_default();
         for controller in CONTROLLERS {
             if !offered.split_whitespace().any(|name| name == controller) {
                 return Err(Absent::NoController { path: own.to_path_buf(), controller });
@@ -115,7 +116,7 @@ impl Delegated {
 
     /// The groups of dead processes are removed on the way.
     fn checked(path: &Path) -> Result<Self, Absent> {
-        let passed_on = fs::read_to_string(path.join("cgroup.subtree_control")).unwrap_or_default();
+        let passed_on = own::read_text(path.join("cgroup.subtree_control")).unwrap_or_default();
         for controller in CONTROLLERS {
             if !passed_on.split_whitespace().any(|name| name == controller) {
                 return Err(Absent::NoController { path: path.to_path_buf(), controller });
@@ -198,7 +199,7 @@ fn divide(own: &Path) -> io::Result<()> {
 }
 
 fn swaps() -> bool {
-    fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1)
+    own::read_text("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1)
 }
 
 /// The group of one command. When it is dropped, what is in it is killed, and it is removed.

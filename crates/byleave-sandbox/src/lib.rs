@@ -10,6 +10,8 @@
 //! A backend that cannot give a guarantee refuses, unless the operator waived that guarantee by its name. Nothing is ever run
 //! weaker than it was asked for. The only crate with `unsafe`.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod cgroup;
 pub mod confinement;
 pub mod filter;

@@ -11,6 +11,8 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::time::Duration;
 
+use byleave_files::own;
+
 pub use copies::copies;
 pub use surroundings::{Container, Failed, Surroundings, Wsl, remedies};
 
@@ -75,7 +77,7 @@ impl Probe {
         let surroundings = Surroundings::here();
         let landlock = sys::landlock_version();
         let rungs = Rung::ALL.map(|rung| climb(rung, run_as, landlock, &surroundings)).into();
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        let kernel = own::read_text("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
         Self { kernel, landlock, surroundings, rungs }
     }
 

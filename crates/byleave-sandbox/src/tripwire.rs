@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use byleave_files::Links;
 use rustix::fs::{Access, CWD, Mode, OFlags, RenameFlags, ResolveFlags, access, openat2, renameat_with};
 use rustix::io::Errno;
 
@@ -266,19 +267,12 @@ impl Guard {
 
 /// The text of a list; none where it is no file that can be read, or too long.
 fn read_list(path: &Path) -> Option<String> {
-    use io::Read as _;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-    let file = match opened {
-        Err(Errno::NOENT) => return Some(String::new()),
-        opened => std::fs::File::from(opened.ok()?),
-    };
-    let is_short = |found: std::fs::Metadata| found.is_file() && found.len() <= LIST_BYTES_MAX;
-    file.metadata().ok().filter(|found| is_short(found.clone()))?;
-    let mut bytes = Vec::new();
-    file.take(LIST_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    // Git does not ask whether it is text.
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    match byleave_files::read(path, Links::Never, LIST_BYTES_MAX) {
+        // Git does not ask whether it is text.
+        Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.is_missing() => Some(String::new()),
+        Err(_) => None,
+    }
 }
 
 /// Renames within the directory, which is opened without following any link: another command may be moving things about.

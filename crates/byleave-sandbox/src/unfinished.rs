@@ -12,6 +12,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use byleave_files::own;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,7 @@ pub(crate) struct Note {
 
 impl Note {
     /// Writes a note. It is whole, locked and on the disk when it has its name.
+    #[expect(clippy::disallowed_methods, reason = "in our own state directory, and locked")]
     pub(crate) fn write(directory: &Path, before: &Before) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let mut random = [0u8; 8];
@@ -59,7 +61,7 @@ impl Note {
         file.flush()?;
         file.sync_all()?;
         fs::rename(&unnamed, &path)?;
-        File::open(directory)?.sync_all()?;
+        own::sync_directory(directory)?;
         Ok(Self { file, path })
     }
 
@@ -102,6 +104,7 @@ impl Abandoned {
         Ok(found)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "in our own state directory, and locked")]
     fn at(path: PathBuf) -> io::Result<Option<(Self, Before)>> {
         let mut file = match File::options().read(true).write(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

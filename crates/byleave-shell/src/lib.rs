@@ -4,6 +4,8 @@
 //! world is asked of a [`scene::Scene`]. Deny must see everything that a command could be, and allow needs a proof, so what
 //! cannot be told is said to be unknown, with a reason. It is never left out.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod account;
 pub mod danger;
 mod environment;

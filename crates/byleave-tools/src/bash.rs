@@ -223,11 +223,17 @@ fn kept(copy: &Copy, confinement: &Confinement, mut output: Output, run: &Run) -
     let later =
         run_by_git(copy, &changes).map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
     forbidden.extend(later.into_iter().filter(|path| !forbidden.contains(path)).collect::<Vec<_>>());
-    let chosen = changes.except(&forbidden);
     for path in &forbidden {
         let path = path.escape_debug();
         say(&mut output.text, &format!("blocked by policy: `{path}` was not kept; ask for `write {path}`"));
     }
+    for change in &changes.list {
+        let Some(what) = change.foreign_to_git() else { continue };
+        let path = change.path.escape_debug();
+        say(&mut output.text, &format!("`{path}` became a {what}, which git never makes; it was not kept"));
+        forbidden.push(change.path.clone());
+    }
+    let chosen = changes.except(&forbidden);
     committed(copy, &chosen)?;
     output.undo = undo_of(run, &chosen);
     Ok(output)

@@ -14,6 +14,8 @@
 //! Whatever runs, runs confined and on a copy, whether somebody was asked or not: so everything that was done to files can be taken
 //! back. Where there can be no copy it is said, before the question and in the result.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod apart;
 pub mod apply_patch;
 pub mod bash;

@@ -4,7 +4,7 @@
 //! must take them for that. A list is replaced as a whole, and a reader finds the old one or the new one.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use byleave::core::manifest::Class;
 use byleave::core::outcome::Output;
 use byleave::tool::{Run, Site, Tool};
 use byleave::typed::Typed;
+use byleave_files::own;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -204,7 +205,7 @@ impl Lists {
 
     fn read(&self, site: &Site) -> Result<Vec<Todo>, TodoFault> {
         let unread = |error: &dyn std::fmt::Display| TodoFault::Unread(error.to_string());
-        let file = match File::open(self.file(site)) {
+        let file = match own::open(self.file(site)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(unread(&error)),
@@ -228,7 +229,7 @@ impl Lists {
             file.write_all(bytes)?;
             file.sync_all()?;
             fs::rename(&beside, path)?;
-            File::open(&self.at)?.sync_all()
+            own::sync_directory(&self.at)
         })();
         if written.is_err() {
             // It may never have been there.

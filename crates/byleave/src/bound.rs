@@ -1,12 +1,14 @@
 //! What a plan rests on: files and directories as they were when it was made, and whether they still are.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use byleave_core::digest::Digest;
 use byleave_core::effect::{Bound, BoundState, Plan};
 use byleave_core::refusal::{Code, Refusal};
+use byleave_files::{Links, ReadError};
 
 use crate::path::into_text;
 use crate::tool::{Site, ToolFault};
@@ -14,20 +16,37 @@ use crate::tool::{Site, ToolFault};
 /// Files larger than this are not bound by content; a plan that would have to is refused.
 const BOUND_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// What a path is now, to be held against what it is later.
+/// What a path is now, to be held against what it is later. The path is resolved: a file behind a link is not bound.
 pub fn bind(path: &str) -> Result<Bound, ToolFault> {
     let fault = |error: io::Error| ToolFault(format!("`{path}` cannot be looked at: {error}"));
     let state = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => BoundState::Missing,
         Err(error) => return Err(fault(error)),
         Ok(found) if found.is_dir() => BoundState::Directory { device: found.dev(), inode: found.ino() },
-        Ok(found) if !found.is_file() => return Err(ToolFault(format!("`{path}` is not a file"))),
-        Ok(found) if found.len() > BOUND_BYTES_MAX => {
-            return Err(ToolFault(format!("`{path}` is too large to be bound ({} bytes)", found.len())));
-        }
-        Ok(_) => BoundState::Content(Digest::of(&fs::read(path).map_err(fault)?)),
+        Ok(_) => content(path).map_err(|error| match error {
+            ReadError::NotAFile => ToolFault(format!("`{path}` is not a file")),
+            ReadError::TooLarge(max) => {
+                ToolFault(format!("`{path}` is too large to be bound (more than {max} bytes)"))
+            }
+            ReadError::Io(error) => fault(error),
+            other => ToolFault(format!("`{path}` cannot be bound: {other}")),
+        })?,
     };
     Ok(Bound { path: path.to_owned(), state })
+}
+
+/// The content of a file, by its digest. It is read piece by piece: nothing of it is kept.
+fn content(path: &str) -> Result<BoundState, ReadError> {
+    let opened = byleave_files::open(Path::new(path), Links::Never)?;
+    let mut hasher = blake3::Hasher::new();
+    if opened.metadata.len() > BOUND_BYTES_MAX {
+        return Err(ReadError::TooLarge(BOUND_BYTES_MAX));
+    }
+    // It may grow while it is read.
+    if io::copy(&mut opened.file.take(BOUND_BYTES_MAX + 1), &mut hasher)? > BOUND_BYTES_MAX {
+        return Err(ReadError::TooLarge(BOUND_BYTES_MAX));
+    }
+    Ok(BoundState::Content(Digest::from_bytes(hasher.finalize().into())))
 }
 
 /// Adds the working directory itself to what a plan rests on.
@@ -64,8 +83,6 @@ pub(crate) fn still_bound(plan: &Plan) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
@@ -88,5 +105,24 @@ mod tests {
         fs::remove_dir(&inside).unwrap();
         fs::rename(folder.path().join("e"), &inside).unwrap();
         assert_eq!(still_bound(&directory).unwrap_err().code, Code::DirectoryChanged);
+    }
+
+    // req: B7
+    #[test]
+    fn only_a_small_regular_file_is_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let bind = |name: &str| bind(folder.join(name).to_str().unwrap());
+        let pipe = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, folder.join("pipe"), pipe, mode, 0).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.join("zero")).unwrap();
+        fs::write(folder.join("file"), "text").unwrap();
+        std::os::unix::fs::symlink("file", folder.join("link")).unwrap();
+        fs::File::create(folder.join("large")).unwrap().set_len(900 << 20).unwrap();
+        for name in ["pipe", "zero", "link", "large"] {
+            assert!(bind(name).is_err(), "{name}");
+        }
+        assert_eq!(bind("file").unwrap().state, BoundState::Content(Digest::of(b"text")));
     }
 }

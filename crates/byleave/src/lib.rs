@@ -60,6 +60,8 @@
 //!
 //! What breaks, hangs or panics in any of them refuses the call, and is never passed over.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod approve;
 pub mod book;
 pub mod bound;

@@ -10,8 +10,6 @@
 //! A file that is not there is no file. One that is there and cannot be used in full stops everything: unreadable, not a
 //! file, too large, not text, writable by others, or with anything wrong in it. Nothing here ever goes on with less.
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +17,7 @@ use byleave_core::policy::{
     Examples, FileFault, Layer, Places, Policy, PolicyFault, ReadFile, Rule, RuleFile, Unchecked, builtin,
     read,
 };
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use byleave_files::Links;
 
 /// Where the organisation's policy file lies.
 pub const ORGANISATION: &str = "/etc/byleave/policy.toml";
@@ -136,34 +134,16 @@ pub fn read_one(
 /// nobody named it. Settings files are read so as well.
 pub fn text_of(file: &PolicyFile) -> Result<Option<String>, LoadFault> {
     let unreadable = |why: String| LoadFault::Unreadable { path: file.path.clone(), why };
-    let opened = match open(file) {
+    // A link in a repository could name any file of the person, whose lines would then be shown as wrong.
+    let links = if file.layer == Layer::Project { Links::Above } else { Links::Follow };
+    let opened = match byleave_files::open(&file.path, links) {
         Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !file.named => return Ok(None),
+        Err(error) if error.is_missing() && !file.named => return Ok(None),
         Err(error) => return Err(unreadable(error.to_string())),
     };
     // What is asked about is what was opened, not what its name leads to by then.
-    let found = opened.metadata().map_err(|error| unreadable(error.to_string()))?;
-    if !found.is_file() {
-        return Err(unreadable("it is not a file".to_owned()));
-    }
-    trusted(file, &found)?;
-    let mut bytes = Vec::new();
-    let read = opened.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(unreadable(format!("it has more than {FILE_BYTES_MAX} bytes")));
-    }
-    String::from_utf8(bytes).map(Some).map_err(|_| unreadable("it is not text in UTF-8".to_owned()))
-}
-
-fn open(file: &PolicyFile) -> io::Result<File> {
-    // Without blocking: a pipe in its place would hold us forever.
-    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    if file.layer == Layer::Project {
-        // A link in a repository could name any file of the person, whose lines would then be shown as wrong.
-        flags |= OFlags::NOFOLLOW;
-    }
-    Ok(File::from(openat(CWD, &file.path, flags, Mode::empty())?))
+    trusted(file, &opened.metadata)?;
+    opened.read_text(FILE_BYTES_MAX).map(Some).map_err(|error| unreadable(error.to_string()))
 }
 
 /// Whether nobody but the person and the system could have written it. A project's file may be anyone's: it only tightens.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use byleave_files::Links;
 use byleave_shell::scene::Scene;
 
 use crate::path::resolve;
@@ -91,9 +92,8 @@ pub(crate) fn names_in(directory: &Path) -> Option<Vec<String>> {
     (names.len() <= NAMES_MAX).then_some(names)
 }
 
-/// The text of a script; `None` where it is no file, too long, or no text.
+/// The text of a script; `None` where it is no file, too long, or no text. The path is resolved, so that a link on the way is not the
+/// one that was resolved: then nobody can say what would run.
 pub(crate) fn script_at(path: &Path) -> Option<String> {
-    let found = fs::metadata(path).ok()?;
-    (found.is_file() && found.len() <= SCRIPT_BYTES_MAX).then_some(())?;
-    fs::read_to_string(path).ok()
+    byleave_files::read_text(path, Links::Never, SCRIPT_BYTES_MAX).ok()
 }

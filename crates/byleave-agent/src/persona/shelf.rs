@@ -1,11 +1,10 @@
 //! Where personas come from: those built in, and before them the files of a directory.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::io::Errno;
+use byleave_files::{Links, ReadError};
 
 use super::{BadPersona, Persona};
 
@@ -153,28 +152,13 @@ fn from_file(key: String, path: &Path) -> Result<Option<Found>, NotLoaded> {
 }
 
 fn text_of(path: &Path) -> Result<Option<String>, NotLoaded> {
-    let failed = |error: io::Error| unreadable(path, error.to_string());
-    // No link: one in a repository could name any file of the person, whose lines would then be shown as wrong. Without blocking: a
-    // pipe in its place would hold us forever.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
-    let opened = match openat(CWD, path, flags, Mode::empty()) {
-        Ok(opened) => File::from(opened),
-        Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP) => {
-            return Err(unreadable(path, "it is a link; put the file itself there".to_owned()));
-        }
-        Err(errno) => return Err(failed(errno.into())),
-    };
-    if !opened.metadata().map_err(failed)?.is_file() {
-        return Err(unreadable(path, "it is not a file".to_owned()));
+    // No link: one in a repository could name any file of the person, whose lines would then be shown as wrong.
+    match byleave_files::read_text(path, Links::Above, FILE_BYTES_MAX as u64) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(ReadError::Link) => Err(unreadable(path, "it is a link; put the file itself there".to_owned())),
+        Err(error) => Err(unreadable(path, error.to_string())),
     }
-    let mut bytes = Vec::new();
-    opened.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > FILE_BYTES_MAX {
-        return Err(unreadable(path, format!("it has more than {FILE_BYTES_MAX} bytes")));
-    }
-    let text = String::from_utf8(bytes);
-    text.map(Some).map_err(|_| unreadable(path, "it is not text in UTF-8".to_owned()))
 }
 
 fn unreadable(path: &Path, why: String) -> NotLoaded {

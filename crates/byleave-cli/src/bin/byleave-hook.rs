@@ -4,6 +4,8 @@
 //! version, a crash, a hang, an answer cut short, an answer that cannot be written. It must never end with another exit code than 0
 //! and 2, and with 0 only when everything it has to say is written: every other code lets the call go ahead in most agents.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 use std::env;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};

@@ -61,6 +61,10 @@ pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
     let text = match typed.strip_prefix('@') {
         _ if typed == "-" => read(io::stdin()).context("cannot read standard input")?,
         Some(path) => {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a person names it in this very command, and it may be a pipe of theirs"
+            )]
             let file = File::open(path).and_then(read);
             file.map_err(|error| {
                 Complaint::new(format!("cannot read `{path}`: {error}")).hint(format!(

@@ -19,6 +19,7 @@ use byleave_agent::conversation::Conversation;
 use byleave_agent::history::History;
 use byleave_agent::limits::Used;
 use byleave_agent::turn::fresh_session;
+use byleave_files::own;
 use byleave_terminal::Backing as _;
 use byleave_terminal::chat::{self, Act, Heading, News, Order, Pick};
 use clap::ValueEnum as _;
@@ -46,7 +47,7 @@ use crate::talk;
 const PICKS_MAX: usize = 200;
 
 pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
-    if screen.json() || person::is_dumb() || std::fs::File::open("/dev/tty").is_err() {
+    if screen.json() || person::is_dumb() || own::open("/dev/tty").is_err() {
         return Err(Complaint::new("a chat needs a terminal that can be drawn on")
             .hint("`byleave run` does a task without one")
             .into());

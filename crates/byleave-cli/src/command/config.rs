@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command as Program;
 
 use anyhow::Result;
+use byleave_files::own;
 use serde_json::json;
 
 use crate::args::Config;
@@ -110,7 +111,7 @@ fn begin(path: &Path) -> Result<PathBuf> {
     if let Some(directory) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
-    let text = if path.exists() { fs::read_to_string(path)? } else { config::template() };
+    let text = if path.exists() { own::read_text(path)? } else { config::template() };
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     file.write_all(text.as_bytes())?;
     Ok(draft)
@@ -118,7 +119,7 @@ fn begin(path: &Path) -> Result<PathBuf> {
 
 /// Puts what was written in the place of the old file, if it loads.
 fn take(path: &Path, draft: &Path, screen: &mut Screen) -> Result<Status> {
-    let text = fs::read_to_string(draft)?;
+    let text = own::read_text(draft)?;
     if let Err(fault) = config::check(path, &text) {
         flaws::tell_config(screen, &fault);
         screen.hint(&format!(
@@ -130,7 +131,7 @@ fn take(path: &Path, draft: &Path, screen: &mut Screen) -> Result<Status> {
         }
         return Ok(Status::Unusable);
     }
-    let is_changed = fs::read_to_string(path).map_or(true, |old| old != text);
+    let is_changed = own::read_text(path).map_or(true, |old| old != text);
     fs::rename(draft, path)?;
     if screen.json() {
         screen.value(&json!({ "file": path, "taken": true, "changed": is_changed }));

@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result};
 use byleave::core::call::Mode;
 use byleave::core::digest::{Digest, canonical};
 use byleave::core::id::CallId;
+use byleave_files::own;
 use byleave_hook::{Dialect, Heard};
 use serde::{Deserialize, Serialize};
 
@@ -187,7 +188,7 @@ fn write_new(path: &Path, ticket: &Ticket) -> io::Result<()> {
 fn read(path: &Path) -> Result<Option<Ticket>> {
     use std::io::Read as _;
     let mut text = String::new();
-    let read = match fs::File::open(path) {
+    let read = match own::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.and_then(|file| file.take(TICKET_BYTES_MAX).read_to_string(&mut text)),
     };

@@ -27,6 +27,7 @@ mod explain;
 mod fleet;
 mod guide;
 mod hooks;
+mod hostile_files;
 mod inbox;
 mod inbox_screen;
 mod init;

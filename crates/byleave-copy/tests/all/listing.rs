@@ -184,6 +184,58 @@ fn what_git_knows_is_told_without_git() {
     }
 }
 
+// req: B7, E9
+#[test]
+fn what_cannot_be_read_of_git_counts_as_in_no_repository() {
+    // (what is put there, where, whether the index still counts, whether the patterns above still count)
+    let cases = [
+        ("rm .git/index; mkfifo .git/index", false, true),
+        ("rm .git/index; ln -s /dev/zero .git/index", false, true),
+        ("mv .git/index .git/real; ln -s real .git/index", false, true),
+        ("truncate -s 900M .git/index", false, true),
+        ("mkfifo .git/commondir", true, true),
+        ("ln -s /dev/zero .git/commondir", true, true),
+        ("rm .git/info/exclude; mkfifo .git/info/exclude", true, true),
+        ("mkfifo sub/.gitignore", true, false),
+        ("truncate -s 900M sub/.gitignore", true, false),
+        // Without a limit this one ends the process.
+        (
+            "head -c 200000 /dev/zero | tr '\\0' '{' > sub/.gitignore; head -c 200000 /dev/zero | tr '\\0' '}' >> sub/.gitignore",
+            true,
+            false,
+        ),
+        ("seq 1 100000 | sed 's/$/*x?/' > sub/.gitignore", true, false),
+        // Git follows no such link either, so that what is said further up counts.
+        ("ln -s /dev/zero sub/.gitignore", true, true),
+        ("rm -r .git; mkfifo .git", false, false),
+        ("rm -r .git; ln -s /dev/zero .git", false, false),
+    ];
+    for (put, index, patterns) in cases {
+        let place = Place::new();
+        place.directly("git init -q .; mkdir sub; echo t > t; echo '*.log' > .gitignore; git add -A");
+        place.directly(put);
+        let changes = place.on_copy("echo 1 >> t; echo 2 > sub/x.log").changes().unwrap();
+        let standing =
+            |name: &str| changes.list.iter().find(|change| change.path == place.path(name)).unwrap().standing;
+        let counts = |counts: bool, one: Standing| if counts { one } else { Standing::Untracked };
+        assert_eq!(standing("t"), counts(index, Standing::Tracked), "{put}");
+        assert_eq!(standing("sub/x.log"), counts(patterns, Standing::Ignored), "{put}");
+    }
+}
+
+// req: E9
+#[test]
+fn a_repository_may_lie_elsewhere_and_behind_a_link() {
+    let place = Place::new();
+    place.directly(
+        "mkdir real; ln -s real linked; git init -q --separate-git-dir linked/git .; echo t > t; \
+         git add t; echo '*.log' > real/git/info/exclude; printf 'gitdir: linked/git\\n' > .git",
+    );
+    let changes = place.on_copy("echo 1 >> t; echo 2 > x.log").changes().unwrap();
+    let told: Vec<_> = changes.list.iter().map(|change| change.standing).collect();
+    assert_eq!(told, [Standing::Tracked, Standing::Ignored]);
+}
+
 #[test]
 fn a_link_out_of_the_workspace_is_a_link() {
     let place = Place::new();

@@ -544,6 +544,38 @@ fn text_of(size: u64, mode: u32) -> Option<Node> {
     Some(Node { kind: NodeKind::File { size, digest }, mode, modified: 0 })
 }
 
+// req: E9, P3
+#[test]
+fn no_rule_is_about_a_link_or_a_pipe_in_a_repository() {
+    let node = |kind| Some(Node { kind, mode: 0, modified: 0 });
+    let link = || node(NodeKind::Link { to: "/dev/zero".into() });
+    let pipe = || node(NodeKind::Special { what: "pipe".into() });
+    let change = |after, standing| Change {
+        path: "/w/.git/index".into(),
+        before: text_of(1, 0o644),
+        after,
+        standing,
+        diff: None,
+    };
+    // (what is there now, what a repository knows of it, what is judged beside the write)
+    let cases = [
+        (link(), Standing::Repository, Some("`/w/.git/index` becomes a link, which git never makes")),
+        (pipe(), Standing::Repository, Some("`/w/.git/index` becomes a pipe, which git never makes")),
+        (text_of(2, 0o644), Standing::Repository, None),
+        (None, Standing::Repository, None),
+        (link(), Standing::Tracked, None),
+        (pipe(), Standing::Untracked, None),
+    ];
+    for (after, standing, wanted) in cases {
+        let effects = seen(vec![change(after, standing)]).observed().effects;
+        let unknown = effects.iter().find_map(|effect| match effect {
+            Effect::Unknown { why } => Some(why.as_str()),
+            _ => None,
+        });
+        assert_eq!((unknown, effects.len()), (wanted, 1 + usize::from(wanted.is_some())));
+    }
+}
+
 // req: E5
 #[test]
 fn what_it_did_on_a_copy_is_shown_first() {

@@ -18,6 +18,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::ListenerExt as _;
 use byleave::core::digest::Digest;
+use byleave_files::own;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
@@ -79,7 +80,7 @@ impl Token {
         if mode & 0o077 != 0 {
             return Err(HttpFault::Exposed(path.display().to_string()));
         }
-        let text = fs::read_to_string(path).map_err(fault)?;
+        let text = own::read_text(path).map_err(fault)?;
         let text = text.trim();
         if text.len() < TOKEN_BYTES {
             return Err(HttpFault::NoToken(path.display().to_string()));

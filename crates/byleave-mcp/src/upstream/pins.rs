@@ -4,12 +4,13 @@
 //! pinned by the whole of what the server sent of it. What differs is not offered until it is accepted.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use byleave::core::digest::{Digest, canonical};
+use byleave_files::{Links, Opened, own};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -145,7 +146,7 @@ impl Pins {
     }
 
     fn read(&self) -> Result<BTreeMap<ServerName, Pinned>, PinFault> {
-        let text = match fs::read(&self.path) {
+        let text = match own::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(error) => return Err(self.fault("read", error)),
@@ -159,7 +160,7 @@ impl Pins {
         file.write_all(&serde_json::to_vec_pretty(all)?)?;
         file.sync_all()?;
         fs::rename(&fresh, &self.path)?;
-        self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        self.path.parent().map_or(Ok(()), own::sync_directory)
     }
 
     fn fault(&self, what: &'static str, error: io::Error) -> PinFault {
@@ -210,11 +211,13 @@ impl LaunchPin {
     pub fn now(definition: &Definition, search: &str) -> io::Result<Self> {
         let mut programs = BTreeMap::new();
         for path in files(definition, search) {
-            let file = File::open(&path)?;
-            if file.metadata()?.len() > PROGRAM_BYTES_MAX {
+            // A script may lie where an agent can replace it.
+            let opened = byleave_files::open(&path, Links::Never)
+                .map_err(|error| io::Error::other(format!("`{}`: {error}", path.display())))?;
+            let Some(content) = content(&opened)? else {
                 return Err(io::Error::other(format!("`{}` is too large to be pinned", path.display())));
-            }
-            programs.insert(path, content(file)?);
+            };
+            programs.insert(path, content);
         }
         Ok(Self { definition: definition.digest().to_string(), programs })
     }
@@ -225,10 +228,14 @@ pub fn digest(definition: &Value) -> Digest {
     Digest::of_parts("byleave.mcp.tool", &[canonical(definition).as_bytes()])
 }
 
-fn content(mut file: File) -> io::Result<String> {
+/// The digest of a program, in words; none of one that is too large, or becomes so.
+fn content(program: &Opened) -> io::Result<Option<String>> {
+    if program.metadata.len() > PROGRAM_BYTES_MAX {
+        return Ok(None);
+    }
     let mut hasher = blake3::Hasher::new();
-    io::copy(&mut file, &mut hasher)?;
-    Ok(hasher.finalize().to_hex().to_string())
+    let read = io::copy(&mut (&program.file).take(PROGRAM_BYTES_MAX + 1), &mut hasher)?;
+    Ok((read <= PROGRAM_BYTES_MAX).then(|| hasher.finalize().to_hex().to_string()))
 }
 
 /// The program that is started, and the files that it is given to run.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use byleave_files::own;
 use rmcp::transport::{AuthError, CredentialRefreshGuard, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 
@@ -193,7 +194,7 @@ impl Logins {
         if about.permissions().mode() & 0o077 != 0 {
             return Err(LoginsFault::Exposed(path));
         }
-        let text = fs::read(&path).map_err(system)?;
+        let text = own::read(&path).map_err(system)?;
         // What is wrong with it is not said: the words could be those of a secret.
         let kept: Kept =
             serde_json::from_slice(&text).map_err(|_| system(io::Error::other("it cannot be understood")))?;
@@ -213,7 +214,7 @@ impl Logins {
             file.write_all(&serde_json::to_vec(kept)?)?;
             file.sync_all()?;
             fs::rename(&fresh, &path)?;
-            File::open(&self.directory)?.sync_all()
+            own::sync_directory(&self.directory)
         };
         write().map_err(|error| fault("keep", &path, error))
     }

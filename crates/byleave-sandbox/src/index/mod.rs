@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use byleave_files::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
@@ -462,7 +463,7 @@ impl Eyes {
             tells(&opened)?;
         }
         let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
-        let mounts = fs::File::open("/proc/self/mountinfo").ok()?;
+        let mounts = own::open("/proc/self/mountinfo").ok()?;
         Some(Self { changes, mounts, watched: HashMap::new() })
     }
 

@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use byleave_files::own;
+
 use super::ends::Ends;
 use super::looked::Looked;
 use super::process::{Process, spawn_as};
@@ -50,7 +52,7 @@ fn entries(path: &Path) -> Vec<PathBuf> {
 fn processes_of(uid: u32) -> u64 {
     let threads = |process: fs::DirEntry| {
         let owner = process.metadata().ok()?.uid();
-        let status = (owner == uid).then(|| fs::read_to_string(process.path().join("status")).ok())??;
+        let status = (owner == uid).then(|| own::read_text(process.path().join("status")).ok())??;
         status.lines().find_map(|line| line.strip_prefix("Threads:"))?.trim().parse::<u64>().ok()
     };
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(threads).sum()

@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use byleave_files::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 
@@ -82,7 +83,7 @@ impl Bwrap {
         let (plan, mounts) = plan.for_inner();
         let arguments = self.arguments(&mounts, network_apart);
         let arguments: Vec<&CStr> = arguments.iter().map(CString::as_c_str).collect();
-        let program = fs::File::open(&self.path).map_err(ours("opening bwrap"))?;
+        let program = own::open(&self.path).map_err(ours("opening bwrap"))?;
         let (program, init) = (OwnedFd::from(program), carried::program()?);
         let ends = Ends::new(&plan, command, confinement.limits.output)?;
         let clock = Clock::start(confinement);

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use byleave_files::own;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -52,7 +53,7 @@ impl Ends {
         };
         // Programs take a pipe for what they are to read: `rg foo` would search that instead of the directory.
         let reads_nothing = command.stdin.is_empty() && !command.carried_by_caller;
-        let nothing = || std::fs::File::open("/dev/null").map_err(ours("opening /dev/null"));
+        let nothing = || own::open("/dev/null").map_err(ours("opening /dev/null"));
         let stdin = if reads_nothing { nothing()?.into() } else { stdin };
         Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams })
     }
@@ -90,6 +91,7 @@ impl Ends {
 }
 
 /// For a stream that leads nowhere.
+#[expect(clippy::disallowed_methods, reason = "a device that no agent can replace")]
 pub(super) fn null() -> Result<std::fs::File, LaunchError> {
     std::fs::File::options().read(true).write(true).open("/dev/null").map_err(ours("opening /dev/null"))
 }

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use byleave_files::own;
 use rustix::net::{SendFlags, send};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
@@ -120,7 +121,7 @@ impl Uplink {
     /// machine trusts.
     #[must_use]
     pub fn intercepting(mut self, interception: Arc<Interception>) -> Self {
-        let known = AUTHORITIES.iter().find_map(|path| std::fs::read_to_string(path).ok());
+        let known = AUTHORITIES.iter().find_map(|path| own::read_text(path).ok());
         self.authorities = Some((known.unwrap_or_default() + "\n" + interception.certificate()).into());
         self.interception = Some(interception);
         self

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
+use byleave_files::own;
+
 use crate::cgroup::Group;
 use crate::confinement::{Files, Source};
 use crate::limits::{Limit, Limits};
@@ -139,7 +141,7 @@ struct Tree {
 
 impl Tree {
     fn beneath(process: BorrowedFd<'_>) -> io::Result<Self> {
-        let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
+        let told = own::read_text(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
         let first = told.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<u32>().ok());
         let first = first.ok_or(io::ErrorKind::NotFound)?;
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -148,7 +150,7 @@ impl Tree {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
                 continue;
             };
-            let stat = fs::read_to_string(entry.path().join("stat")).ok();
+            let stat = own::read_text(entry.path().join("stat")).ok();
             let Some((parent, ticks)) = stat.as_deref().and_then(parent_and_ticks) else { continue };
             children.entry(parent).or_default().push(pid);
             used.insert(pid, ticks);

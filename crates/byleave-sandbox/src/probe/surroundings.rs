@@ -2,8 +2,9 @@
 //!
 //! Settings are read here for advice only; nothing is allowed or refused by them.
 
-use std::fs;
 use std::path::Path;
+
+use byleave_files::own;
 
 use crate::ladder::Rung;
 use crate::sys;
@@ -75,7 +76,7 @@ impl Surroundings {
     /// Those of this process.
     pub fn here() -> Self {
         const EOPNOTSUPP: i32 = 95;
-        let read = |path: &str| fs::read_to_string(path).ok();
+        let read = |path: &str| own::read_text(path).ok();
         let found =
             Self::seen(read, |path| Path::new(path).exists(), |name| std::env::var_os(name).is_some());
         Self { landlock_off: sys::landlock() == Err(EOPNOTSUPP), ..found }

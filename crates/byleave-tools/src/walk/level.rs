@@ -4,21 +4,18 @@
 //! ignore files that are links, and the excludes of a repository whose `.git` is no directory.
 
 use std::ffi::{CStr, OsStr};
-use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use byleave_copy::patterns::{self, Budget};
+use byleave_files::Links;
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use ignore::gitignore::Gitignore;
+use rustix::fs::{Mode, OFlags, fstat, openat};
 
 use crate::files::Files;
-
-/// How much of an ignore file is read.
-const BYTES_MAX: u64 = 1 << 20;
 
 /// What is among the names of a directory that decides what is ignored in it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +52,8 @@ pub(crate) struct Level {
     exclude: Option<Gitignore>,
     is_repository: bool,
     is_in_repository: bool,
+    /// How much may still be compiled beneath it: every directory on the way down takes of it.
+    budget: Budget,
 }
 
 /// What is said of a path.
@@ -94,19 +93,33 @@ impl Level {
             return Arc::clone(above);
         }
         let directory = directory.as_fd();
-        let one = |is_there: bool, name: &CStr| {
+        let mut budget = above.budget.clone();
+        // Paths are given relative to the directory already.
+        let mut compiled = |text: Option<String>| {
+            let patterns = patterns::compile(Path::new("."), &text?, &mut budget);
+            if patterns.is_none() {
+                tracing::debug!(
+                    directory = absolute,
+                    "an ignore file has too many patterns, and counts for nothing"
+                );
+            }
+            patterns.filter(|patterns| !patterns.is_empty())
+        };
+        let text_of = |is_there: bool, name: &CStr| {
             let shown = format!("{absolute}/{}", name.to_string_lossy());
-            let text = if is_there { text(directory, name, &shown, files) } else { None };
-            text.and_then(|text| patterns(&text))
+            if is_there { text(directory, name, &shown, files) } else { None }
         };
         let is_in_repository = above.is_in_repository || seen.git;
-        let exclude = if seen.git { excludes(directory, absolute, files) } else { None };
+        let ignore = compiled(text_of(seen.ignore, c".ignore"));
+        // Without a repository around it nobody reads it, as with ripgrep; one that is found further up counts as well.
+        let gitignore = compiled(text_of(seen.gitignore, c".gitignore"));
+        let exclude = compiled(if seen.git { excludes(directory, absolute, files) } else { None });
         Arc::new(Self {
             skip: if path.is_empty() { 0 } else { path.len() + 1 },
-            ignore: one(seen.ignore, c".ignore"),
-            // Without a repository around it nobody reads it, as with ripgrep; one that is found further up counts as well.
-            gitignore: one(seen.gitignore, c".gitignore"),
-            exclude: exclude.and_then(|text| patterns(&text)),
+            ignore,
+            gitignore,
+            exclude,
+            budget,
             is_repository: seen.git,
             is_in_repository,
             above: Some(Arc::clone(above)),
@@ -174,14 +187,13 @@ fn text(directory: impl AsFd, name: &CStr, absolute: &str, files: &Files) -> Opt
     if files.is_hidden(absolute) {
         return None;
     }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let handle = openat(directory, name, flags, Mode::empty()).ok()?;
-    let stat = fstat(&handle).ok()?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || files.is_veiled(&stat) {
+    let opened =
+        byleave_files::open_at(directory, Path::new(OsStr::from_bytes(name.to_bytes())), Links::Never)
+            .ok()?;
+    if files.is_veiled(&fstat(&opened.file).ok()?) {
         return None;
     }
-    let mut bytes = Vec::new();
-    File::from(handle).take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    let bytes = opened.read(patterns::FILE_BYTES_MAX).ok()?;
     Some(match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {
@@ -192,16 +204,4 @@ fn text(directory: impl AsFd, name: &CStr, absolute: &str, files: &Files) -> Opt
             text.rsplit_once('\n').map(|(whole, _)| whole.to_owned()).unwrap_or_default()
         }
     })
-}
-
-fn patterns(text: &str) -> Option<Gitignore> {
-    // Paths are given relative to the directory already.
-    let mut builder = GitignoreBuilder::new(".");
-    for line in text.trim_start_matches('\u{feff}').lines() {
-        // A line that is no pattern says nothing.
-        if let Err(error) = builder.add_line(None, line) {
-            tracing::debug!(%error, "a line of an ignore file is no pattern");
-        }
-    }
-    builder.build().ok().filter(|patterns| !patterns.is_empty())
 }

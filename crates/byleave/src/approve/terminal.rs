@@ -62,6 +62,7 @@ impl Terminal {
     }
 
     /// The terminal at this path.
+    #[expect(clippy::disallowed_methods, reason = "a terminal, and no file")]
     pub fn open_at(name: impl Into<String>, path: impl AsRef<Path>) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         if !rustix::termios::isatty(&file) {

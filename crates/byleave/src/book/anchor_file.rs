@@ -1,9 +1,11 @@
 //! The anchor in a file, which is best kept where whoever can write the book cannot.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use byleave_files::own;
 
 use crate::book::Anchor;
 use crate::ledger::LedgerFault;
@@ -21,7 +23,7 @@ impl AnchorFile {
     /// The anchor as it was last written.
     pub fn read(&self) -> Result<Option<Anchor>, LedgerFault> {
         let what = || format!("cannot read the anchor `{}`", self.0.display());
-        match fs::read(&self.0) {
+        match own::read(&self.0) {
             Ok(text) => {
                 serde_json::from_slice(&text).map(Some).map_err(|error| LedgerFault::new(what(), error))
             }
@@ -49,7 +51,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(&beside, path)?;
     match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => File::open(dir)?.sync_all(),
+        Some(dir) if !dir.as_os_str().is_empty() => own::sync_directory(dir),
         _ => Ok(()),
     }
 }

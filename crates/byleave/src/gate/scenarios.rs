@@ -5,6 +5,8 @@
 //! own, on an empty store, in a tokio runtime with several threads. They touch nothing but a folder of their own among
 //! the temporary ones.
 
+#![expect(clippy::disallowed_methods, reason = "these are tests, and read what they wrote")]
+
 mod asking;
 mod between;
 mod binding;

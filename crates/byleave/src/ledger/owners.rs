@@ -92,6 +92,7 @@ pub fn sweep(dir: &Path) -> io::Result<()> {
 }
 
 /// Opens a lock file, for its owner only.
+#[expect(clippy::disallowed_methods, reason = "in our own state directory, and never read")]
 pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use byleave_core::id::{AttemptId, OwnerId};
+use byleave_files::own;
 
 use crate::ledger::LedgerFault;
 use crate::lock::locked;
@@ -27,7 +28,7 @@ impl Starts {
         let path = path(dir, owner);
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
         // The name must outlive a power failure too, not only what is behind it.
-        File::open(dir)?.sync_all()?;
+        own::sync_directory(dir)?;
         Ok(Self { path, file: Arc::new(Mutex::new(file)) })
     }
 
@@ -62,7 +63,7 @@ impl Starts {
 /// Half a mark counts: it may have been the last thing that reached the disk.
 pub fn was_started(dir: &Path, owner: OwnerId, attempt: AttemptId) -> io::Result<Option<bool>> {
     let mut marks = Vec::new();
-    match File::open(path(dir, owner)) {
+    match own::open(path(dir, owner)) {
         Ok(mut file) => file.read_to_end(&mut marks)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),

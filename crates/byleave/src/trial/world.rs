@@ -111,6 +111,6 @@ impl Scene for World {
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        script_at(&self.real(&self.follow(path)?))
+        script_at(&self.real(&self.follow(path)?).canonicalize().ok()?)
     }
 }

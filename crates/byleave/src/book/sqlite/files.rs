@@ -1,10 +1,11 @@
 //! The state directory: made for its owner only, with the keys of the book in it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use byleave_files::own;
 use zeroize::Zeroizing;
 
 use crate::ledger::LedgerFault;
@@ -42,7 +43,7 @@ pub(super) fn private_file(path: &Path) -> Result<(), LedgerFault> {
 pub(super) fn key(path: &Path, is_new: bool) -> Result<Zeroizing<[u8; 32]>, LedgerFault> {
     let cannot =
         |error: io::Error| LedgerFault::new(format!("cannot read the key `{}`", path.display()), error);
-    match File::open(path) {
+    match own::open(path) {
         Ok(mut file) => {
             let mut key = Zeroizing::new([0; 32]);
             file.read_exact(key.as_mut()).map_err(cannot)?;
@@ -65,7 +66,7 @@ fn new_key(path: &Path) -> Result<Zeroizing<[u8; 32]>, LedgerFault> {
         file.write_all(key.as_ref())?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
-        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        path.parent().map_or(Ok(()), own::sync_directory)
     };
     write().map_err(|error| LedgerFault::new(what(), error))?;
     Ok(key)
