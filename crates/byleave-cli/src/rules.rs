@@ -37,7 +37,7 @@ impl<'a> Rules<'a> {
     /// The policy of one file alone, without the built-in rules: for trying it out, never for a call.
     pub(crate) fn only(&self, path: &Path) -> Result<Policy, LoadFault> {
         let file = PolicyFile { layer: Layer::Session, path: path.to_path_buf(), named: true };
-        Ok(Policy::new(self.read(&file)?.rules)?)
+        Ok(Policy::new(self.read(&file)?.rules)?.within(Some(self.workspace)))
     }
 
     /// The rules of a file in the place of the person's own.

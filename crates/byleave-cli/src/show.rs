@@ -130,7 +130,8 @@ fn refused(screen: &mut Screen, word: &str, refusal: &Refusal, result: &CallResu
             short(&result.call)
         ),
         // These say what to do themselves, or a person just said so.
-        (_, Code::NoApprover | Code::Halted | Code::Declined | Code::Aborted | Code::Cancelled) => return,
+        (_, Code::NoApprover | Code::OutsideWorkspace) => return,
+        (_, Code::Halted | Code::Declined | Code::Aborted | Code::Cancelled) => return,
         (_, Code::ToolUnknown) => "`byleave tools` lists the tools".to_owned(),
         (_, Code::ArgumentsInvalid) => {
             format!("`byleave tools show {}` shows what it takes", result.tool)

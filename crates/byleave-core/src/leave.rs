@@ -74,7 +74,8 @@ const fn cause_words(cause: Cause) -> &'static str {
         Cause::NotUnderstood => "what was not understood is asked about every time",
         Cause::FirmRule => "a firm rule asks every time",
         Cause::Reviewer => "a reviewer wants a person to look every time",
-        Cause::Rule | Cause::Default | Cause::Sensitive | Cause::ToolAsks | Cause::Mode => "it asks",
+        Cause::Rule | Cause::Default | Cause::Outside => "it asks",
+        Cause::Sensitive | Cause::ToolAsks | Cause::Mode => "it asks",
     }
 }
 

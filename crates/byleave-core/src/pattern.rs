@@ -69,6 +69,16 @@ pub enum Sense {
 }
 
 impl Pattern {
+    /// The pattern that fits this effect on a path and no other; none for an effect that has no path.
+    pub fn of_path(effect: &Effect) -> Option<Self> {
+        match effect {
+            Effect::Read { path } => Some(Self::Read(literal(path))),
+            Effect::Write { path } => Some(Self::Write(literal(path))),
+            Effect::Delete { path } => Some(Self::Delete(literal(path))),
+            _ => None,
+        }
+    }
+
     /// What is wrong with it, if anything.
     pub fn check(&self) -> Result<(), BadPattern> {
         match self {

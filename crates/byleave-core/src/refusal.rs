@@ -46,6 +46,8 @@ codes! {
     // Policy.
     /// A deny rule covers one of the effects.
     Denied = "denied",
+    /// A path lies outside the workspace, no rule allows it, and the mode asks nobody about it.
+    OutsideWorkspace = "outside-workspace",
     /// The policy could not judge the call.
     JudgeFailed = "judge-failed",
     /// The tool's needs-approval predicate failed.

@@ -39,6 +39,8 @@ pub enum Cause {
     FirmRule,
     /// No rule covers it.
     Default,
+    /// It lies outside the workspace, and no rule allows that place.
+    Outside,
     /// The tool is sensitive, or did not say that it is not.
     Sensitive,
     /// The tool's own needs-approval says so.
@@ -61,6 +63,7 @@ impl Cause {
         match self {
             Self::Rule | Self::FirmRule => "a rule without a name",
             Self::Default => "no rule covers it",
+            Self::Outside => "outside the workspace",
             Self::Sensitive => "the tool is sensitive",
             Self::ToolAsks => "the tool asks",
             Self::Reviewer => "a reviewer",
@@ -72,10 +75,11 @@ impl Cause {
     }
 
     /// Every cause there is.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Rule,
         Self::FirmRule,
         Self::Default,
+        Self::Outside,
         Self::Sensitive,
         Self::ToolAsks,
         Self::Reviewer,
@@ -87,35 +91,45 @@ impl Cause {
 
     /// What a mode makes of an ask with this cause: the one table over causes (P2).
     ///
-    /// Only asks pass through here. A deny and a checkpoint are never looked up.
+    /// Only asks pass through here. A deny and a checkpoint are never looked up. The workspace boundary is not a
+    /// preference: a mode that would not ask a person about it denies (P4).
     pub const fn under(self, mode: Mode) -> Verdict {
         use Cause::{
-            Dangerous, Default, FirmRule, Irreversible, NotUnderstood, Reviewer, Rule, Sensitive, ToolAsks,
+            Dangerous, Default, FirmRule, Irreversible, NotUnderstood, Outside, Reviewer, Rule, Sensitive,
+            ToolAsks,
         };
-        use Verdict::{Allow, Ask};
+        use Verdict::{Allow, Ask, Deny};
         match mode {
             Mode::ConfirmAll => Ask,
             Mode::ConfirmSensitive | Mode::ReadOnly => match self {
                 Self::Mode => Allow,
-                Rule | FirmRule | Default | Sensitive | ToolAsks | Reviewer => Ask,
+                Rule | FirmRule | Default | Outside | Sensitive | ToolAsks | Reviewer => Ask,
                 Dangerous | Irreversible | NotUnderstood => Ask,
             },
             Mode::ConfirmDangerous => match self {
                 Self::Mode | Rule | Default | Sensitive | ToolAsks => Allow,
+                Outside => Deny,
                 FirmRule | Reviewer | Dangerous | Irreversible | NotUnderstood => Ask,
             },
             // A reviewer that holds a call is a check, not a preference: it is not switched off by asking less.
             Mode::Yolo => match self {
                 Reviewer => Ask,
+                Outside => Deny,
                 _ => Allow,
             },
         }
     }
 
+    /// Whether it asks because no rule says anything about the effect, so that an allow rule answers it.
+    pub const fn is_uncovered(self) -> bool {
+        matches!(self, Self::Default | Self::Outside)
+    }
+
     /// Whether a standing leave may answer an ask with this cause.
     pub const fn leave_may_answer(self) -> bool {
         match self {
-            Self::Rule | Self::Default | Self::Sensitive | Self::ToolAsks | Self::Mode => true,
+            Self::Rule | Self::Default | Self::Outside => true,
+            Self::Sensitive | Self::ToolAsks | Self::Mode => true,
             Self::FirmRule | Self::Reviewer | Self::Dangerous | Self::Irreversible | Self::NotUnderstood => {
                 false
             }
@@ -129,7 +143,7 @@ impl Cause {
 pub struct Reason {
     /// What it asks for.
     pub verdict: Verdict,
-    /// Why it asks, or would have asked had the mode not let it pass; absent on a deny and on what a rule allows.
+    /// Why it asks, or would have asked had the mode not let it pass; absent on what a rule denies or allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// The rule that decided, by id.
@@ -189,10 +203,18 @@ mod tests {
     // req: P2
     #[test]
     fn modes_only_ever_ask_less_from_left_to_right() {
-        for cause in Cause::ALL {
+        for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::Outside) {
             let row: Vec<Verdict> = Mode::ALL.iter().map(|mode| cause.under(*mode)).collect();
             assert!(row.is_sorted_by(|a, b| a >= b), "{cause:?}: {row:?}");
             assert!(row.iter().all(|verdict| *verdict != Verdict::Deny));
         }
+    }
+
+    // req: P2, P4
+    #[test]
+    fn no_mode_lets_the_workspace_boundary_pass() {
+        let row = Mode::ALL.map(|mode| Cause::Outside.under(mode));
+        assert_eq!(row, [Verdict::Ask, Verdict::Ask, Verdict::Deny, Verdict::Deny]);
+        assert_eq!(Cause::Outside.under(Mode::ReadOnly), Verdict::Ask);
     }
 }

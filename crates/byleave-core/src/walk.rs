@@ -17,7 +17,7 @@ use crate::record::{Attempt, Closing, Draft, DraftBy, Record};
 use crate::refusal::{Code, Refusal, Step};
 use crate::rehearsal::{RehearsalHead, Rehearsed};
 use crate::review::Review;
-use crate::ruling::{Ruling, Verdict};
+use crate::ruling::{Cause, Ruling, Verdict};
 
 /// The version of this walk. A record opened by another is not walked by this one.
 pub const WALK: u16 = 1;
@@ -385,11 +385,15 @@ fn refuse(code: Code, why: impl Into<String>) -> Halt {
 }
 
 fn denied(ruling: &Ruling) -> Refusal {
-    match ruling.decisive() {
+    let denies = || ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Deny);
+    // An allow rule moves the boundary and no deny, so a deny by a rule is told first.
+    let by_rule = denies().find(|reason| reason.cause != Some(Cause::Outside));
+    match by_rule.or_else(|| denies().next()) {
         None => Refusal::new(Code::Denied, "denied by the policy"),
         Some(reason) => {
             let rule = reason.rule.as_deref().map(|rule| format!(" (rule `{rule}`)")).unwrap_or_default();
-            Refusal::new(Code::Denied, format!("{}{rule}", reason.why))
+            let code = by_rule.map_or(Code::OutsideWorkspace, |_| Code::Denied);
+            Refusal::new(code, format!("{}{rule}", reason.why))
         }
     }
 }

@@ -241,11 +241,20 @@ impl Row {
                 }
             }
         }
-        // A pattern may name a place by itself.
+        // A pattern may name a place by itself, seen from where it is looked for.
         let pattern = fields.get("pattern").and_then(Value::as_str);
         let is_glob = tool.eq_ignore_ascii_case("glob");
         if let Some(place) = pattern.filter(|_| is_glob).and_then(place_of) {
-            claims.push(Claim::Read(place));
+            let absolute = place.starts_with(['/', '~']);
+            let from: Vec<Claim> = claims
+                .iter()
+                .filter(|_| !absolute)
+                .filter_map(|claim| match claim {
+                    Claim::Read(from) => Some(Claim::Read(format!("{from}/{place}"))),
+                    _ => None,
+                })
+                .collect();
+            claims.extend(if from.is_empty() { vec![Claim::Read(place)] } else { from });
         }
         if claims.is_empty() {
             claims.push(match self.unnamed {
@@ -262,14 +271,19 @@ impl Row {
     }
 }
 
-/// The part of a glob before anything in it stands for something else, where it leads out of here.
+/// Where a glob looks: the part before anything in it stands for something else. A glob that goes up after that part may look
+/// anywhere.
 fn place_of(pattern: &str) -> Option<String> {
-    let fixed: Vec<&str> =
-        pattern.split('/').take_while(|step| !step.contains(['*', '?', '[', '{'])).collect();
-    let leads_out =
-        pattern.starts_with('/') || pattern.starts_with('~') || pattern.split('/').any(|step| step == "..");
+    let is_fixed = |step: &&str| !step.contains(['*', '?', '[', '{', '(', '\\']);
+    let fixed: Vec<&str> = pattern.split('/').take_while(is_fixed).collect();
+    let mut rest = pattern.split('/').skip(fixed.len());
+    let goes_up = |step: &str| step.split(['{', ',', '}', '(', '|', ')']).any(|part| part == "..");
     let place = fixed.join("/");
-    leads_out.then(|| if place.is_empty() { "/".into() } else { place })
+    match place.is_empty() {
+        _ if rest.any(goes_up) => Some("/".into()),
+        true => pattern.starts_with('/').then(|| "/".into()),
+        false => Some(place),
+    }
 }
 
 /// Goose's editor does one of several things, by its command.
@@ -336,6 +350,20 @@ mod tests {
         assert_eq!(of("Glob", json!({"pattern": "**/*.rs"})), [Claim::Read(".".into())]);
         assert_eq!(of("Glob", json!({"pattern": "/etc/*"})), [Claim::Read("/etc".into())]);
         assert_eq!(of("Glob", json!({"pattern": "../../*"})), [Claim::Read("../..".into())]);
+        // req: P4
+        for (pattern, place) in [
+            ("door/**", "door"),
+            ("door/f.txt", "door/f.txt"),
+            ("/*", "/"),
+            ("src/*/../../../x/*", "/"),
+            ("{..,src}/x", "/"),
+            ("@(..|src)/x", "/"),
+            ("src/(group)/*", "src"),
+        ] {
+            assert_eq!(of("Glob", json!({ "pattern": pattern })), [Claim::Read(place.into())], "{pattern}");
+        }
+        let from = json!({"path": "src", "pattern": "../../x/*"});
+        assert_eq!(of("Glob", from), [Claim::Read("src".into()), Claim::Read("src/../../x".into())]);
         assert!(matches!(of("Write", json!({"content": "x"}))[..], [Claim::Unknown(_)]));
         assert!(matches!(of("Read", json!({"file_path": 3}))[..], [Claim::Unknown(_)]));
         assert!(matches!(

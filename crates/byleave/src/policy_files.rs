@@ -115,7 +115,7 @@ pub fn load(files: &[PolicyFile], places: &Places<'_>, examples: &dyn Examples) 
         checked = checked.saturating_add(found.checked);
         there.push(file.clone());
     }
-    Ok(Loaded { policy: Policy::new(rules)?, files: there, unchecked, checked })
+    Ok(Loaded { policy: Policy::new(rules)?.within(places.workspace), files: there, unchecked, checked })
 }
 
 /// Reads one file; none where it is not there and nobody named it.

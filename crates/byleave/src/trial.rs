@@ -132,7 +132,7 @@ fn judged(case: &Case, setting: &Setting) -> Result<Said, CaseFault> {
     let mut all = if setting.built_in { builtin(&places)? } else { Vec::new() };
     let (own, left_out) = rules(&case.rules, &places)?;
     all.extend(own);
-    let policy = Policy::new(all)?;
+    let policy = Policy::new(all)?.within(places.workspace);
     let manifest = manifest(&case.tool);
     Validator::new(&manifest.input_schema)?
         .check(&case.input, &Limits::ARGUMENTS)
@@ -241,7 +241,10 @@ fn caller() -> Result<(SessionId, AgentId), BadName> {
 
 /// The verdict with its reasons. What no rule is about gets the verdict that the case wants for that.
 fn said(ruling: &Ruling, default: Verdict) -> Said {
-    let says = |reason: &Reason| if reason.cause == Some(Cause::Default) { default } else { reason.verdict };
+    let says = |reason: &Reason| match reason.cause.is_some_and(Cause::is_uncovered) {
+        true => default,
+        false => reason.verdict,
+    };
     let verdict = ruling.reasons.iter().map(says).max().unwrap_or(Verdict::Deny);
     let reasons = ruling.reasons.iter().filter(|reason| says(reason) == verdict);
     let mut because: Vec<String> = Vec::new();

@@ -15,6 +15,7 @@ impl Rules<'_> {
         let mut files = self.files();
         files.retain(|file| file.layer != Layer::User);
         let others = policy_files::load(&files, &places, &NotRead)?.policy;
-        Ok(Policy::new(others.rules().cloned().chain(own.rules).collect())?)
+        let all = others.rules().cloned().chain(own.rules);
+        Ok(Policy::new(all.collect())?.within(places.workspace))
     }
 }

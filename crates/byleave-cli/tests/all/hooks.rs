@@ -1,5 +1,6 @@
 //! Hooks from end to end, with real processes: what an agent says goes in, a person answers in the inbox, and the agent reads it.
 
+mod boundary;
 mod cases;
 mod failures;
 mod page;

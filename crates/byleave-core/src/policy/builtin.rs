@@ -19,6 +19,6 @@ pub fn builtin(places: &Places<'_>) -> Result<Vec<Rule>, PolicyFault> {
 impl Policy {
     /// The policy of the built-in rules alone.
     pub fn builtin(places: &Places<'_>) -> Result<Self, PolicyFault> {
-        Self::new(builtin(places)?)
+        Ok(Self::new(builtin(places)?)?.within(places.workspace))
     }
 }

@@ -11,7 +11,7 @@ use crate::pattern::{BadPattern, Matcher, Pattern, Sense};
 use crate::ruling::Verdict;
 
 /// Raised when the same rules begin to mean something else, so that no ruling is read back across the change.
-const ALGEBRA: &str = "3";
+const ALGEBRA: &str = "4";
 
 /// Rules made ready to judge.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub struct Policy {
     index: Index,
     /// The rules about whole calls, which name no effect.
     whole: Vec<RuleNo>,
+    workspace: Option<String>,
     digest: Digest,
 }
 
@@ -84,7 +85,23 @@ impl Policy {
         let index = index.build().map_err(|error| PolicyFault::TooLarge(error.to_string()))?;
         let whole = (0..).zip(&rules).filter(|(_, ready): &(_, &Ready)| ready.rule.patterns.is_empty());
         let whole = whole.map(|(no, _)| no).collect();
-        Ok(Self { rules, index, whole, digest })
+        Ok(Self { rules, index, whole, workspace: None, digest })
+    }
+
+    /// The same policy with a boundary: tools touch files outside this directory only where a rule or a person allows it (P4).
+    ///
+    /// Without a workspace there is no boundary.
+    #[must_use]
+    pub fn within(self, workspace: Option<&str>) -> Self {
+        let Some(workspace) = workspace else { return self };
+        let parts = [self.digest.as_bytes().as_slice(), workspace.as_bytes()];
+        let digest = Digest::of_parts("byleave.policy.within", &parts);
+        Self { workspace: Some(workspace.to_owned()), digest, ..self }
+    }
+
+    /// The directory that tools keep to, absolute and resolved.
+    pub fn workspace(&self) -> Option<&str> {
+        self.workspace.as_deref()
     }
 
     /// The version of the policy: another one as soon as any rule is another, whatever the order.

@@ -1,7 +1,7 @@
 //! Judging: the effects one by one, then the call as a whole, then the mode, then the leaves; for a sub-agent at its own
 //! level and at every level above it.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 use super::compile::{Policy, Ready};
 use super::index::{RuleNo, Scratch};
@@ -9,7 +9,7 @@ use super::level::{Level, add_from_above, ceiling_reasons, is_readonly_use};
 use super::request::Request;
 use super::rule::{Layer, Rule};
 use crate::call::Mode;
-use crate::effect::{Effect, is_resolved};
+use crate::effect::{Effect, is_at_or_beneath, is_resolved};
 use crate::leave::{LeaveMatcher, asked};
 use crate::manifest::{Class, Manifest, NeedsApproval};
 use crate::pattern::{Matcher, Pattern, place_of};
@@ -215,16 +215,33 @@ impl Policy {
                 Some((ground, &ready.rule))
             })
         };
+        let outside = self.is_outside(level.request.manifest, effect);
         let Some(strictest) = rules().map(|(ground, _)| self.verdict(ground)).max() else {
             let readonly = level.reads_only && is_readonly_use(level.request.manifest, effect);
-            return vec![if readonly { Ground::Readonly } else { Ground::Default }];
+            return vec![match () {
+                () if readonly => Ground::Readonly,
+                () if outside => Ground::Outside,
+                () => Ground::Default,
+            }];
         };
         let authority = rules().map(|(_, rule)| rule.layer.authority()).max().unwrap_or_default();
         let decides = |(ground, rule): &(Ground, &Rule)| {
             self.verdict(*ground) == strictest
                 && (strictest != Verdict::Allow || rule.layer.authority() == authority)
         };
-        rules().filter(decides).map(|(ground, _)| ground).collect()
+        let mut grounds: Vec<Ground> = rules().filter(decides).map(|(ground, _)| ground).collect();
+        // A mode may let the ask of a rule pass. That allows no place outside the workspace.
+        let allows = |(ground, _): (Ground, &Rule)| self.verdict(ground) == Verdict::Allow;
+        if outside && strictest == Verdict::Ask && !rules().any(allows) {
+            grounds.push(Ground::Outside);
+        }
+        grounds
+    }
+
+    /// Whether a tool would touch a file outside the workspace (P4). The sandbox holds commands.
+    fn is_outside(&self, manifest: &Manifest, effect: &Effect) -> bool {
+        let (Some(workspace), Some(path)) = (self.workspace(), effect.path()) else { return false };
+        manifest.permission_class != Class::Bash && !is_at_or_beneath(path, workspace)
     }
 
     /// An ask of our own, with the asks of rules about whole calls; or their denies.
@@ -275,10 +292,10 @@ impl Policy {
             Some(ready) => ready.rule.why.clone(),
             None => danger.map_or_else(|| ground.why().to_owned(), |danger| danger.why.clone()),
         };
-        if verdict < said {
-            why.push_str("; the mode `");
-            why.push_str(mode.word());
-            why.push_str("` lets it pass");
+        match verdict.cmp(&said) {
+            Ordering::Less => why.push_str(&format!("; the mode `{}` lets it pass", mode.word())),
+            Ordering::Equal => {}
+            Ordering::Greater => why.push_str(&format!("; the mode `{}` asks nobody about it", mode.word())),
         }
         Reason {
             verdict,
@@ -302,6 +319,8 @@ enum Ground {
     Readonly,
     /// No rule covers it.
     Default,
+    /// It lies outside the workspace, and no rule allows that place.
+    Outside,
     /// It could not be worked out.
     Unknown,
     /// It gives up a guarantee of the sandbox.
@@ -333,6 +352,7 @@ impl Ground {
             Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) => None,
             Self::Changes | Self::Delegated(_) => None,
             Self::Default => Some(Cause::Default),
+            Self::Outside => Some(Cause::Outside),
             Self::Unknown | Self::Empty => Some(Cause::NotUnderstood),
             Self::Unconfined | Self::Danger(_) => Some(Cause::Dangerous),
             Self::Sensitive(_) => Some(Cause::Sensitive),
@@ -351,6 +371,7 @@ impl Ground {
             Self::Unresolved => "the plan names a path that is not absolute and resolved",
             Self::Readonly => "the tool only reads, by its class",
             Self::Default => "no rule covers it",
+            Self::Outside => "it lies outside the workspace, and no rule allows that",
             Self::Empty => "nothing is known of what it would do",
             Self::Sensitive(why) => why,
             Self::ToolAsks => "the tool asks for an approval of this call",

@@ -620,3 +620,51 @@ fn explaining_names_every_rule_about_an_effect() {
         .collect();
     assert_eq!(told, [(0, "workspace-read", true), (1, "ask", true), (1, "allow", false)]);
 }
+
+// req: P2, P4
+#[test]
+fn the_workspace_boundary_holds_in_every_mode() {
+    use Mode::{ConfirmAll, ConfirmDangerous, ConfirmSensitive, Yolo};
+    let all = |glob: &str| {
+        vec![Pattern::Read(glob.into()), Pattern::Write(glob.into()), Pattern::Delete(glob.into())]
+    };
+    let rules = vec![
+        rule("open", Layer::User, Allow, all("/open/**")),
+        rule("asked", Layer::User, Ask, all("/{open,closed}/asked/**")),
+        rule("tight", Layer::Project, Ask, all("/tight/**")),
+    ];
+    let within = policy(rules.clone()).within(PLACES.workspace);
+    let classes = [Class::File, Class::Readonly, Class::Webfetch, Class::Generic, Class::Undeclared];
+    let verdicts = |policy: &Policy, class: Class, effect: &Effect| {
+        [ConfirmAll, ConfirmSensitive, ConfirmDangerous, Yolo].map(|mode| {
+            Case::new(tool(class, Some(false)), std::slice::from_ref(effect)).mode(mode).ruled(policy).verdict
+        })
+    };
+    for effect in [read, write, delete] {
+        for class in classes {
+            for path in ["/x", "/wx", "/", "/closed/asked/f", "/tight/f", "/openx", "/W/f"] {
+                let effect = effect(path);
+                let [most, some, less, none] = verdicts(&within, class, &effect);
+                // A built-in rule denies to delete what lies right beneath the root.
+                let asks = if effect.kind() == "delete" && !path.ends_with("/f") { Deny } else { Ask };
+                assert_eq!((most, some), (asks, asks), "{class:?} {effect}");
+                assert_eq!((less, none), (Deny, Deny), "{class:?} {effect}");
+            }
+            for path in ["/w/f", "/w/a/..b", "/open/f", "/open/asked/f"] {
+                assert_eq!(verdicts(&within, class, &effect(path))[3], Allow, "{class:?} {}", effect(path));
+            }
+        }
+    }
+    // The sandbox holds commands, and without a workspace there is no boundary.
+    assert_eq!(verdicts(&within, Class::Bash, &read("/x"))[3], Allow);
+    assert_eq!(verdicts(&policy(rules.clone()), Class::File, &read("/x"))[3], Allow);
+    // One path outside is enough, and nothing that was granted before is taken for the same policy.
+    let both = Case::new(plain(), &[write("/w/f"), read("/x")]).mode(Yolo).ruled(&within);
+    assert_eq!(both.verdict, Deny);
+    assert_eq!(
+        both.decisive().map(|reason| (reason.cause, reason.effects.clone())),
+        Some((Some(Cause::Outside), vec![1]))
+    );
+    let elsewhere = policy(rules.clone()).within(Some("/elsewhere"));
+    assert!(within.digest() != elsewhere.digest() && within.digest() != policy(rules).digest());
+}

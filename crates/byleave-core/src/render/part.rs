@@ -282,6 +282,7 @@ const fn plain(cause: Cause) -> &'static str {
         Cause::Rule => "a rule says so",
         Cause::FirmRule => "a rule says so, and no standing leave may answer it",
         Cause::Default => "no rule covers it",
+        Cause::Outside => "it lies outside the workspace, and no rule allows that",
         Cause::Sensitive => "the tool is sensitive, or does not say that it is not",
         Cause::ToolAsks => "the tool itself wants to be approved",
         Cause::Reviewer => "a reviewer wants a person to look",

@@ -17,6 +17,7 @@ mod attacks_secrets;
 mod bare;
 mod bashing;
 mod bashing_jobs;
+mod boundary;
 #[path = "../../../byleave/tests/all/corpus/case.rs"]
 mod case;
 mod changing;

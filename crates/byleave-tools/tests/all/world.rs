@@ -119,7 +119,7 @@ impl World {
         let settings = Settings { rest: Some("read_output".into()), ..settings };
         let gate = Gate::builder()
             .ledger(ledger)
-            .policy(Policy::new(all.clone()).unwrap())
+            .policy(Policy::new(all.clone()).unwrap().within(places.workspace))
             .settings(settings)
             .catalog(catalog(&workplace, &offer).unwrap())
             .approver(Arc::new(person))

@@ -15,6 +15,7 @@ use byleave_core::record::Closing;
 use byleave_core::refusal::{Code, Refusal, Step};
 use byleave_core::rehearsal::{Rehearsal, Rehearsed};
 use byleave_core::render::{Rendering, is_cut, render};
+use byleave_core::ruling::{Cause, Ruling};
 use byleave_core::sheet::{Seen, Sheet};
 use byleave_core::walk::Asking;
 use serde_json::Value;
@@ -33,7 +34,7 @@ use crate::settings::Unattended;
 
 /// Opens a question, if there is someone to answer it and it can be shown in full.
 pub(crate) async fn open(parts: &Parts, desk: &mut Desk, asking: Asking) -> Step<Question> {
-    someone_there(parts, asking.kind)?;
+    someone_there(parts, desk, asking.kind)?;
     can_run(parts, desk, asking.kind).await?;
     let terms = desk.terms().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
     let now = parts.now();
@@ -153,14 +154,26 @@ fn looks_relayed_in_part(sheet: &Sheet) -> bool {
         && is_cut(&sheet.arguments)
 }
 
-fn someone_there(parts: &Parts, kind: QuestionKind) -> Step<()> {
+/// Whether the settings answer a question that nobody is there to answer (R7). Only a person lets a tool touch files outside
+/// the workspace (P4).
+fn may_pass_unattended(parts: &Parts, desk: &Desk, kind: QuestionKind) -> bool {
+    let draft = desk.record.draft();
+    let permitted = draft.as_ref().and_then(|draft| draft.permitted()?.as_ref().ok());
+    let rehearsed = draft.as_ref().and_then(|draft| draft.rehearsal()?.ruling.as_ref());
+    let mut causes = permitted.into_iter().chain(rehearsed).flat_map(Ruling::causes);
+    kind == QuestionKind::Approval
+        && parts.settings.unattended == Unattended::AllowWithWarning
+        && !causes.any(|cause| cause == Cause::Outside)
+}
+
+fn someone_there(parts: &Parts, desk: &Desk, kind: QuestionKind) -> Step<()> {
     match kind {
         QuestionKind::Checkpoint if parts.checkpoint.is_none() => Err(Refusal::new(
             Code::NoCheckpoint,
             "the tool must be released by a checkpoint and no handler is registered",
         )),
         QuestionKind::Checkpoint => Ok(()),
-        QuestionKind::Approval if parts.settings.unattended == Unattended::AllowWithWarning => Ok(()),
+        QuestionKind::Approval if may_pass_unattended(parts, desk, kind) => Ok(()),
         QuestionKind::Approval | QuestionKind::Release => {
             if parts.approver.is_some() || parts.settings.inbox {
                 return Ok(());
@@ -255,9 +268,7 @@ pub(crate) async fn put(parts: &Parts, desk: &mut Desk, question: &Question) -> 
         QuestionKind::Approval | QuestionKind::Release => parts.approver.clone(),
     };
     let Some(approver) = approver else {
-        let may_pass = question.kind == QuestionKind::Approval
-            && parts.settings.unattended == Unattended::AllowWithWarning
-            && !parts.settings.inbox;
+        let may_pass = may_pass_unattended(parts, desk, question.kind) && !parts.settings.inbox;
         return may_pass.then(|| unattended(question));
     };
     let sheet = match sheet(parts, desk, question).await {

@@ -3,10 +3,14 @@
 use byleave_core::effect::Plan;
 use byleave_core::entry::Fact;
 use byleave_core::id::CallId;
+use byleave_core::leave::keys;
 use byleave_core::outcome::{Outcome, Output};
+use byleave_core::pattern::Pattern;
 use byleave_core::question::{Answer, QuestionKind};
 use byleave_core::record::Record;
+use byleave_core::refusal::{Code, Refusal};
 use byleave_core::review::Said;
+use byleave_core::ruling::Cause;
 use serde_json::Value;
 
 use crate::gate::cut;
@@ -35,6 +39,12 @@ pub(crate) async fn report(parts: &Parts, desk: &mut Desk, outcome: &Outcome) ->
             desk.read::<Plan>(ledger, *plan).await.map(|plan| Ending::Rehearsed((*plan).clone()))
         }
         Outcome::Withheld(refusal) => Ok(Ending::Withheld(refusal.clone())),
+        Outcome::Refused(refusal) if refusal.code == Code::OutsideWorkspace => {
+            let plan = desk.plan(ledger).await.ok();
+            let rule = plan.and_then(|plan| allowing_rule(&plan, &desk.record));
+            let why = rule.map_or_else(|| refusal.why.clone(), |rule| format!("{}; {rule}", refusal.why));
+            Ok(Ending::Refused(Refusal::new(refusal.code, why)))
+        }
         Outcome::Refused(refusal) => Ok(Ending::Refused(refusal.clone())),
         Outcome::Unknown(refusal) => Ok(Ending::Unknown(refusal.clone())),
     };
@@ -53,6 +63,19 @@ pub(crate) async fn report(parts: &Parts, desk: &mut Desk, outcome: &Outcome) ->
         changes: changes(&desk.record),
         receipt: Some(Receipt { entries: desk.record.len(), head: desk.record.head() }),
     }
+}
+
+/// The rule that would allow what was refused outside the workspace. The record has no paths in clear, so it is told here.
+fn allowing_rule(plan: &Plan, record: &Record) -> Option<String> {
+    let ruling = record.draft()?.permitted()?.as_ref().ok()?;
+    let outside = ruling.reasons.iter().filter(|reason| reason.cause == Some(Cause::Outside));
+    let effects = outside.flat_map(|reason| &reason.effects).filter_map(|at| plan.effects.get(*at as usize));
+    let patterns: Vec<Pattern> = effects.filter_map(Pattern::of_path).collect();
+    let lines: Vec<String> = keys(&patterns).into_iter().map(|line| format!("`{line}`")).collect();
+    Some(format!(
+        "to allow it, write a rule into your policy file, a line each: `[[rule]]`, `verdict = \"allow\"`, {}",
+        lines.join(", ")
+    ))
 }
 
 /// A result without a record.

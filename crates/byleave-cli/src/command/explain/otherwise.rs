@@ -1,6 +1,7 @@
 //! What to do if one wants another verdict. Honest where there is nothing to be done.
 
 use byleave::core::effect::Effect;
+use byleave::core::pattern::literal;
 use byleave::core::policy::Layer;
 use byleave::core::ruling::{Cause, Reason, Verdict};
 
@@ -34,10 +35,9 @@ pub(super) fn otherwise(explained: &Explained<'_>) -> Vec<String> {
                     names.join(", ")
                 ));
             }
-            explained
-                .winners()
-                .filter(|reason| !built_in(reason))
-                .for_each(|reason| add(denied(explained, reason)));
+            for reason in explained.winners().filter(|reason| !built_in(reason)) {
+                denied(explained, reason, &own).into_iter().for_each(&mut add);
+            }
         }
         Verdict::Ask => {
             for reason in explained.winners() {
@@ -48,8 +48,12 @@ pub(super) fn otherwise(explained: &Explained<'_>) -> Vec<String> {
     lines
 }
 
-fn denied(explained: &Explained<'_>, reason: &Reason) -> String {
-    match (explained.rule(reason), &reason.rule) {
+fn denied(explained: &Explained<'_>, reason: &Reason, own: &str) -> Vec<String> {
+    if reason.cause == Some(Cause::Outside) {
+        let asked = "in the mode `confirm-sensitive` a person is asked: choose it with `--mode`".to_owned();
+        return allowing(explained, reason, own).into_iter().chain([asked]).collect();
+    }
+    let line = match (explained.rule(reason), &reason.rule) {
         (Some(rule), _) => {
             let origin = rule.origin.as_deref().unwrap_or("its file");
             format!(
@@ -65,7 +69,8 @@ fn denied(explained: &Explained<'_>, reason: &Reason) -> String {
             )
         }
         (None, None) => "write paths so that they can be resolved".to_owned(),
-    }
+    };
+    vec![line]
 }
 
 fn asked(explained: &Explained<'_>, reason: &Reason, own: &str) -> Vec<String> {
@@ -80,7 +85,7 @@ fn asked(explained: &Explained<'_>, reason: &Reason, own: &str) -> Vec<String> {
         return Vec::new();
     }
     let line = match (reason.cause, rule) {
-        (Some(Cause::Default), _) => return allowing(explained, reason, own),
+        (Some(Cause::Default | Cause::Outside), _) => return allowing(explained, reason, own),
         (Some(Cause::NotUnderstood), _) => {
             "no rule can allow what is not known: write the command so that it says what it does (see NOT KNOWN above)".to_owned()
         }
@@ -113,7 +118,7 @@ fn allowing(explained: &Explained<'_>, reason: &Reason, own: &str) -> Vec<String
                 Some(name) if !name.contains('…') => leading(argv),
                 _ => continue,
             },
-            Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => path.clone(),
+            Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => literal(path),
             Effect::Reach { host, .. } => host.clone(),
             Effect::Invoke { tool } => tool.clone(),
             Effect::Unconfined { .. } | Effect::Unknown { .. } => continue,
@@ -127,7 +132,11 @@ fn allowing(explained: &Explained<'_>, reason: &Reason, own: &str) -> Vec<String
     if kinds.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![format!("to be spared the question, allow what no rule is about, in `{own}`:")];
+    let wish = match reason.verdict {
+        Verdict::Deny => "to have it done",
+        Verdict::Ask | Verdict::Allow => "to be spared the question",
+    };
+    let mut lines = vec![format!("{wish}, allow what no rule is about, in `{own}`:")];
     lines.push("    [[rule]]".to_owned());
     lines.push("    verdict = \"allow\"".to_owned());
     for (kind, patterns) in kinds {

@@ -76,6 +76,6 @@ impl<'a> Policies<'a> {
         }
         // What a person's rule took the place of is gone already, and stays gone.
         let all = loaded.policy.rules().cloned().chain(self.added.iter().cloned());
-        Ok(Policy::new(all.collect())?)
+        Ok(Policy::new(all.collect())?.within(loaded.policy.workspace()))
     }
 }

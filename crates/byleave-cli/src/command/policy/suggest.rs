@@ -101,7 +101,7 @@ fn is_spareable(past: &Replayable, now: &mut Policies<'_>) -> bool {
     let rule_would_do = |asked: &PastQuestion| {
         let mut causes = asked.ruling.causes().into_iter();
         let harmless = asked.plan.dangers.is_empty() && !asked.plan.irreversible;
-        harmless && causes.all(|cause| matches!(cause, Cause::Default | Cause::Sensitive))
+        harmless && causes.all(|cause| cause.is_uncovered() || cause == Cause::Sensitive)
     };
     // What people type themselves they have answered by typing it.
     if TYPED.contains(&past.heading.agent.as_str()) {

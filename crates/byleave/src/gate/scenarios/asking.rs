@@ -140,7 +140,7 @@ pub(super) async fn approvals_are_told_to_whoever_listens(bench: &dyn Bench) -> 
     same("approvals", &told, &vec![true, false, false])
 }
 
-// req: R7
+// req: R7, P4
 pub(super) async fn nobody_there_refuses_unless_said_otherwise(bench: &dyn Bench) -> Result<(), Flaw> {
     let stage = Stage::new(bench)?;
     let gate = stage.gate().await?.build()?;
@@ -164,6 +164,8 @@ pub(super) async fn nobody_there_refuses_unless_said_otherwise(bench: &dyn Bench
     completed(&result)?;
     ensure!(result.text().contains("nobody was there to ask"), "there is no warning: {}", result.text());
     refused(&gate.settle(stage.write("closed/x", "1")?).await, Code::Denied)?;
+    // Only a person lets a tool out of the workspace (P4).
+    refused(&gate.settle(stage.write("../beside", "1")?).await, Code::NoApprover)?;
     let mut call = stage.call("final", json!({}))?;
     refused(&gate.settle(call.clone()).await, Code::NoCheckpoint)?;
     call = stage.call("final", json!({}))?;

@@ -103,7 +103,7 @@ impl<'a> Stage<'a> {
         let closed = vec![Pattern::Read(closed.clone()), Pattern::Write(closed)];
         rules.push(rule("closed", Verdict::Deny, closed));
         rules.extend(more);
-        Ok(Policy::new(rules)?)
+        Ok(Policy::new(rules)?.within(Some(&root)))
     }
 
     /// A call of the one agent there is, in the one session.

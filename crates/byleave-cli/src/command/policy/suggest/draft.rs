@@ -42,17 +42,11 @@ type Likeness = (&'static str, String);
 
 /// The effects that someone was asked about: those that no rule covers, or all of them where the tool is sensitive.
 pub(super) fn needed<'a>(plan: &'a Plan, ruling: &Ruling) -> Vec<&'a Effect> {
-    let asks = |cause: Cause| {
-        let asks = move |reason: &&byleave::core::ruling::Reason| {
-            reason.verdict == Verdict::Ask && reason.cause == Some(cause)
-        };
-        ruling.reasons.iter().filter(asks)
-    };
-    let other = ruling.causes().into_iter().any(|cause| cause != Cause::Default);
-    if other {
+    if !ruling.causes().into_iter().all(Cause::is_uncovered) {
         return plan.effects.iter().collect();
     }
-    let places = asks(Cause::Default).flat_map(|reason| &reason.effects);
+    let asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
+    let places = asks.flat_map(|reason| &reason.effects);
     places.filter_map(|place| plan.effects.get(*place as usize)).collect()
 }
 

@@ -1,0 +1,144 @@
+//! The workspace boundary for the tools of agents: no mode lets them out of the workspace unasked.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use byleave_hook::Dialect;
+use serde_json::{Value, json};
+
+use super::{PATIENT_MS, Stand, is_denied, said, tools};
+
+const UNASKED: [&str; 2] = ["confirm-dangerous", "yolo"];
+
+fn patch(line: &str) -> Value {
+    format!("*** Begin Patch\n{line}\n*** End Patch").into()
+}
+
+/// Every tool that names a path, as it is given that of a file and of its directory.
+fn calls([path, directory]: &[String; 2]) -> Vec<(&'static str, Value)> {
+    let mut calls: Vec<(&str, Value)> = ["Read", "Grep", "Glob", "LS", "Write", "Edit", "Delete"]
+        .map(|tool| {
+            let key = if matches!(tool, "Read" | "Write" | "Edit") { "file_path" } else { "path" };
+            (tool, json!({ key: path }))
+        })
+        .into();
+    calls.push(("Glob", json!({ "pattern": format!("{directory}/**") })));
+    calls.push(("apply_patch", json!({ "input": patch(&format!("*** Delete File: {path}")) })));
+    calls.push(("apply_patch", json!({ "input": patch(&format!("*** Add File: {directory}/new.txt\n+x")) })));
+    calls.extend(
+        ["view", "create", "str_replace"].map(|what| {
+            ("developer__text_editor", json!({ "command": what, "path": path, "file_text": "x" }))
+        }),
+    );
+    calls
+}
+
+/// A call that writes one file, as this agent makes it.
+fn writes(dialect: Dialect, path: &str) -> (&'static str, Value) {
+    let (_, tool, key) = tools(dialect);
+    let input = match dialect {
+        Dialect::Codex => json!({ key: patch(&format!("*** Add File: {path}\n+x")) }),
+        Dialect::Goose => json!({ key: path, "command": "write", "file_text": "x" }),
+        Dialect::Copilot => json!({ key: path, "file_text": "x" }),
+        _ => json!({ key: path, "content": "x" }),
+    };
+    (tool, input)
+}
+
+/// A stand with a file beside the workspace, and the ways that lead to it.
+fn stand() -> (Stand, String, Vec<[String; 2]>) {
+    let stand = Stand::new();
+    let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
+    let outside = stand.desk.world.workspace().parent().unwrap().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("f.txt"), "x").unwrap();
+    symlink(&outside, stand.file("door")).unwrap();
+    symlink(outside.join("f.txt"), stand.file("link.txt")).unwrap();
+    let outside = outside.to_str().unwrap();
+    let ways = [
+        ["../outside/f.txt", "../outside"],
+        [&format!("{outside}/f.txt"), outside],
+        ["door/f.txt", "door"],
+        ["link.txt", "door"],
+    ];
+    (stand, cwd, ways.map(|way| way.map(str::to_owned)).into())
+}
+
+/// Puts a file into the directory of the person's own settings.
+fn own(stand: &Stand, name: &str, text: &str) {
+    let home = stand.desk.world.workspace().parent().unwrap().to_path_buf();
+    let dir = home.join(".config/byleave");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join(name), text).unwrap();
+    for path in [home.join(".config"), dir.clone(), dir.join(name)] {
+        stand.desk.give(&path);
+    }
+}
+
+// req: P2, P4, B7
+#[test]
+fn no_mode_lets_the_tools_of_an_agent_out_of_the_workspace_unasked() {
+    let (stand, cwd, ways) = stand();
+    for mode in UNASKED {
+        own(&stand, "config.toml", &format!("mode = \"{mode}\"\n"));
+        let _served = stand.serve();
+        let refused = |dialect: Dialect, at: &str, tool: &str, input: &Value| {
+            let told = stand.asks(dialect, &said(dialect, at, tool, input, None), PATIENT_MS);
+            let why = String::from_utf8_lossy(&told.stderr).into_owned();
+            assert!(is_denied(dialect, &told), "{mode} {dialect:?} {tool} {input}: {told:?}");
+            assert!(why.contains("outside-workspace"), "{mode} {dialect:?} {tool} {input}: {why}");
+            assert!(why.contains("[[rule]]") && why.contains("outside"), "{why}");
+        };
+        for way in &ways {
+            for (tool, input) in calls(way) {
+                refused(Dialect::ClaudeCode, &cwd, tool, &input);
+            }
+        }
+        for dialect in Dialect::ALL {
+            let (tool, input) = writes(dialect, &ways[0][0]);
+            refused(dialect, &cwd, tool, &input);
+        }
+        // A call that is made from elsewhere is judged there, and elsewhere is outside.
+        let elsewhere = format!("{cwd}/../outside");
+        refused(Dialect::ClaudeCode, &elsewhere, "Read", &json!({ "file_path": "f.txt" }));
+        // Inside, the mode lets it pass.
+        let inside =
+            said(Dialect::ClaudeCode, &cwd, "Write", &json!({ "file_path": "n", "content": "" }), None);
+        let told = stand.asks(Dialect::ClaudeCode, &inside, PATIENT_MS);
+        assert!(told.status.success() && !is_denied(Dialect::ClaudeCode, &told), "{told:?}");
+    }
+}
+
+// req: P4
+#[test]
+fn a_rule_lets_the_tools_of_an_agent_out_where_it_says() {
+    let (stand, cwd, ways) = stand();
+    own(&stand, "policy.toml", "[[rule]]\nverdict = \"allow\"\ntouch = \"~/outside/\"\n");
+    own(&stand, "config.toml", "mode = \"yolo\"\n");
+    let _served = stand.serve();
+    for way in &ways {
+        for (tool, input) in calls(way) {
+            let told = stand.asks(
+                Dialect::ClaudeCode,
+                &said(Dialect::ClaudeCode, &cwd, tool, &input, None),
+                PATIENT_MS,
+            );
+            assert!(
+                told.status.success() && !is_denied(Dialect::ClaudeCode, &told),
+                "{tool} {input}: {told:?}"
+            );
+        }
+    }
+}
+
+// req: P4
+#[test]
+fn in_a_mode_that_asks_a_person_is_asked() {
+    let (stand, cwd, ways) = stand();
+    let _served = stand.serve();
+    let read = said(Dialect::ClaudeCode, &cwd, "Read", &json!({ "file_path": ways[0][0] }), None);
+    let hook = super::start(stand.hook(Dialect::ClaudeCode, PATIENT_MS), read.to_string().as_bytes());
+    stand.answers(&["yes"]);
+    let told = super::ended(hook);
+    assert!(told.status.success() && !is_denied(Dialect::ClaudeCode, &told), "{told:?}");
+}
