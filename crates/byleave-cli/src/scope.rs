@@ -9,7 +9,7 @@ use crate::complaint::Complaint;
 /// Reads a scope, and checks that it can fit something.
 pub(crate) fn read(typed: &str) -> Result<Pattern, Complaint> {
     let wrong = |why: &str| Complaint::new(format!("cannot use scope `{typed}`: {why}"));
-    let shape = "write run, exactly, read, write, delete, reach or invoke, a colon, and a pattern";
+    let shape = "write run, exactly, read, write, delete, reach, invoke or plan, a colon, and a pattern";
     let (kind, rest) = typed.split_once(':').ok_or_else(|| {
         wrong("it has no colon").hint(format!("{shape}, as in `--scope 'write:/w/notes/**'`"))
     })?;
@@ -24,6 +24,10 @@ pub(crate) fn read(typed: &str) -> Result<Pattern, Complaint> {
         "delete" => Pattern::Delete(text),
         "reach" => Pattern::Reach(text),
         "invoke" => Pattern::Invoke(text),
+        "plan" => Pattern::Plan(
+            serde_json::from_str(&text)
+                .map_err(|_| wrong("it is not a list of effects, as `--json` shows them"))?,
+        ),
         other => return Err(wrong(&format!("there is no effect `{other}`")).hint(shape)),
     };
     if let Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) = &pattern
@@ -55,6 +59,7 @@ pub(crate) fn written(pattern: &Pattern) -> String {
         Pattern::Delete(glob) => format!("delete:{glob}"),
         Pattern::Reach(host) => format!("reach:{host}"),
         Pattern::Invoke(tool) => format!("invoke:{tool}"),
+        Pattern::Plan(effects) => format!("plan:{}", json!(effects)),
     }
 }
 
@@ -72,6 +77,7 @@ mod tests {
             "reach:*.example.org",
             "invoke:mcp_*",
             r#"exactly:["git","push","a b"]"#,
+            r#"plan:[{"do":"delete","path":"/w"}]"#,
         ];
         for scope in scopes {
             assert_eq!(written(&read(scope).unwrap()), scope);
@@ -88,6 +94,8 @@ mod tests {
             "write:/[",
             "exactly:git",
             "exactly:[]",
+            "plan:[]",
+            "plan:/w",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

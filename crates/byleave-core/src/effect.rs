@@ -173,6 +173,10 @@ pub enum BoundState {
 pub struct Plan {
     /// What would be done.
     pub effects: Vec<Effect>,
+    /// The effects that stand for something beneath their path, such as whatever `find` comes upon, and not for all of it. No
+    /// standing approval is offered of these, except of the very same command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beneath: Vec<Effect>,
     /// The working directory, programs, scripts and edited files as they were when the plan was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bound: Vec<Bound>,
@@ -209,6 +213,11 @@ impl Plan {
             reads_only: self.reads_only,
             irreversible: self.irreversible,
         }
+    }
+
+    /// Whether this effect of the plan stands for something beneath its path, and not for all of it.
+    pub fn is_beneath(&self, effect: &Effect) -> bool {
+        self.beneath.contains(effect)
     }
 
     /// Whether any effect of this plan must keep its order with any effect of the other.
@@ -289,6 +298,19 @@ mod tests {
         let reach = |host: &str| Effect::Reach { host: host.into(), port: 443 };
         check(&reach("a"), &reach("a"), true);
         check(&reach("a"), &write("/w/a"), false);
+    }
+
+    // req: A8
+    #[test]
+    fn the_mark_is_in_the_record_and_a_record_without_it_can_be_read() {
+        let delete = Effect::Delete { path: "/w".into() };
+        let mut plan = Plan { effects: vec![delete.clone()], ..Plan::default() };
+        let old = serde_json::to_string(&plan).unwrap();
+        assert!(!old.contains("beneath"), "{old}");
+        assert_eq!(serde_json::from_str::<Plan>(&old).unwrap(), plan);
+        plan.beneath = vec![delete.clone()];
+        let kept: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert!(kept == plan && kept.is_beneath(&delete));
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod text;
 use serde::{Deserialize, Serialize};
 
 use crate::call::Millis;
-use crate::effect::Effect;
+use crate::effect::{Effect, Plan};
 use crate::id::{LeaveId, SessionId};
 use crate::pattern::{BadPattern, Matcher, Pattern};
 use crate::ruling::{Cause, Reason, Verdict};
@@ -108,13 +108,16 @@ pub fn asked<'a>(effects: &'a [Effect], reasons: &[Reason]) -> Result<Vec<&'a Ef
 pub struct LeaveMatcher {
     leave: Leave,
     scope: Vec<Matcher>,
+    /// For each pattern that ends in `/**`: itself, and the directory that it is about everything beneath.
+    trees: Vec<Matcher>,
 }
 
 impl LeaveMatcher {
     /// Makes a leave ready, or says which pattern is wrong.
     pub fn new(leave: Leave) -> Result<Self, BadPattern> {
         let scope = leave.scope.iter().cloned().map(Matcher::new).collect::<Result<_, _>>()?;
-        Ok(Self { leave, scope })
+        let trees = leave.scope.iter().flat_map(trees).filter_map(|tree| Matcher::new(tree).ok()).collect();
+        Ok(Self { leave, scope, trees })
     }
 
     /// The leave.
@@ -129,13 +132,43 @@ impl LeaveMatcher {
             && self.leave.until.is_none_or(|until| now < until)
     }
 
-    /// Whether it covers each of the effects that were [`asked`] about.
-    pub fn answers(&self, asked: &[&Effect]) -> bool {
-        asked.iter().all(|effect| self.covers(effect))
+    /// Whether it covers each of the effects of this plan that were [`asked`] about.
+    pub fn answers(&self, asked: &[&Effect], plan: &Plan) -> bool {
+        self.uncovered(asked, plan).is_none()
     }
 
-    /// Whether it covers the effect.
+    /// The first of the effects that were [`asked`] about which it does not cover.
+    pub fn uncovered<'e>(&self, asked: &[&'e Effect], plan: &Plan) -> Option<&'e Effect> {
+        let is_plan =
+            |pattern: &Pattern| matches!(pattern, Pattern::Plan(effects) if *effects == plan.effects);
+        if self.leave.scope.iter().any(is_plan) {
+            return None;
+        }
+        // A path alone says nothing of what lies beneath it.
+        let covers = |effect: &Effect| {
+            self.covers(effect)
+                && (!plan.is_beneath(effect) || self.trees.iter().any(|tree| tree.fits(effect)))
+        };
+        asked.iter().copied().find(|effect| !covers(effect))
+    }
+
+    /// Whether it covers the effect, which stands for itself and not for something beneath its path.
     pub fn covers(&self, effect: &Effect) -> bool {
         self.scope.iter().any(|matcher| matcher.fits(effect))
+    }
+}
+
+/// The patterns that paths fit if the pattern covers everything beneath them.
+fn trees(pattern: &Pattern) -> Vec<Pattern> {
+    let (kind, glob): (fn(String) -> Pattern, &String) = match pattern {
+        Pattern::Read(glob) => (Pattern::Read, glob),
+        Pattern::Write(glob) => (Pattern::Write, glob),
+        Pattern::Delete(glob) => (Pattern::Delete, glob),
+        _ => return Vec::new(),
+    };
+    match glob.strip_suffix("/**") {
+        Some("") => vec![kind("/".to_owned()), pattern.clone()],
+        Some(directory) => vec![kind(directory.to_owned()), pattern.clone()],
+        None => Vec::new(),
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! Pure: from the sheet of a question alone. An offer is made only where the leave would spare the same question next time, by
 //! the very test with which the policy uses leaves ([`crate::leave::asked`]); and no offer is wider than its words. A program
-//! that runs others, or does whatever its words say, is never offered with any words but these.
+//! is offered with other words only if these could not do more harm. A call that changes *something beneath* a directory is
+//! only offered as the very same call.
 
 mod program;
+mod same;
 
 use serde::Serialize;
 
-use crate::effect::Effect;
+use crate::effect::{Effect, Plan};
 use crate::escape::{Care, visible};
 use crate::id::LeaveId;
 use crate::leave::{Leave, LeaveMatcher, NoLeave, asked};
@@ -52,12 +54,15 @@ pub fn offers(sheet: &Sheet) -> Result<Vec<Offer>, NoLeave> {
     if let Some(why) = asked.iter().find_map(|effect| not_sayable(effect)) {
         return Err(NoLeave::NotSayable(why));
     }
-    let all = Asked { effects: &asked, plan: &sheet.plan.effects, workspace: &sheet.cwd };
+    if asked.iter().any(|effect| sheet.plan.is_beneath(effect)) {
+        return same::offer(&sheet.plan, &asked).map(|offer| vec![offer]);
+    }
+    let all = Asked { effects: &asked, workspace: &sheet.cwd };
     let mut offers: Vec<Offer> = Vec::new();
     for breadth in LADDER {
         let Some(offer) = all.offer(breadth) else { continue };
         let known = offers.iter().any(|known| known.scope == offer.scope);
-        if !known && uncovered(&offer.scope, &asked).is_none() {
+        if !known && uncovered(&offer.scope, &asked, &sheet.plan).is_none() {
             offers.push(offer);
         }
     }
@@ -71,10 +76,21 @@ pub fn offers(sheet: &Sheet) -> Result<Vec<Offer>, NoLeave> {
 /// Whether a leave of this scope would spare the same question next time, or why not.
 pub fn spares(sheet: &Sheet, scope: &[Pattern]) -> Result<(), NoLeave> {
     let asked = asked_on(sheet)?;
-    match uncovered(scope, &asked) {
+    match uncovered(scope, &asked, &sheet.plan) {
         None => Ok(()),
         Some(effect) => Err(NoLeave::Uncovered(visible(&effect.to_string(), Care::Name))),
     }
+}
+
+/// The pattern of this run, word for word; none where a word is known only when it runs.
+pub fn exact_run(program: &str, argv: &[String]) -> Option<Pattern> {
+    let is_known = argv.iter().all(|word| !word.contains(NOT_KNOWN));
+    is_known.then(|| program::exactly(program, argv).0)
+}
+
+/// The pattern of this run with whatever words after the first ones, where these cannot do more harm.
+pub fn wide_run(program: &str, argv: &[String]) -> Option<Pattern> {
+    program::widened(program, argv).map(|(pattern, _)| pattern)
 }
 
 const LADDER: [Breadth; 6] =
@@ -112,8 +128,8 @@ fn not_sayable(effect: &Effect) -> Option<String> {
     is_uncertain.then(|| format!("{what} is known only when it runs"))
 }
 
-/// The first of the effects that no pattern of the scope fits.
-fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect]) -> Option<&'a Effect> {
+/// The first of the effects that a leave of this scope does not cover.
+fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect], plan: &Plan) -> Option<&'a Effect> {
     let leave = Leave {
         id: LeaveId::new(uuid::Uuid::nil()),
         tool: String::new(),
@@ -124,14 +140,12 @@ fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect]) -> Option<&'a Effect> 
     };
     // A scope that cannot be used covers nothing.
     let Ok(leave) = LeaveMatcher::new(leave) else { return asked.first().copied() };
-    asked.iter().copied().find(|effect| !leave.covers(effect))
+    leave.uncovered(asked, plan)
 }
 
 /// What is asked about, and where.
 struct Asked<'a> {
     effects: &'a [&'a Effect],
-    /// All effects of the plan.
-    plan: &'a [Effect],
     workspace: &'a str,
 }
 
@@ -170,8 +184,7 @@ impl Asked<'_> {
     fn part(&self, effect: &Effect, breadth: Breadth) -> (Pattern, String) {
         match effect {
             Effect::Run { program, argv } => {
-                let wide =
-                    if breadth == Breadth::Exact { None } else { program::widened(program, argv, self.plan) };
+                let wide = if breadth == Breadth::Exact { None } else { program::widened(program, argv) };
                 wide.unwrap_or_else(|| program::exactly(program, argv))
             }
             Effect::Read { path } => self.path(path, breadth, Pattern::Read),

@@ -36,6 +36,9 @@ pub enum Pattern {
     Reach(String),
     /// A glob over tool names.
     Invoke(String),
+    /// All effects of one plan, and no others: the very same command in the very same place. Only in leaves, which see the whole
+    /// plan; no single effect fits it.
+    Plan(Vec<Effect>),
 }
 
 /// A pattern that cannot be used.
@@ -57,6 +60,12 @@ pub enum BadPattern {
     /// The run pattern has no program.
     #[error("a run pattern begins with a program")]
     EmptyRun,
+    /// The pattern of a whole plan has no effects.
+    #[error("a pattern about a whole plan names its effects")]
+    EmptyPlan,
+    /// A rule is about single effects.
+    #[error("only a leave can be about a whole plan, not a rule")]
+    PlanInRule,
 }
 
 /// How sure it must be that an effect fits.
@@ -88,7 +97,8 @@ impl Pattern {
             Self::Run(words) | Self::Exactly(words) if words.first().is_none_or(String::is_empty) => {
                 Err(BadPattern::EmptyRun)
             }
-            Self::Run(_) | Self::Exactly(_) => Ok(()),
+            Self::Plan(effects) if effects.is_empty() => Err(BadPattern::EmptyPlan),
+            Self::Run(_) | Self::Exactly(_) | Self::Plan(_) => Ok(()),
             Self::Reach(host) => host_pattern(host).map(|_| ()),
         }
     }
@@ -102,6 +112,7 @@ impl Pattern {
             Self::Delete(_) => "delete",
             Self::Reach(_) => "reach",
             Self::Invoke(_) => "invoke",
+            Self::Plan(_) => "plan",
         }
     }
 }
@@ -143,7 +154,7 @@ impl Matcher {
                 Sense::Surely,
             ) => exact.push(glob_of(glob)?.compile_matcher()),
             (Pattern::Reach(text), _) => host = Some(host_pattern(text)?),
-            (Pattern::Run(_) | Pattern::Exactly(_), _) => {}
+            (Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Plan(_), _) => {}
         }
         Ok(Self { pattern, sense, exact, folded, holders: above, host })
     }

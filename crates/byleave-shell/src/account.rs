@@ -25,6 +25,8 @@ pub(crate) use self::unwrap::{Origin, Watcher, unwrap_watched};
 pub struct Account {
     /// What it does itself.
     pub effects: Vec<Effect>,
+    /// The effects that stand for something beneath their path, and not for all of it: which files is not in its words.
+    pub beneath: Vec<Effect>,
     /// What it has a shell read, or runs in its turn.
     pub inner: Vec<Inner>,
     /// What about it is dangerous or cannot be taken back.

@@ -25,6 +25,8 @@ pub(crate) struct Manual {
     pub(crate) free: bool,
     /// Usually a file of the project itself.
     pub(crate) local: bool,
+    /// A directory that it names is changed itself; what it changes beneath is told by name, or is all of it.
+    pub(crate) itself: bool,
     pub(crate) operands: Operands,
     pub(crate) here: Option<Role>,
     pub(crate) does: Vec<Deed>,
@@ -140,6 +142,8 @@ struct Raw {
     #[serde(default)]
     local: bool,
     #[serde(default)]
+    itself: bool,
+    #[serde(default)]
     operands: Vec<String>,
     here: Option<String>,
     #[serde(default)]
@@ -179,6 +183,7 @@ impl Raw {
             abbreviations: self.abbreviations,
             free: self.free,
             local: self.local,
+            itself: self.itself,
             operands,
             here: self.here.as_deref().map(role).transpose()?,
             does: self.does.iter().map(deed).collect::<Result<_, _>>()?,

@@ -45,6 +45,7 @@ impl Command {
             && self.input == other.input
             && self.place == other.place
             && self.is_function == other.is_function
+            && self.is_filled == other.is_filled
     }
 }
 
@@ -67,6 +68,8 @@ pub struct Command {
     pub within: Vec<&'static str>,
     /// A function of this text has this name: that is run, not a program.
     pub is_function: bool,
+    /// Its paths stand for what another program finds beneath them: `find PATH -exec`.
+    pub is_filled: bool,
 }
 
 /// The directory that a command runs in.

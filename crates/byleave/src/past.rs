@@ -214,7 +214,7 @@ impl PastCall {
         }
         let answers = |plan: &Plan, ruling: &Ruling| {
             let asked: Result<Vec<&Effect>, _> = asked(&plan.effects, &ruling.reasons);
-            !ruling.causes().is_empty() && asked.is_ok_and(|asked| leave.answers(&asked))
+            !ruling.causes().is_empty() && asked.is_ok_and(|asked| leave.answers(&asked, plan))
         };
         let question = self.questions.iter().find(|question| answers(&question.plan, &question.ruling));
         if question.is_none() && !answers(&self.plan, &self.ruling) {

@@ -140,6 +140,7 @@ pub fn trees(manifest: &Manifest, arguments: &Value, site: &Site) -> Vec<Tree> {
 pub fn command(plan: &mut Plan, text: &str, scene: &dyn Scene) -> Vec<String> {
     let account = byleave_shell::tell(text, scene);
     plan.effects.extend(account.effects);
+    plan.beneath.extend(account.beneath);
     plan.dangers.extend(account.dangers.into_iter().map(|danger| Danger {
         id: danger.id.clone(),
         why: danger.why.clone(),

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "agent")]
 mod acp;
+mod approvals;
 mod book;
 mod calls;
 #[cfg(feature = "agent")]

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 
 use super::Leave;
 use crate::call::Millis;
-use crate::escape::is_printable;
+use crate::effect::Effect;
+use crate::escape::{Care, is_printable, visible};
 use crate::moment::{span, utc};
 use crate::pattern::{Pattern, literal};
 
@@ -15,13 +16,22 @@ impl Leave {
     /// The rule that it amounts to, as it would stand in a policy file; what a rule cannot say is in its comments.
     pub fn rule(&self, now: Millis) -> String {
         let mut text = format!("# a leave for calls of the tool {}\n", quoted(&self.tool));
-        text.push_str("[[rule]]\nverdict = \"allow\"\n");
-        for line in keys(&self.scope) {
-            text.push_str(&line);
-            text.push('\n');
+        for effects in self.scope.iter().filter_map(whole) {
+            text.push_str("# for this very call and no other, which no rule can say:\n");
+            for effect in effects {
+                text.push_str(&format!("#   {}\n", visible(&effect.to_string(), Care::Name)));
+            }
         }
-        if let Some(session) = &self.session {
-            text.push_str(&format!("when = {{ session = {} }}\n", quoted(&literal(session.as_str()))));
+        let keys = keys(&self.scope);
+        if !keys.is_empty() {
+            text.push_str("[[rule]]\nverdict = \"allow\"\n");
+            for line in keys {
+                text.push_str(&line);
+                text.push('\n');
+            }
+            if let Some(session) = &self.session {
+                text.push_str(&format!("when = {{ session = {} }}\n", quoted(&literal(session.as_str()))));
+            }
         }
         text.push_str(&format!("# it counts {}\n", self.bounds(now)));
         text.push_str("# never for what is dangerous, cannot be taken back or was not understood, and never against a deny\n");
@@ -48,7 +58,15 @@ impl Leave {
     }
 }
 
-/// The patterns as the keys of a rule in a policy file, one line for each kind.
+/// The effects of a whole plan, where the pattern is about one.
+fn whole(pattern: &Pattern) -> Option<&[Effect]> {
+    match pattern {
+        Pattern::Plan(effects) => Some(effects),
+        _ => None,
+    }
+}
+
+/// The patterns as the keys of a rule in a policy file, one line for each kind. A rule cannot be about a whole plan.
 pub fn keys(patterns: &[Pattern]) -> Vec<String> {
     let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
     for pattern in patterns {
@@ -60,6 +78,7 @@ pub fn keys(patterns: &[Pattern]) -> Vec<String> {
             }
             Pattern::Read(text) | Pattern::Write(text) | Pattern::Delete(text) => quoted(text),
             Pattern::Reach(text) | Pattern::Invoke(text) => quoted(text),
+            Pattern::Plan(_) => continue,
         };
         match keys.iter_mut().find(|(known, _)| *known == pattern.kind()) {
             Some((_, texts)) if texts.contains(&text) => {}
@@ -128,6 +147,15 @@ mod tests {
         };
         assert_eq!(sorted(rule.patterns), sorted(scope));
         assert_eq!(rule.when.session.as_deref(), Some("s[[]1[]]"));
+    }
+
+    // req: R5
+    #[test]
+    fn a_leave_for_one_plan_is_no_rule() {
+        let delete = Effect::Delete { path: "/w/a\n[[rule]]".into() };
+        let text = leave(vec![Pattern::Plan(vec![delete])]).rule(0);
+        assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
+        assert!(text.contains("delete /w/a"), "{text}");
     }
 
     #[test]

@@ -225,6 +225,7 @@ impl IndexBuilder {
                 entry.push(Words { words: words.clone(), exactly, sense, rule });
             }
             Pattern::Reach(host) => self.reach.add(host_pattern(host)?, sense, rule),
+            Pattern::Plan(_) => return Err(BadPattern::PlanInRule),
         }
         if let (Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob), Sense::Possibly) =
             (pattern, sense)

@@ -460,7 +460,8 @@ fn answering<'a>(request: &Request<'a>, reasons: &[Reason]) -> Option<&'a LeaveM
         .leaves
         .iter()
         .filter(|leave| {
-            leave.applies(&request.manifest.name, request.session, request.now) && leave.answers(&asked)
+            leave.applies(&request.manifest.name, request.session, request.now)
+                && leave.answers(&asked, request.plan)
         })
         .min_by_key(|leave| (leave.leave().scope.len(), leave.leave().id))
 }

@@ -142,19 +142,19 @@ fn the_narrowest_comes_first_and_each_is_said_in_words() {
         assert_eq!(found, wanted);
     };
     check(
-        vec![run("/usr/bin/git", "git fetch origin"), reach("example.org", 443)],
+        vec![run("/usr/bin/cargo", "cargo test --lib"), reach("example.org", 443)],
         &[
             (
                 Breadth::Exact,
-                "run `/usr/bin/git fetch origin` and nothing more; reach `example.org` at port 443",
+                "run `/usr/bin/cargo test --lib` and nothing more; reach `example.org` at port 443",
             ),
             (
                 Breadth::Program,
-                "run `git fetch …`, with whatever words after these; reach `example.org` at port 443",
+                "run `cargo test …`, with whatever words after these; reach `example.org` at port 443",
             ),
             (
                 Breadth::Host,
-                "run `git fetch …`, with whatever words after these; reach `example.org` at the ports of the web, 80 and 443",
+                "run `cargo test …`, with whatever words after these; reach `example.org` at the ports of the web, 80 and 443",
             ),
         ],
     );
@@ -222,9 +222,133 @@ fn what_runs_anything_is_offered_as_it_is_or_not_at_all() {
             assert!(!given(&offer.scope).covers(&more), "{line}: {offer:?}");
         }
     }
-    // `rm tmp` and `tidy out` say to what it is done, wherever the list of programs ends.
     let scene = Scene::new(vec![run("/usr/bin/tidy", "tidy out"), write("/w/out")]);
     assert!(scene.offers().unwrap().iter().all(|offer| offer.breadth != Breadth::Program));
+}
+
+// `git checkout -b x` makes a branch; a leave for `git checkout …` let `git checkout -- '*'` throw away uncommitted work.
+#[test]
+fn the_first_words_stand_for_no_form_that_does_more() {
+    for (shown, others) in [
+        ("git checkout -b x", &["git checkout -- *", "git checkout -b y", "git checkout -B x HEAD~9"][..]),
+        ("git checkout main", &["git checkout *", "git checkout main -- *", "git checkout --ours ."]),
+        ("git tag v1", &["git tag -d v1", "git tag -f v1", "git tag v2"]),
+        ("git branch x", &["git branch -M x main", "git branch -D main"]),
+        ("git stash push", &["git stash push -u", "git stash pop"]),
+        ("git stash list", &["git stash list --all", "git stash drop"]),
+        ("git commit -m x", &["git commit -m x --amend", "git commit --amend"]),
+        ("git reset a", &["git reset --keep HEAD~3", "git reset a b"]),
+        ("git fetch https://example.org/x", &["git fetch --prune", "git fetch . +HEAD~3:main"]),
+        ("git worktree list", &["git worktree prune", "git worktree remove x"]),
+        ("cargo fmt --check", &["cargo fmt", "cargo fmt --all"]),
+        ("cargo clippy", &["cargo clippy --fix"]),
+        ("cargo add x", &["cargo add y"]),
+        ("npm install x", &["npm install y"]),
+        ("npm run clean", &["npm run other", "npm run clean -- src", "npm exec clean"]),
+        ("npm test", &["npm test -- -u"]),
+        ("yarn run rimraf out", &["yarn run rimraf src"]),
+        ("gh pr view 1", &["gh pr merge 1", "gh repo delete x"]),
+        ("docker ps", &["docker system prune", "docker ps --all"]),
+        ("tool list", &["tool list --purge", "tool"]),
+        ("terraform plan", &["terraform plan -destroy", "terraform apply"]),
+    ] {
+        let program = format!("/usr/bin/{}", shown.split(' ').next().unwrap());
+        let offers = Scene::new(vec![run(&program, shown)]).offers().unwrap();
+        for offer in &offers {
+            assert!(given(&offer.scope).covers(&run(&program, shown)), "{shown}: {offer:?}");
+            for other in others {
+                assert!(!given(&offer.scope).covers(&run(&program, other)), "{other}: {offer:?}");
+            }
+        }
+    }
+    for (shown, other) in [
+        ("cargo test", "cargo test --lib a"),
+        ("go build ./x", "go build ./y"),
+        ("gh pr view 1", "gh pr view 2 --comments"),
+    ] {
+        let program = format!("/usr/bin/{}", shown.split(' ').next().unwrap());
+        let offers = Scene::new(vec![run(&program, shown)]).offers().unwrap();
+        let covers = |offer: &Offer| given(&offer.scope).covers(&run(&program, other));
+        assert!(offers.iter().any(covers), "{other}: {offers:?}");
+    }
+}
+
+/// `find . -name '*.o' -delete` and its like: the effect is on the directory, and stands for something beneath it.
+fn somewhere(line: &str, effect: Effect) -> Scene {
+    let program = format!("/usr/bin/{}", line.split(' ').next().unwrap());
+    let mut scene = Scene::new(vec![run(&program, line), effect.clone()]);
+    scene.plan.beneath = vec![effect];
+    scene
+}
+
+// req: R5
+#[test]
+fn something_beneath_a_directory_is_offered_as_the_very_same_command_only() {
+    let shown = somewhere("find . -name *.o -delete", delete("/w"));
+    let offers = shown.offers().unwrap();
+    let [offer] = offers.as_slice() else { panic!("{offers:?}") };
+    assert_eq!(offer.breadth, Breadth::Exact);
+    assert_eq!(
+        offer.words,
+        "this very command and no other: run `/usr/bin/find . -name '*.o' -delete`; delete something beneath `/w`"
+    );
+    assert!(!shown.asks_under(&offer.scope), "the very same is spared");
+    assert_eq!(spares(&shown.sheet(), &offer.scope), Ok(()));
+    for (other, why) in [
+        (somewhere("find . -delete", delete("/w")), "other words"),
+        (somewhere("find . -name *.o -delete", delete("/w/src")), "another place"),
+        (somewhere("find . -name *.o -delete", write("/w")), "another effect"),
+        (Scene::new(vec![delete("/w")]), "the whole directory"),
+        (
+            Scene::new(vec![run("/usr/bin/rm", "rm -r /w"), delete("/w")]),
+            "the whole directory, by another program",
+        ),
+    ] {
+        assert!(other.asks_under(&offer.scope), "{why}");
+    }
+    let mut more = somewhere("find . -name *.o -delete", delete("/w"));
+    more.plan.effects.push(write("/w/x"));
+    assert!(more.asks_under(&offer.scope), "and something else");
+}
+
+// req: R5
+#[test]
+fn what_the_words_do_not_tell_apart_is_not_offered_at_all() {
+    // A word that is known only when it runs: the next time it is another.
+    let unknown = somewhere("find . -name … -delete", delete("/w"));
+    assert!(matches!(unknown.offers(), Err(NoLeave::NotSayable(_))));
+    // A tool whose arguments are not among its effects.
+    let mut silent = Scene::new(vec![delete("/w/a")]);
+    silent.plan.beneath = vec![delete("/w/a")];
+    assert!(matches!(silent.offers(), Err(NoLeave::NotSayable(_))));
+    let mut long = somewhere("find . -delete", delete("/w"));
+    long.plan.effects.extend((0..300).map(|number| delete(&format!("/w/{number}"))));
+    assert!(matches!(long.offers(), Err(NoLeave::NotSayable(_))));
+}
+
+// A leave that was given before effects were marked, or for a path that has become a directory since.
+// req: R5
+#[test]
+fn a_path_alone_covers_nothing_beneath_it() {
+    let scene = somewhere("find a -delete", delete("/w/a"));
+    let run = Pattern::Run(vec!["find".into()]);
+    for (globs, spared) in [
+        (&["/w/a"][..], false),
+        (&["/w/*"], false),
+        (&["/w/a", "/w/a/*"], false),
+        (&["/w/**/a"], false),
+        (&["/w/a/**"], false),
+        (&["/w/a", "/w/a/**"], true),
+        (&["/w/**"], true),
+        (&["/**"], true),
+    ] {
+        let mut scope = vec![run.clone()];
+        scope.extend(globs.iter().map(|glob| Pattern::Delete((*glob).into())));
+        assert_eq!(!scene.asks_under(&scope), spared, "{globs:?}");
+        assert_eq!(spares(&scene.sheet(), &scope).is_ok(), spared, "{globs:?}");
+    }
+    let named = Scene::new(vec![delete("/w/a")]);
+    assert!(!named.asks_under(&[Pattern::Delete("/w/a".into())]), "a directory that was named");
 }
 
 #[test]

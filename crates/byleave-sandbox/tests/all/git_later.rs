@@ -58,7 +58,7 @@ fn a_command_in_the_list_of_a_rebase_is_put_out_of_action() {
             (None, format!("printf 'pick 1 exec\\nedit 2 b\\n' >{TODO}")),
         ] {
             rebasing(list);
-            assert_eq!(planted(&script), [PathBuf::new(); 0], "{way}: {script}");
+            assert_eq!(planted(&script), Vec::<PathBuf>::new(), "{way}: {script}");
         }
     }
 }

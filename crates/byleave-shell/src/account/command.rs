@@ -118,11 +118,12 @@ impl Teller<'_> {
 
     /// Goes on with the words behind the program or the sub-command that this manual is for.
     fn follow(&mut self, manual: &'static Manual, words: &[Word]) {
+        self.itself = manual.itself;
         self.account.about = Some(manual.why.as_str()).filter(|why| !why.is_empty()).or(self.account.about);
         for deed in &manual.does {
             match deed.role {
                 Role::Unknown => self.unknown(format!("`{}`: {}", self.bare.join(" "), manual.why)),
-                role => self.role(role, &Word::literal(deed.target.clone())),
+                role => self.role_unnamed(role, &Word::literal(deed.target.clone())),
             }
         }
         if manual.responses {

@@ -278,8 +278,8 @@ impl Teller<'_> {
             for name in names {
                 count = count.saturating_add(1);
                 let path = format!("{}/{name}", directory.trim_end_matches('/'));
-                self.add(Effect::Read { path: path.clone() });
-                self.add(Effect::Delete { path: path.clone() });
+                self.add_on(Effect::Read { path: path.clone() }, self.beneath);
+                self.add_on(Effect::Delete { path: path.clone() }, self.beneath);
                 left.push(path);
             }
         }
@@ -311,20 +311,47 @@ impl Teller<'_> {
             }
         };
         self.facts.targets.push(path.clone());
+        let is_beneath = self.is_beneath(role, text, &path);
+        let read = Effect::Read { path: path.clone() };
+        let write = Effect::Write { path: path.clone() };
+        let delete = Effect::Delete { path: path.clone() };
         match role {
-            Role::Write => self.add(Effect::Write { path }),
-            Role::Delete => self.add(Effect::Delete { path }),
+            Role::Write => self.add_on(write, is_beneath),
+            Role::Delete => self.add_on(delete, is_beneath),
             Role::Edit => {
-                self.add(Effect::Read { path: path.clone() });
-                self.add(Effect::Write { path });
+                self.add_on(read, self.beneath);
+                self.add_on(write, is_beneath);
             }
             Role::Move => {
-                self.add(Effect::Read { path: path.clone() });
-                self.add(Effect::Delete { path: path.clone() });
+                self.add_on(read, is_beneath);
+                self.add_on(delete, is_beneath);
                 self.moved(path);
             }
-            _ => self.add(Effect::Read { path }),
+            _ => self.add_on(read, is_beneath),
         }
+    }
+
+    /// An effect on a path, with a mark if it stands for something beneath the path.
+    fn add_on(&mut self, effect: Effect, is_beneath: bool) {
+        if is_beneath && !self.account.beneath.contains(&effect) {
+            self.account.beneath.push(effect.clone());
+        }
+        self.add(effect);
+    }
+
+    /// Whether a path in a role stands for something beneath it. To write a directory is to write something in it. To delete one
+    /// is to delete all of it, except for git, which deletes what it knows or what it does not. A glob of git's own stands for
+    /// whatever it fits.
+    fn is_beneath(&self, role: Role, text: &str, path: &str) -> bool {
+        let is_git = self.facts.program == "git";
+        let in_directory = match role {
+            Role::Write | Role::Edit => !self.itself,
+            Role::Delete => is_git,
+            _ => false,
+        };
+        self.beneath
+            || is_git && text.contains(['*', '?', '['])
+            || in_directory && self.scene.is_directory(path)
     }
 }
 

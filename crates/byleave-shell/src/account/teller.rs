@@ -27,6 +27,10 @@ pub(super) struct Teller<'a> {
     /// Options that rules name, as they were given.
     pub(super) front: Vec<&'static Opt>,
     pub(super) program: String,
+    /// A directory that the program names is written itself; what it writes beneath is told by name.
+    pub(super) itself: bool,
+    /// Every path stands for something beneath it.
+    pub(super) beneath: bool,
 }
 
 impl<'a> Teller<'a> {
@@ -41,6 +45,23 @@ impl<'a> Teller<'a> {
             kept: Vec::new(),
             front: Vec::new(),
             program: String::new(),
+            itself: false,
+            beneath: command.is_filled,
+        }
+    }
+
+    /// The same role for something beneath a path.
+    pub(super) fn role_beneath(&mut self, role: Role, word: &Word) {
+        let before = std::mem::replace(&mut self.beneath, true);
+        self.role(role, word);
+        self.beneath = before;
+    }
+
+    /// What a program does with a directory that its words do not name. It may read all of it, but does not change all of it.
+    pub(super) fn role_unnamed(&mut self, role: Role, word: &Word) {
+        match role {
+            Role::Read => self.role(role, word),
+            role => self.role_beneath(role, word),
         }
     }
 
@@ -143,7 +164,7 @@ impl<'a> Teller<'a> {
                     self.bare.join(" ")
                 ));
             }
-            (0, Some(role)) => self.role(role, &Word::literal(".")),
+            (0, Some(role)) => self.role_unnamed(role, &Word::literal(".")),
             _ => {}
         }
         self.kept.extend(parsed.kept.iter().map(Word::to_string));
@@ -196,7 +217,7 @@ impl<'a> Teller<'a> {
                 self.unknown(format!("`{} {name}`: {why}", self.bare.join(" ")));
             }
             if opt.writes {
-                self.role(Role::Write, &Word::literal("."));
+                self.role_unnamed(Role::Write, &Word::literal("."));
             }
             if opt.front && !self.front.iter().any(|known| known.names == opt.names) {
                 self.front.push(opt);
@@ -249,6 +270,15 @@ impl<'a> Teller<'a> {
 
     /// A command that this one runs.
     pub(super) fn inner_words(&mut self, words: Vec<Word>) {
+        self.inner_command(words, self.command.is_filled);
+    }
+
+    /// A command that this one runs, with paths that stand for what it finds beneath them.
+    pub(super) fn inner_filled(&mut self, words: Vec<Word>) {
+        self.inner_command(words, true);
+    }
+
+    fn inner_command(&mut self, words: Vec<Word>, is_filled: bool) {
         if words.is_empty() {
             return;
         }
@@ -263,6 +293,7 @@ impl<'a> Teller<'a> {
             span: self.command.span.clone(),
             within,
             is_function: false,
+            is_filled,
         }));
     }
 

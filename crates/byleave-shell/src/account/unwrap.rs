@@ -133,6 +133,11 @@ impl Whole {
     /// Takes one account in. At a limit, what is inside it is not read but reported as far as its words tell.
     fn add(&mut self, account: Account, depth: usize, number: usize, limit: Option<&str>) {
         account.effects.into_iter().for_each(|effect| self.effect(effect));
+        for effect in account.beneath {
+            if !self.account.beneath.contains(&effect) {
+                self.account.beneath.push(effect);
+            }
+        }
         account.dangers.into_iter().for_each(|danger| self.danger(danger));
         for file in account.rests_on {
             if !self.account.rests_on.contains(&file) {

@@ -74,6 +74,7 @@ impl Reader<'_> {
             span,
             within: self.within.kinds(),
             is_function,
+            is_filled: false,
         });
         if operands.is_empty() {
             return Flow::same(state);

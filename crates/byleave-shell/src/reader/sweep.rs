@@ -43,6 +43,7 @@ impl Reader<'_> {
                         span: span.clone(),
                         within: vec!["unread"],
                         is_function: false,
+                        is_filled: false,
                     });
                 }
             }

@@ -251,6 +251,7 @@ impl Reader<'_> {
                 span,
                 within: self.within.kinds(),
                 is_function: false,
+                is_filled: false,
             });
         }
         let flow = self.compound(node, state);

@@ -1,6 +1,7 @@
 //! Tests of the reading of shell that look at it from outside.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod beneath;
 mod constructs;
 mod differential;
 mod manuals;

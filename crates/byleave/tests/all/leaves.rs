@@ -91,6 +91,13 @@ impl Desk {
         (call.id, self.gate.advance(call).await)
     }
 
+    /// The same in another session.
+    async fn elsewhere(&self, command: &str) -> (CallId, Standing) {
+        let call = self.call("bash", json!({ "command": command }), Mode::ConfirmSensitive);
+        let call = Call { session: SessionId::new("other").unwrap(), ..call };
+        (call.id, self.gate.advance(call).await)
+    }
+
     /// What a person would be shown.
     async fn asked(&self, command: &str) -> (CallId, Sheet) {
         let (call, standing) = self.shell(command).await;
@@ -184,27 +191,73 @@ async fn a_leave_on_one_rm_in_a_line_is_no_leave_for_rm() {
     assert_eq!(desk.ran.load(Ordering::SeqCst), 1);
 }
 
+// Red team: the one leave offered for the first was `delete /w`, and the second removed everything without a question.
+// req: R5
+#[tokio::test]
+async fn no_offer_covers_more_beneath_a_directory_than_was_shown() {
+    for (shown, others) in [
+        ("find . -name '*.o' -delete", &["find . -mindepth 1 -delete", "find src -delete", "rm -r src"][..]),
+        ("find . -name '*.o' -exec rm {} +", &["find . -exec rm {} +", "find . -mindepth 1 -delete"]),
+        ("find src -name '*.o' -exec sed -i 1d {} +", &["find src -exec sed -i 1d {} +", "sed -i 1d src/*"]),
+        ("git checkout -b x", &["git checkout -- '*'", "git checkout '*'"]),
+        ("git checkout -- src", &["git checkout -- '*'", "git restore src"]),
+        ("git rm -r src", &["git rm -r src docs", "rm -r src"]),
+        ("tar xf a.tar", &["tar xf b.tar", "unzip a.zip"]),
+        ("cp -r /usr/share/src .", &["cp -r /usr/share/x/src .", "unzip a.zip -d src"]),
+        ("prettier --write src", &["prettier --write src docs", "gofmt -w src"]),
+        ("rm -r src", &["rm -r docs", "rm -r src docs"]),
+    ] {
+        let many = offers(&prepared().asked(shown).await.1).unwrap().len();
+        for number in 0..many {
+            let desk = prepared();
+            let (call, sheet) = desk.asked(shown).await;
+            let offer = offers(&sheet).unwrap().swap_remove(number);
+            desk.answer(call, &sheet.question, Reply::Leave(leave(&offer))).await;
+            assert!(settled(desk.elsewhere(shown).await.1).success(), "{shown}: {offer:?}");
+            // A directory that was named may be offered with what lies beside it, in so many words.
+            for other in others.iter().filter(|_| offer.breadth == Breadth::Exact) {
+                let (call, standing) = desk.elsewhere(other).await;
+                let Standing::Waiting { question, .. } = standing else { panic!("{other}: {offer:?}") };
+                desk.answer(call, &question, Reply::No { feedback: None }).await;
+            }
+            assert_eq!(desk.ran.load(Ordering::SeqCst), 2, "{shown}");
+        }
+    }
+}
+
+/// A desk with files to work on.
+fn prepared() -> Desk {
+    let desk = Desk::new();
+    let workspace = desk.dir.path().join("w");
+    for name in ["src/main.o", "src/main.c", "docs/a", ".git/HEAD", "a.tar"] {
+        let file = workspace.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "").unwrap();
+    }
+    desk
+}
+
 // req: R5
 #[tokio::test]
 async fn a_leave_says_which_past_calls_it_would_have_covered() {
     let desk = Desk::new();
-    let (first, sheet) = desk.asked("git tag v1").await;
+    let (first, sheet) = desk.asked("cargo test one").await;
     desk.answer(first, &sheet.question, yes()).await;
-    let (second, sheet) = desk.asked("git tag v2").await;
+    let (second, sheet) = desk.asked("cargo test two").await;
     desk.answer(second, &sheet.question, Reply::No { feedback: None }).await;
-    let (forgotten, sheet) = desk.asked("git tag v1").await;
+    let (forgotten, sheet) = desk.asked("cargo test one").await;
     desk.answer(forgotten, &sheet.question, yes()).await;
     desk.book.forget(forgotten, "ann".into(), 1).await.unwrap();
     let (other, sheet) = desk.asked("mkdir x").await;
     desk.answer(other, &sheet.question, yes()).await;
     assert!(settled(desk.shell("git status").await.1).success(), "nobody is asked");
-    let (open, sheet) = desk.asked("git tag v1").await;
+    let (open, sheet) = desk.asked("cargo test one").await;
     let offers = offers(&sheet).unwrap();
 
     let exact = covered(&*desk.book, &tenant(), &leave(&offers[0]), FAR).await.unwrap();
     let calls: Vec<_> = exact.covered.iter().map(|one| (one.call, one.said)).collect();
     assert_eq!(calls, [(first, Some(Said::Yes))]);
-    assert!(exact.covered[0].summary.contains("git"), "{exact:?}");
+    assert!(exact.covered[0].summary.contains("cargo"), "{exact:?}");
     assert_eq!((exact.looked, exact.unreadable, exact.more, exact.looked_max), (5, 1, false, LOOKED_MAX));
 
     let program = offers.iter().find(|offer| offer.breadth == Breadth::Program).unwrap();
@@ -219,7 +272,7 @@ async fn a_leave_says_which_past_calls_it_would_have_covered() {
 
     // Given, it is what the policy uses, too.
     desk.answer(open, &sheet.question, Reply::Leave(leave(program))).await;
-    assert!(settled(desk.shell("git tag v2").await.1).success());
+    assert!(settled(desk.shell("cargo test two").await.1).success());
     let after = covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
     let newest = &after.covered[0];
     assert!(newest.said.is_none() && newest.leave.is_some(), "a leave answered it: {newest:?}");

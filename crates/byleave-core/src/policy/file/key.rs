@@ -79,7 +79,8 @@ pub(super) fn wrong(pattern: &Pattern) -> Option<(String, String)> {
     if let Err(bad) = pattern.check() {
         let todo = match &bad {
             BadPattern::Host(_) => "a rule is about hosts, not about addresses of pages; see docs/policy.md",
-            BadPattern::Glob { .. } | BadPattern::EmptyRun => {
+            BadPattern::PlanInRule => "name its effects one by one",
+            BadPattern::Glob { .. } | BadPattern::EmptyRun | BadPattern::EmptyPlan => {
                 "`*` and `?` stay within one step, `**` does not"
             }
         };
@@ -88,7 +89,7 @@ pub(super) fn wrong(pattern: &Pattern) -> Option<(String, String)> {
     match pattern {
         Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) => wrong_path(glob),
         Pattern::Invoke(glob) => wrong_tool(glob),
-        Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Reach(_) => None,
+        Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Reach(_) | Pattern::Plan(_) => None,
     }
 }
 

@@ -102,7 +102,10 @@ impl Teller<'_> {
             Place::Unknown(_) => true,
         };
         if is_directory || directory.ends_with('/') {
+            // A directory of that name may be there already, and then something beneath it is written.
+            let before = std::mem::replace(&mut self.itself, false);
             self.path(Role::Write, &format!("{}/{name}", directory.trim_end_matches('/')));
+            self.itself = before;
         }
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn tar(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wor
         teller.place = place;
     }
     if extracts && !parsed.has(&["--to-stdout"]) {
-        teller.path(Role::Write, ".");
+        teller.role_unnamed(Role::Write, &Word::literal("."));
     }
     for operand in &parsed.operands {
         if let Word::Unknown(_) = operand.word {

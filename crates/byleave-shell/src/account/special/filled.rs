@@ -26,7 +26,7 @@ pub(super) fn find(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wo
         starts.push(Word::literal("."));
     }
     for start in &starts {
-        teller.role(Role::Read, start);
+        teller.role_beneath(Role::Read, start);
     }
     while let Some(word) = words.get(at) {
         at = at.saturating_add(1);
@@ -38,7 +38,7 @@ pub(super) fn find(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wo
             "(" | ")" | "!" | "," => {}
             "-delete" => {
                 for start in &starts {
-                    teller.role(Role::Delete, start);
+                    teller.role_beneath(Role::Delete, start);
                 }
             }
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
@@ -54,7 +54,7 @@ pub(super) fn find(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Wo
                 let end = rest.iter().enumerate().position(|(at, word)| ends(at, word)).unwrap_or(rest.len());
                 let command = rest.get(..end).unwrap_or_default();
                 for start in &starts {
-                    teller.inner_words(command.iter().map(|word| fill(word, "{}", start)).collect());
+                    teller.inner_filled(command.iter().map(|word| fill(word, "{}", start)).collect());
                 }
                 as_written(teller, command, "{}");
                 at = at.saturating_add(end).saturating_add(1);
@@ -100,7 +100,7 @@ pub(super) fn fd(teller: &mut Teller<'_>, manual: &'static Manual, words: &[Word
         let mut command: Vec<Word> =
             written.iter().map(|word| fill(word, "{}", &Word::literal("."))).collect();
         command.push(Word::Unknown(Riddle { why: "what fd finds".into(), pieces: Vec::new(), one: true }));
-        teller.inner_words(command);
+        teller.inner_filled(command);
         at = at.saturating_add(end).saturating_add(1);
     }
     teller.ordinary(manual, &plain);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::CallId;
 use byleave::core::leave::keys;
+use byleave::core::offer::{exact_run, wide_run};
 use byleave::core::pattern::{Pattern, literal};
 use byleave::core::ruling::{Cause, Ruling, Verdict};
 use byleave::replay::Replayable;
@@ -14,9 +15,6 @@ pub(super) const APPROVED_MIN: usize = 2;
 
 /// So many files of one directory stand for the directory; fewer are named one by one.
 const FILES_MIN: usize = 3;
-
-/// Where programs are known by their names.
-const SYSTEM: [&str; 6] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
 /// A rule that might be suggested.
 pub(super) struct Draft {
@@ -99,6 +97,10 @@ fn patterns(calls: &[&Replayable], alike: Alike) -> Option<Vec<Pattern>> {
     for past in calls {
         for asked in &past.questions {
             for effect in needed(&asked.plan, &asked.ruling) {
+                // A rule about the directory would cover whatever else is done beneath it.
+                if asked.plan.is_beneath(effect) {
+                    return None;
+                }
                 groups.entry(likeness(effect, alike)).or_default().push(effect);
             }
         }
@@ -112,19 +114,7 @@ fn patterns(calls: &[&Replayable], alike: Alike) -> Option<Vec<Pattern>> {
 
 fn common(effects: &[&Effect]) -> Option<Vec<Pattern>> {
     match effects.first()? {
-        Effect::Run { program, argv } => {
-            let mut words: Vec<&String> = argv.iter().take_while(|word| is_certain(word)).collect();
-            for effect in effects {
-                let Effect::Run { argv, .. } = effect else { return None };
-                let same = words.iter().zip(argv).take_while(|(one, other)| **one == *other).count();
-                words.truncate(same);
-            }
-            let name = words.first()?.as_str();
-            let known = program.rsplit_once('/').is_none_or(|(folder, _)| SYSTEM.contains(&folder));
-            let by = if known && !name.contains('/') { name } else { program.as_str() };
-            let rest = words.iter().skip(1).map(|word| (*word).clone());
-            Some(vec![Pattern::Run(std::iter::once(by.to_owned()).chain(rest).collect())])
-        }
+        Effect::Run { .. } => runs(effects),
         Effect::Read { .. } => paths(effects, Pattern::Read),
         Effect::Write { .. } => paths(effects, Pattern::Write),
         Effect::Delete { .. } => paths(effects, Pattern::Delete),
@@ -134,9 +124,24 @@ fn common(effects: &[&Effect]) -> Option<Vec<Pattern>> {
     }
 }
 
-/// A word that is what it seems, and can stand in a rule: rules are taken apart at blanks.
-fn is_certain(word: &str) -> bool {
-    !word.is_empty() && !word.contains('…') && !word.chars().any(|c| c.is_whitespace() || c.is_control())
+/// The first words of different commands, where all have the same and no others do more harm; otherwise each word for word.
+fn runs(effects: &[&Effect]) -> Option<Vec<Pattern>> {
+    let each = |pattern: fn(&str, &[String]) -> Option<Pattern>| -> Option<Vec<Pattern>> {
+        let mut patterns = Vec::new();
+        for effect in effects {
+            let Effect::Run { program, argv } = effect else { return None };
+            let pattern = pattern(program, argv)?;
+            if !patterns.contains(&pattern) {
+                patterns.push(pattern);
+            }
+        }
+        Some(patterns)
+    };
+    match (each(exact_run), each(wide_run)) {
+        (Some(exact), _) if exact.len() == 1 => Some(exact),
+        (_, Some(wide)) if wide.len() == 1 => Some(wide),
+        (exact, _) => exact,
+    }
 }
 
 fn paths(effects: &[&Effect], kind: fn(String) -> Pattern) -> Option<Vec<Pattern>> {
@@ -156,13 +161,14 @@ fn folder(path: &str) -> &str {
 fn name(patterns: &[Pattern], taken: &mut HashSet<String>) -> String {
     let text = match patterns.first() {
         Some(Pattern::Run(words) | Pattern::Exactly(words)) => {
-            words.iter().take(2).map(String::as_str).collect::<Vec<_>>().join(" ")
+            let last_step = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
+            words.iter().take(2).map(last_step).collect::<Vec<_>>().join(" ")
         }
         Some(Pattern::Read(text) | Pattern::Write(text) | Pattern::Delete(text)) => {
             text.trim_end_matches("/*").rsplit('/').next().unwrap_or_default().to_owned()
         }
         Some(Pattern::Reach(text) | Pattern::Invoke(text)) => text.clone(),
-        None => String::new(),
+        Some(Pattern::Plan(_)) | None => String::new(),
     };
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let slug: String = text.chars().map(plain).take(40).collect();
