@@ -6,15 +6,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// What the system sends to end a program that runs something for a person: a key, a closed terminal, somebody's `kill`.
-const ENDING: [fn() -> SignalKind; 4] =
-    [SignalKind::interrupt, SignalKind::terminate, SignalKind::hangup, SignalKind::quit];
-
 /// Told the number of each signal that wants us to end. One that we were started without, as by `nohup`, stays ignored.
 pub(crate) fn ending() -> Result<mpsc::UnboundedReceiver<i32>> {
     let (told, heard) = mpsc::unbounded_channel();
     let ignored = ignored();
-    for kind in ENDING.map(|kind| kind()) {
+    // A key, somebody's `kill`, a closed terminal, another key.
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
+    for kind in kinds {
         let number = kind.as_raw_value();
         if ignored >> (number - 1) & 1 == 1 {
             continue;

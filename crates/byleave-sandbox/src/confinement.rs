@@ -53,6 +53,14 @@ pub struct Files {
     pub unfinished: Option<PathBuf>,
 }
 
+impl Files {
+    /// What the command can write that is not a copy: what it changes there is changed at once.
+    pub(crate) fn written_for_real(&self) -> Vec<PathBuf> {
+        let is_copied = |path: &PathBuf| self.copied.iter().any(|copied| path.starts_with(&copied.root));
+        self.writable.iter().filter(|path| !is_copied(path)).cloned().collect()
+    }
+}
+
 /// Something that the command finds a copy of: what it changes there, it changes in the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {

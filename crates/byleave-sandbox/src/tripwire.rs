@@ -30,6 +30,7 @@ const SHARE: u32 = 10;
 pub(crate) struct Tripwire {
     index: Arc<Mutex<AnyIndex>>,
     before: Seen,
+    earlier: Vec<Planted>,
     note: Option<Note>,
 }
 
@@ -108,7 +109,12 @@ impl Tripwire {
     pub(crate) fn on(index: &Arc<Mutex<AnyIndex>>) -> Result<Self, TripFault> {
         let mut looked = index.lock().unwrap_or_else(PoisonError::into_inner);
         let before = Seen::by(&mut looked)?;
-        Ok(Self { index: Arc::clone(index), before, note: None })
+        Ok(Self { index: Arc::clone(index), before, earlier: Vec::new(), note: None })
+    }
+
+    /// The same, with what runs had planted that were killed before this one.
+    pub(crate) fn after(self, earlier: Vec<Planted>) -> Self {
+        Self { earlier, ..self }
     }
 
     /// Notes the list in a directory, for whoever comes next should we be killed.
@@ -238,7 +244,7 @@ impl Guard {
         }
         if let Some(note) = &self.tripwire.note {
             // What is not known to live is looked at with more suspicion, and no worse.
-            note.is_alive().unwrap_or_default();
+            note.mark_alive().unwrap_or_default();
         }
         let planted = self.tripwire.spring()?;
         self.next = Instant::now() + INTERVAL.max(began.elapsed() * SHARE);
@@ -255,6 +261,11 @@ impl Guard {
             note.remove().map_err(in_directory(&directory))?;
         }
         Ok(std::mem::take(&mut self.planted))
+    }
+
+    /// What runs had planted that were killed before this one, once.
+    pub(crate) fn earlier(&mut self) -> Vec<Planted> {
+        std::mem::take(&mut self.tripwire.earlier)
     }
 
     fn take(&mut self, planted: Vec<Planted>) {

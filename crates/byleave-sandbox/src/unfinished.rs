@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -58,7 +58,6 @@ impl Note {
         let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(&unnamed)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         serde_json::to_writer(&mut file, before)?;
-        file.flush()?;
         file.sync_all()?;
         fs::rename(&unnamed, &path)?;
         own::sync_directory(directory)?;
@@ -66,7 +65,7 @@ impl Note {
     }
 
     /// Says that the launcher lives.
-    pub(crate) fn is_alive(&self) -> io::Result<()> {
+    pub(crate) fn mark_alive(&self) -> io::Result<()> {
         self.file.set_modified(SystemTime::now())
     }
 
@@ -120,7 +119,6 @@ impl Abandoned {
             return Ok(None);
         }
         let mut text = Vec::new();
-        file.seek(SeekFrom::Start(0))?;
         file.read_to_end(&mut text)?;
         let unreadable = |error| io::Error::other(format!("`{}` cannot be read: {error}", path.display()));
         let before = serde_json::from_slice(&text).map_err(unreadable)?;

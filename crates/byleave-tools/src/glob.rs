@@ -78,8 +78,20 @@ impl Wanted {
     }
 }
 
+/// Longer patterns are not compiled: each brace within a brace takes some of the stack.
+const PATTERN_BYTES_MAX: usize = 1_024;
+
+/// Says of a pattern that is too long that it is.
+pub(crate) fn may_be_compiled(pattern: &str) -> Result<(), String> {
+    match pattern.len() <= PATTERN_BYTES_MAX {
+        true => Ok(()),
+        false => Err(format!("the glob has more than {PATTERN_BYTES_MAX} bytes; give a shorter one")),
+    }
+}
+
 /// Reads a pattern. One without a slash is about names at any depth.
 pub(crate) fn wanted(pattern: &str) -> Result<Wanted, String> {
+    may_be_compiled(pattern)?;
     let given = pattern.escape_debug();
     if pattern.starts_with('/') {
         return Err(format!(

@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::apart::apart;
 use crate::files::Files;
 use crate::first::First;
+use crate::glob::may_be_compiled;
 use crate::lines::say;
 use crate::place::{self, judged, tell_left_out};
 use crate::walk::{Options, Told, shown, walk};
@@ -257,6 +258,7 @@ fn matcher(args: &Grep) -> Result<RegexMatcher, String> {
 
 fn globs(args: &Grep) -> Result<Override, String> {
     let Some(glob) = &args.glob else { return Ok(Override::empty()) };
+    may_be_compiled(glob)?;
     // Paths are given relative to where the walk begins.
     let mut builder = OverrideBuilder::new(".");
     builder

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use byleave::core::change::{Change, Changes};
 use byleave_copy::{Copy, Fault};
@@ -18,18 +19,14 @@ pub(crate) fn run_by_git(copy: &Copy, changes: &Changes) -> Result<Vec<String>, 
             found.push(&change.path);
         }
     }
-    let is_found = |path: &str| {
-        found.iter().any(|above| {
-            path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
-    };
+    let is_found = |path: &str| found.iter().any(|above| Path::new(path).starts_with(above));
     Ok(changes.list.iter().map(|change| &change.path).filter(|path| is_found(path)).cloned().collect())
 }
 
 /// Whether a list has a command that it did not have. What cannot be compared may have one.
 fn adds_command(copy: &Copy, change: &Change) -> Result<bool, Fault> {
-    let kind = |node: &Option<_>| node.as_ref().map(|node: &byleave::core::change::Node| node.kind.clone());
-    if !is_list(&change.path) || kind(&change.before) == kind(&change.after) {
+    let [before, after] = [&change.before, &change.after].map(|node| node.as_ref().map(|node| &node.kind));
+    if !is_list(&change.path) || before == after {
         return Ok(false);
     }
     let Some(difference) = copy.difference(change)? else { return Ok(true) };

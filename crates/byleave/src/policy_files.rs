@@ -31,6 +31,9 @@ pub const PROJECT: &str = ".byleave/policy.toml";
 /// The largest policy file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
+/// The largest of a project, which an agent may have written: compiling a glob takes up to a thousand times its length.
+const PROJECT_BYTES_MAX: u64 = 64 * 1024;
+
 /// A policy file that may be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFile {
@@ -135,7 +138,10 @@ pub fn read_one(
 pub fn text_of(file: &PolicyFile) -> Result<Option<String>, LoadFault> {
     let unreadable = |why: String| LoadFault::Unreadable { path: file.path.clone(), why };
     // A link in a repository could name any file of the person, whose lines would then be shown as wrong.
-    let links = if file.layer == Layer::Project { Links::Above } else { Links::Follow };
+    let (links, max) = match file.layer {
+        Layer::Project => (Links::Above, PROJECT_BYTES_MAX),
+        _ => (Links::Follow, FILE_BYTES_MAX),
+    };
     let opened = match byleave_files::open(&file.path, links) {
         Ok(opened) => opened,
         Err(error) if error.is_missing() && !file.named => return Ok(None),
@@ -143,7 +149,7 @@ pub fn text_of(file: &PolicyFile) -> Result<Option<String>, LoadFault> {
     };
     // What is asked about is what was opened, not what its name leads to by then.
     trusted(file, &opened.metadata)?;
-    opened.read_text(FILE_BYTES_MAX).map(Some).map_err(|error| unreadable(error.to_string()))
+    opened.read_text(max).map(Some).map_err(|error| unreadable(error.to_string()))
 }
 
 /// Whether nobody but the person and the system could have written it. A project's file may be anyone's: it only tightens.

@@ -164,12 +164,13 @@ fn confinement(
     policy: &Arc<Policy>,
     options: &Options,
 ) -> Result<Confinement> {
+    let state = options.state.canonicalize().ok();
     let place = Place {
         workspace: PathBuf::from(&options.cwd).canonicalize()?,
         cwd: PathBuf::from(&options.cwd).canonicalize()?,
         home: options.home.as_ref().map(PathBuf::from),
-        ours: options.state.canonicalize().into_iter().collect(),
-        unfinished: options.state.canonicalize().ok().map(|state| tools::unfinished(&state)),
+        unfinished: state.as_deref().map(tools::unfinished),
+        ours: state.into_iter().collect(),
         environment: std::env::vars().collect(),
         read_only: typed.profile == Profile::Look,
         rehearsing: false,

@@ -47,6 +47,8 @@ pub(crate) struct Judge {
     book: Arc<SqliteBook>,
     /// Some rule allows only where a sandbox guarantees something.
     demanding: bool,
+    /// Whether the process goes on after the answer, and a call with it.
+    stays: bool,
 }
 
 impl Judge {
@@ -69,8 +71,14 @@ impl Judge {
             state: text_of(&state)?,
             book: Arc::clone(&house.book),
             demanding: policy.rules().any(|rule| !rule.guarantees.is_empty()),
+            stays: false,
             options,
         })
+    }
+
+    /// The same in a process that goes on after the answer.
+    pub(crate) fn that_stays(self) -> Self {
+        Self { stays: true, ..self }
     }
 
     /// The files that this gate was made from.
@@ -297,17 +305,24 @@ impl Judge {
         })
     }
 
-    /// Drives a call until it is ready, settled, or the time is up. It goes on behind our back then, as far as it can.
+    /// Drives a call until it is ready, settled, or the time is up. In a process that stays it goes on then.
     async fn drive(&self, call: Call, deadline: Instant) -> Option<Standing> {
         let (gate, id, tool) = (self.gate.clone(), call.id, call.tool.clone());
         let mut work = tokio::spawn(async move { gate.prepare(call).await });
         let mut is_told = false;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let standing = match tokio::time::timeout(left, work).await {
+            let standing = match tokio::time::timeout(left, &mut work).await {
                 Ok(Ok(standing)) => standing,
-                // It broke, or it takes longer than the agent waits.
-                Ok(Err(_)) | Err(_) => return None,
+                Ok(Err(_)) => return None,
+                // It takes longer than the agent waits.
+                Err(_) if self.stays => return None,
+                // The process ends. A stage whose threads end beneath it would be recorded as failed, and the call refused for good.
+                Err(_) => {
+                    work.abort();
+                    drop(work.await);
+                    return None;
+                }
             };
             match &standing {
                 Standing::Settled(_) | Standing::Ready { .. } => return Some(standing),

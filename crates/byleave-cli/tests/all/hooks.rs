@@ -55,9 +55,13 @@ impl Stand {
         loop {
             let told = self.asks(dialect, said, patience_ms);
             let why = String::from_utf8_lossy(&told.stderr);
-            let is_late = ["could not be judged in time", "no answer came in time"]
-                .iter()
-                .any(|late| why.contains(late));
+            // The process of the try before may still be ending.
+            let late = [
+                "could not be judged in time",
+                "no answer came in time",
+                "another process has begun this call",
+            ];
+            let is_late = late.iter().any(|late| why.contains(late));
             patience_ms *= 2;
             if !is_late || patience_ms > PATIENT_MS {
                 return told;

@@ -10,8 +10,15 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::BadPattern;
 
+/// How many braces a glob may open. Each within another takes some of the stack when it is compiled, and a repository brings rules along.
+const BRACES_MAX: usize = 100;
+
 /// A glob as patterns mean it: `*` stays within one step of a path.
 pub(crate) fn glob_of(glob: &str) -> Result<Glob, BadPattern> {
+    if glob.matches('{').count() > BRACES_MAX {
+        let glob = glob.chars().take(BRACES_MAX).chain(['…']).collect();
+        return Err(BadPattern::Glob { glob, why: format!("more than {BRACES_MAX} braces") });
+    }
     GlobBuilder::new(glob)
         .literal_separator(true)
         .build()

@@ -180,8 +180,11 @@ impl Policy {
             return grounds;
         }
         let allowed = strictest == Some(Verdict::Allow);
-        let built_in =
-            |ground: &Ground| self.rule_of(*ground).is_some_and(|rule| rule.layer == Layer::Builtin);
+        // A rule that delegates would forbid otherwise, so it does not say that nothing changes.
+        let built_in = |ground: &Ground| {
+            matches!(ground, Ground::Rule(_))
+                && self.rule_of(*ground).is_some_and(|rule| rule.layer == Layer::Builtin)
+        };
         let changes_nothing = match effect {
             Effect::Read { .. } => true,
             // Programs and hosts do what they do: someone must have said that these may.

@@ -346,3 +346,25 @@ fn delegation_is_written_in_a_policy_file_and_only_where_it_means_something() {
         assert!(told.contains(wanted), "{told}");
     }
 }
+
+#[test]
+fn a_built_in_rule_that_delegates_writes_nothing_in_read_only() {
+    for verdict in [Verdict::Ask, Verdict::Deny] {
+        let mut rule = Rule::new("r", Layer::Builtin, verdict, vec![Pattern::Write("/w/a".into())]);
+        rule.delegate = Some("*".into());
+        let id = |name: &str| SessionId::new(name).unwrap();
+        let session = |session, parent, mode| Opening {
+            session: id(session),
+            parent,
+            agent: AgentId::new("main").unwrap(),
+            ceiling: Ceiling::of(mode),
+        };
+        let lineage =
+            [session("c", Some(id("m")), Mode::ReadOnly), session("m", None, Mode::ConfirmSensitive)];
+        let mut manifest = Manifest::new("t", "", serde_json::json!({}));
+        (manifest.permission_class, manifest.sensitive) = (Class::File, Some(false));
+        let plan = Plan { effects: vec![Effect::Write { path: "/w/a".into() }], ..Plan::default() };
+        let deal = Deal { manifest, plan, mode: Mode::ConfirmSensitive, tool_asks: false, leaves: vec![] };
+        assert_eq!(deal.ruled(&policy(&[rule]), &lineage).verdict, Verdict::Deny);
+    }
+}

@@ -53,6 +53,9 @@ fn everything_wrong_is_told_with_its_place_and_what_to_do() {
     check(&rule("write = []"), 5, 9, "empty");
     check(&rule("write = [\"/x\", 1]"), 5, 16, "a number");
     check(&rule("write = \"/[\""), 5, 9, "glob");
+    // Compiled, it ends the process.
+    let nested = "{".repeat(100_000) + &"}".repeat(100_000);
+    check(&rule(&format!("write = \"/{nested}\"")), 5, 9, "more than 100 braces");
     check(&rule("write = \"/a/../b\""), 5, 9, "never match");
     check(&rule("write = \"/a//b\""), 5, 9, "never match");
     check(&rule("write = \"~x/b\""), 5, 9, "another's home");

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use byleave_files::own;
 
 use super::ends::Ends;
-use super::looked::Looked;
 use super::process::{Process, spawn_as};
 use super::running::{Clock, Running};
 use super::scratch::Scratch;
@@ -25,7 +24,7 @@ pub(crate) fn start(
     run_as: RunAs,
 ) -> Result<Running, LaunchError> {
     let identity = identity(run_as)?;
-    let Looked { confinement, tripwire, earlier } = looked::once(confinement, None)?;
+    let (confinement, tripwire) = looked::once(confinement, None)?;
     let confinement = &confinement;
     let scratch = Scratch::new(identity)?;
     let plan = Plan::new(confinement, command, identity, &ThisHost)?;
@@ -38,7 +37,6 @@ pub(crate) fn start(
     let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
     let process = Process { pidfd, child: true, leash: Some(leash) };
     let mut running = ends.running(process, None, plan, clock, tripwire);
-    running.earlier = earlier;
     running.scratch = Some(scratch);
     Ok(running)
 }

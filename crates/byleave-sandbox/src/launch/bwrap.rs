@@ -18,7 +18,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::ends::Ends;
-use super::looked::Looked;
 use super::process::{Process, spawn_as};
 use super::running::{Clock, Running};
 use super::{LaunchError, RunAs, ThisHost, carried, identity, inside, looked, ours};
@@ -76,7 +75,7 @@ impl Bwrap {
         command: &Command,
         run_as: RunAs,
     ) -> Result<Running, LaunchError> {
-        let Looked { confinement, tripwire, earlier } = looked::once(confinement, None)?;
+        let (confinement, tripwire) = looked::once(confinement, None)?;
         let confinement = &confinement;
         let plan = Plan::new(confinement, command, identity(run_as)?, &ThisHost)?;
         let network_apart = plan.network_apart;
@@ -93,7 +92,6 @@ impl Bwrap {
         let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
         let process = Process { pidfd, child: true, leash: Some(leash) };
         let mut running = ends.running(process, None, plan, clock, tripwire);
-        running.earlier = earlier;
         match stands(&mut running) {
             Ok(()) => Ok(running),
             Err(error) => {

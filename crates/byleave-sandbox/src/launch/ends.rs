@@ -82,7 +82,6 @@ impl Ends {
             plan,
             clock,
             guard: Guard::new(tripwire),
-            earlier: Vec::new(),
             joined: None,
             over: false,
             scratch: None,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::LaunchError;
 use crate::confinement::{Asked, Confinement, Files};
 use crate::index::{AnyIndex, Index, Marked, Marker};
-use crate::tripwire::{self, Planted, Tripwire};
+use crate::tripwire::{self, Tripwire};
 
 /// The index of what a command may touch, made by this.
 pub(super) fn index(
@@ -68,18 +68,11 @@ impl Known {
     }
 }
 
-/// What was looked at for one command.
-pub(super) struct Looked {
-    /// Its confinement, with all that has to be hidden or held.
-    pub(super) confinement: Confinement,
-    /// For what it plants.
-    pub(super) tripwire: Tripwire,
-    /// What earlier runs had planted that ended without looking.
-    pub(super) earlier: Vec<Planted>,
-}
-
-/// Looks for one command.
-pub(super) fn once(confinement: &Confinement, warm: Option<&Warm>) -> Result<Looked, LaunchError> {
+/// For one command: its confinement with all that has to be hidden or held, and the tripwire for what it plants.
+pub(super) fn once(
+    confinement: &Confinement,
+    warm: Option<&Warm>,
+) -> Result<(Confinement, Tripwire), LaunchError> {
     let files = &confinement.files;
     let marker = files.asked.as_ref().map(|asked| &asked.marker);
     let earlier = match &files.unfinished {
@@ -91,24 +84,18 @@ pub(super) fn once(confinement: &Confinement, warm: Option<&Warm>) -> Result<Loo
     let looked = warm.map_or_else(|| Arc::new(Mutex::new(index(files, make))), |warm| warm.index(files));
     let marked = looked.lock().unwrap_or_else(PoisonError::into_inner).marked()?;
     let marked = with_marked(confinement, &marked);
-    let really_written = uncopied(files);
+    let written = files.written_for_real();
+    // In what there is a copy of, whatever is new is somebody else's.
     let looked = match files.copied.is_empty() {
         true => looked,
-        false => Arc::new(Mutex::new(Index::cold(really_written.clone(), marker.cloned()))),
+        false => Arc::new(Mutex::new(Index::cold(written.clone(), marker.cloned()))),
     };
-    let tripwire = Tripwire::on(&looked)?;
+    let tripwire = Tripwire::on(&looked)?.after(earlier);
     let tripwire = match &files.unfinished {
-        Some(directory) if !really_written.is_empty() => tripwire.noted_in(directory)?,
+        Some(directory) if !written.is_empty() => tripwire.noted_in(directory)?,
         _ => tripwire,
     };
-    Ok(Looked { confinement: marked, tripwire, earlier })
-}
-
-/// What the command can write that is not a copy: what it plants there, it plants nowhere else. In what there is a copy of, whatever
-/// is new is somebody else's.
-fn uncopied(files: &Files) -> Vec<PathBuf> {
-    let is_copied = |path: &PathBuf| files.copied.iter().any(|copied| path.starts_with(&copied.root));
-    files.writable.iter().filter(|path| !is_copied(path)).cloned().collect()
+    Ok((marked, tripwire))
 }
 
 /// A confinement with what was marked besides.

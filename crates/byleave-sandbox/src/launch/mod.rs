@@ -51,7 +51,6 @@ use crate::sys;
 use crate::tripwire::Tripwire;
 use ends::Ends;
 use error::ours;
-use looked::Looked;
 use process::{Process, spawn};
 use running::Clock;
 use uplink::Joined;
@@ -166,19 +165,16 @@ fn start_by(
             Some((uplink, door))
         }
     };
-    let Looked { confinement, tripwire, earlier } = looked::once(confinement, warm)?;
+    let (confinement, tripwire) = looked::once(confinement, warm)?;
     let plan = Plan::new(&confinement, command, identity, &ThisHost)?;
     let Some((uplink, door)) = through else {
-        let mut running = begin(plan, &confinement, tripwire, command, run_as)?;
-        running.earlier = earlier;
-        return running.with_terminal();
+        return begin(plan, &confinement, tripwire, command, run_as)?.with_terminal();
     };
     let wiring = uplink.wiring();
     let plan = plan
         .with_wiring(&wiring, &confinement.files, &ThisHost)?
         .with_variables(&wiring.variables(&format!("http://{}", uplink::proxy_at())))?;
     let mut running = begin(plan, &confinement, tripwire, command, run_as)?;
-    running.earlier = earlier;
     let door = Arc::new(door);
     let serving =
         uplink.join(&running.leash, &running.plan, &Arc::default(), Doors::one(Arc::clone(&door)))?;

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::looked::Looked;
 use super::streams::Streams;
 use super::{LaunchError, Outcome, Reached, RunAs, Status, ThisHost, identity, looked, ours};
 use crate::confinement::{Confinement, Network};
@@ -70,7 +69,7 @@ impl Oci {
             return Err(LaunchError::NoCopies("in a container, whose engine mounts none"));
         }
         confinement.held_against(|guarantee| self.given(confinement, guarantee))?;
-        let Looked { confinement, tripwire, earlier } = looked::once(confinement, None)?;
+        let (confinement, tripwire) = looked::once(confinement, None)?;
         let confinement = &confinement;
         let mut random = [0u8; 8];
         getrandom::fill(&mut random)
@@ -87,7 +86,7 @@ impl Oci {
         if ended.is_err() {
             self.remove(&name)?;
         }
-        ended.map(|outcome| Outcome { earlier, ..outcome })
+        ended
     }
 
     fn attend(
@@ -141,7 +140,7 @@ impl Oci {
             ended_by,
             reached,
             planted,
-            earlier: Vec::new(),
+            earlier: guard.earlier(),
             stdout,
             stderr,
             wall,

@@ -29,8 +29,6 @@ pub struct Running {
     pub(super) plan: Plan,
     pub(super) clock: Clock,
     pub(super) guard: Guard,
-    /// What runs before this one had planted that ended without looking.
-    pub(super) earlier: Vec<Planted>,
     /// Ends after the processes: what they leave waiting is theirs alone.
     pub(super) joined: Option<Joined>,
     pub(super) over: bool,
@@ -127,7 +125,7 @@ impl Running {
             ended_by,
             reached,
             planted,
-            earlier: std::mem::take(&mut self.earlier),
+            earlier: self.guard.earlier(),
             stdout,
             stderr,
             wall,

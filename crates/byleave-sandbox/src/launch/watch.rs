@@ -41,8 +41,6 @@ pub(super) struct Watch {
 impl Watch {
     /// From before a command begins.
     pub(super) fn new(limits: &Limits, files: &Files, began: Instant) -> Self {
-        let is_copied = |path: &&PathBuf| files.copied.iter().any(|copied| path.starts_with(&copied.root));
-        let writable = files.writable.iter().filter(|path| !is_copied(path)).cloned().collect();
         let written = files.copied.iter().map(|copied| match &copied.source {
             Source::Overlay { upper, .. } => upper.clone(),
             Source::Tree { at } => at.clone(),
@@ -52,7 +50,7 @@ impl Watch {
             cpu_max: limits.cpu,
             cpu_used: Duration::ZERO,
             cpu_next: began,
-            growth: Growth::new(limits.growth, writable),
+            growth: Growth::new(limits.growth, files.written_for_real()),
             copies: Growth { seen_at: roots, ..Growth::new(limits.copy, written.collect()) },
             reserve: limits.reserve,
             next: began + INTERVAL,

@@ -193,6 +193,7 @@ async fn what_rules_hide_is_left_out_and_told() {
 #[tokio::test]
 async fn what_cannot_be_listed_or_searched_is_told_with_what_to_do() {
     let world = project();
+    let nested = "{".repeat(200_000) + &"}".repeat(200_000);
     for (tool, arguments, wanted) in [
         ("list_dir", json!({"path": "none"}), "there is no `none`; list_dir shows what is there"),
         ("list_dir", json!({"path": "README.md"}), "`README.md` is not a directory"),
@@ -205,6 +206,10 @@ async fn what_cannot_be_listed_or_searched_is_told_with_what_to_do() {
         ("glob", json!({"pattern": "../*"}), "`../*` leads up; give the directory to begin in as `path`"),
         ("glob", json!({"pattern": "/x/*"}), "is absolute; give the directory as `path`"),
         ("glob", json!({"pattern": "{a"}), "`{a` is no glob"),
+        // Compiled, these end the process.
+        ("glob", json!({"pattern": nested}), "the glob has more than 1024 bytes"),
+        ("list_files", json!({"pattern": nested}), "the glob has more than 1024 bytes"),
+        ("grep", json!({"pattern": "a", "glob": nested}), "the glob has more than 1024 bytes"),
         ("glob", json!({"pattern": "*", "path": "README.md"}), "`README.md` is not a directory"),
         ("grep", json!({"pattern": "a(b"}), "is no regular expression"),
         ("grep", json!({"pattern": "a(b"}), "set literal = true to look for it as it is"),

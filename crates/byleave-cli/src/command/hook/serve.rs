@@ -182,7 +182,7 @@ impl Shared {
         {
             return Ok(judge.clone());
         }
-        let judge = Judge::new(&self.house, &self.options, workspace, &self.program)?;
+        let judge = Judge::new(&self.house, &self.options, workspace, &self.program)?.that_stays();
         if judges.len() >= JUDGES_MAX {
             judges.clear();
         }

@@ -96,15 +96,13 @@ pub(super) async fn with(
 
 /// Gives servers a moment to come up: clients ask once what there is, and not all of them hear that there is more.
 async fn brought_up(upstream: &Upstream, accept: bool) {
-    let up = async {
-        for (server, _) in upstream.standing().into_iter().filter(|_| accept) {
-            if let Err(why) = upstream.accept_at_sight(&server).await {
-                tracing::warn!(%server, why, "a server is not there");
-            }
+    // Not within the time limit: a server that was cut off here would be left to a person to accept. Its connection has a limit.
+    for (server, _) in upstream.standing().into_iter().filter(|_| accept) {
+        if let Err(why) = upstream.accept_at_sight(&server).await {
+            tracing::warn!(%server, why, "a server is not there");
         }
-        upstream.look_at_all().await;
-    };
-    if tokio::time::timeout(UP, up).await.is_err() {
+    }
+    if tokio::time::timeout(UP, upstream.look_at_all()).await.is_err() {
         tracing::warn!("not all servers were up in time; their tools come when they are");
     }
 }

@@ -132,8 +132,15 @@ fn a_late_answer_is_found_by_the_same_call_once() {
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let dialect = Dialect::ClaudeCode;
     let asks = said(dialect, &cwd, "Bash", &json!({"command": "touch late"}), None);
+    // A hook that runs out of time leaves no refusal behind: the same call is judged by the next one.
+    for patience_ms in [1, 20, 60, 100, 150, 200, 300] {
+        let mut hook = stand.desk.command(&["hook", "claude-code"]);
+        hook.args(["--patience-ms", &patience_ms.to_string()]);
+        assert!(is_denied(dialect, &ended(start(hook, asks.to_string().as_bytes()))));
+    }
     let told = stand.asks_until_judged(dialect, &asks);
     assert!(is_denied(dialect, &told), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("must answer question"), "{told:?}");
     let question = stand.question();
     let said_so = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(
